@@ -1,0 +1,83 @@
+"""Checks of what users pass in; each raises one sentence: `where(argument): expected X, got Y. Do Z.`."""
+
+import torch
+from torch import Tensor
+
+from gnomon.errors import EmptyError, RangeError, ShapeError
+
+
+def shape_of(tensor: Tensor) -> str:
+    """The shape as people write it: `(3, 64)`."""
+    return str(tuple(tensor.shape))
+
+
+def floating(where: str, **tensors: Tensor) -> None:
+    """Raises RangeError unless every tensor is of floating point."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise RangeError(
+                f"{where}({name}): expected a floating-point tensor, got {tensor.dtype}. "
+                f"Convert it, or, for tokens, pass their embeddings."
+            )
+
+
+def finite(where: str, **tensors: Tensor) -> None:
+    """Raises RangeError that names the first NaN or infinity and its index."""
+    for name, tensor in tensors.items():
+        bad = ~torch.isfinite(tensor)
+        if bad.any():
+            index = tuple(bad.nonzero()[0].tolist())
+            value = float(tensor[index])
+            raise RangeError(
+                f"{where}({name}): expected finite numbers, got {value} at index {index}. "
+                f"Look at what produced {name}; a diverged network is the usual cause."
+            )
+
+
+def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
+    """Raises unless every tensor has `least_dims` axes or more, the first of the same length n >= 1."""
+    first: tuple[str, Tensor] | None = None
+    for name, tensor in tensors.items():
+        if tensor.ndim < least_dims:
+            raise ShapeError(
+                f"{where}({name}): expected at least {least_dims} axes, samples first, got shape {shape_of(tensor)}. "
+                f"Add the missing axis, for one sample with {name}[None]."
+            )
+        if tensor.shape[0] == 0:
+            raise EmptyError(f"{where}({name}): expected at least one sample, got none. Pass a non-empty batch.")
+        if first is None:
+            first = (name, tensor)
+        elif tensor.shape[0] != first[1].shape[0]:
+            raise ShapeError(
+                f"{where}({name}): expected {first[1].shape[0]} samples as in {first[0]}, got {tensor.shape[0]}. "
+                f"Pass the same samples in the same order."
+            )
+
+
+def same_shape(where: str, **tensors: Tensor) -> None:
+    """Raises ShapeError unless all tensors have one shape."""
+    (first_name, first), *others = tensors.items()
+    for name, tensor in others:
+        if tensor.shape != first.shape:
+            raise ShapeError(
+                f"{where}({name}): expected shape {shape_of(first)} as {first_name} has, got {shape_of(tensor)}. "
+                f"Pass both at the same samples."
+            )
+
+
+def settings(where: str, *settings: tuple[str, object, str, bool]) -> None:
+    """Raises one RangeError for all settings, given as (name, value, wanted, right), that are not right."""
+    wrong = [f"{name} {wanted}, got {value!r}" for name, value, wanted, right in settings if not right]
+    if wrong:
+        raise RangeError(f"{where}: expected {'; '.join(wrong)}. Change {'these' if len(wrong) > 1 else 'it'}.")
+
+
+def jacobian_at(where: str, jacobian: Tensor, x: Tensor) -> None:
+    """Raises unless `jacobian` (n c *d) can be the Jacobian at `x` (n *d)."""
+    samples(where, 3, jacobian=jacobian)
+    samples(where, 2, jacobian=jacobian, x=x)
+    if jacobian.shape[2:] != x.shape[1:]:
+        raise ShapeError(
+            f"{where}(jacobian): expected trailing axes {tuple(x.shape[1:])} as in x, "
+            f"got shape {shape_of(jacobian)}. Pass the Jacobian (n, c, *d) taken at this x."
+        )

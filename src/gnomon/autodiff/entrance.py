@@ -1,0 +1,87 @@
+"""Norms of vᵀJ from a graph that is already there, cheaply where the input enters through one linear map."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, NestedIOFunction, once_differentiable
+from torch.autograd.graph import GradientEdge, Node
+
+VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
+PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
+"""The autograd nodes of `torch.mm` and `torch.addmm`, and the place of the left factor among their inputs."""
+
+
+def projected_norm(
+    logits: Float[Tensor, "n c"], x: Float[Tensor, "n *d"], v: Float[Tensor, "n c"]
+) -> Float[Tensor, "n"]:
+    r"""$\|v_i^\top J_i\|$ for each sample, differentiable in the parameters, from the graph of `logits`.
+
+    Where x enters through one linear map $z = xW^\top$, as in any multilayer perceptron, $v^\top J = g W$ with
+    $g = \partial(v^\top f)/\partial z$, and $\|gW\|^2 = g\,(WW^\top)\,g^\top$ needs neither the (n d) gradient nor the
+    three products of that size that differentiating it takes. Elsewhere the gradient is taken and then its norm.
+    """
+    found = linear_entrance(logits, x)
+    if found is not None:
+        edge, weight = found
+        n, (h, d) = x.shape[0], weight.shape
+        if h * (2 * d + 3 * n) < 3 * n * d:
+            (g,) = torch.autograd.grad(logits, edge, v, create_graph=True)
+            return gram_norm(g, weight)
+    (product,) = torch.autograd.grad(logits, x, v, create_graph=True, materialize_grads=True)
+    return torch.linalg.vector_norm(product.flatten(1), dim=1)
+
+
+def linear_entrance(logits: Tensor, x: Tensor) -> tuple[GradientEdge, Float[Tensor, "h d"]] | None:
+    """The output of the one linear map through which `x` enters the graph, and its weight; None if there is none."""
+    # Any: torch gives no types for what a node saves.
+    consumers: defaultdict[Node, list[tuple[Any, int]]] = defaultdict(list)
+    leaf = None
+    waiting = [logits.grad_fn] if logits.grad_fn is not None else []
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        for place, (source, _) in enumerate(node.next_functions):
+            if source is None:
+                continue
+            consumers[source].append((node, place))
+            if getattr(source, "variable", None) is x:
+                leaf = source
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    while leaf is not None and len(consumers[leaf]) == 1:
+        ((node, place),) = consumers[leaf]
+        if node.name() in VIEWS:
+            leaf = node
+        elif PRODUCTS.get(node.name()) == place and getattr(node, "_saved_alpha", 1) == 1:
+            return GradientEdge(node, 0), node._saved_mat2.T
+        else:
+            break
+    return None
+
+
+class GramNorm(torch.autograd.Function):
+    """The norms of the rows of g W through W Wᵀ; a zero row has norm zero and gradient zero."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, g: Float[Tensor, "n h"], weight: Float[Tensor, "h d"]) -> Float[Tensor, "n"]:
+        """The norms; keeps what the gradient needs."""
+        g_gram = g @ (weight @ weight.T)
+        norm = (g_gram * g).sum(1).clamp_min(0).sqrt()
+        ctx.save_for_backward(g, weight, g_gram, norm)
+        return norm
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: NestedIOFunction, grad: Float[Tensor, "n"]) -> tuple[Tensor, Tensor]:
+        """Their gradients in g and in W."""
+        g, weight, g_gram, norm = ctx.saved_tensors
+        per_norm = torch.where(norm > 0, grad / norm, 0).unsqueeze(1)
+        return g_gram * per_norm, ((g * per_norm).T @ g) @ weight
+
+
+gram_norm: Callable[[Tensor, Tensor], Tensor] = GramNorm.apply

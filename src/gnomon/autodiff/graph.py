@@ -1,0 +1,77 @@
+"""One forward pass whose graph reaches the input, and what can be read off it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gnomon import _checks
+from gnomon.errors import ShapeError, UnsupportedModuleError
+
+Model = nn.Module | Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A forward pass: `x` (n *d) as the leaf that gradients reach, `logits` (n c), and whether results keep a graph."""
+
+    x: Tensor
+    logits: Tensor
+    create_graph: bool
+
+    def vector_jacobian(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
+        """Each sample's vᵀJ, by one backward pass over the whole batch: right where samples do not mix."""
+        (product,) = torch.autograd.grad(
+            self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, materialize_grads=True
+        )
+        return product
+
+    def jacobian_rows(self) -> list[Float[Tensor, "n *d"]]:
+        """The Jacobian's rows, one backward pass an output."""
+        basis = torch.eye(self.logits.shape[1], dtype=self.logits.dtype, device=self.logits.device)
+        return [self.vector_jacobian(e.expand_as(self.logits)) for e in basis]
+
+
+def forward(where: str, model: Model, x: Float[Tensor, "n *d"]) -> Graph:
+    """Runs the model on `x` so that its outputs can be differentiated by the input.
+
+    Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
+    asks for gradients); under `torch.no_grad()` or `inference_mode()` they keep none.
+
+    Raises:
+        ShapeError: if the model's output is not (n, c).
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+    """
+    unmixed(where, model)
+    keep = torch.is_grad_enabled() and (x.requires_grad or depends_on_parameters(model))
+    # Fused attention has no double backward; inference tensors cannot enter a graph.
+    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        leaf = x if keep and x.requires_grad else (x.clone() if x.is_inference() else x.detach()).requires_grad_()
+        logits = model(leaf)
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[0] != x.shape[0]:
+        got = f"shape {_checks.shape_of(logits)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise ShapeError(
+            f"{where}(model): expected outputs of shape ({x.shape[0]}, c), got {got}. "
+            f"Wrap the model so that it returns one row of outputs a sample."
+        )
+    return Graph(leaf, logits, create_graph=keep)
+
+
+def depends_on_parameters(model: Model) -> bool:
+    """Whether results can have gradients in parameters; of a plain callable nobody knows, so yes."""
+    return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
+
+
+def unmixed(where: str, model: Model) -> None:
+    """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
+    if not isinstance(model, nn.Module):
+        return
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
+            raise UnsupportedModuleError(
+                f"{where}(model): expected samples that do not mix, got {type(module).__name__} '{name}' "
+                f"normalising by the batch. Call model.eval() first."
+            )

@@ -1,0 +1,44 @@
+"""How many samples fit into a memory budget."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gnomon.autodiff.graph import Graph, Model, forward
+from gnomon.errors import RangeError
+
+DEFAULT_BUDGET = 512 * 2**20
+"""Bytes that a measurement may use beyond its own result."""
+
+
+def probe_graph(where: str, model: Model, x: Float[Tensor, "n *d"]) -> tuple[Graph, int]:
+    """The forward pass of `x` and the bytes that autograd keeps for it, parameters not counted."""
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        graph = forward(where, model, x)
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()} if isinstance(model, nn.Module) else set()
+    return graph, sum(size for pointer, size in kept.items() if pointer not in own)
+
+
+def chunk_size(where: str, model: Model, x: Float[Tensor, "n *d"], *, jacobian: bool, budget: int | None) -> int:
+    """The number of samples whose graph and gradients fit into `budget` bytes: at least one, at most all n.
+
+    Measured on the first sample. The graph counts twice, for the gradients in flight; a Jacobian's rows count twice,
+    once as they come and once stacked.
+    """
+    budget = DEFAULT_BUDGET if budget is None else budget
+    if budget <= 0:
+        raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
+    # A clone, since a slice would count with the storage of all samples.
+    graph, kept = probe_graph(where, model, x[:1].clone())
+    rows = graph.logits.shape[1] if jacobian else 1
+    sample = 2 * kept + 2 * rows * math.prod(x.shape[1:]) * x.element_size()
+    return max(1, min(x.shape[0], budget // max(1, sample)))

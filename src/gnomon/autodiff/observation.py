@@ -1,0 +1,101 @@
+"""What can be seen of a model at given samples: one graph a chunk, every observation from that graph."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.autodiff.graph import Graph, Model, forward
+from gnomon.autodiff.memory import chunk_size
+
+OBSERVATIONS = ("logits", "jacobian", "centroid")
+"""What `observe` can see: (n c), (n c *d) and (n *d)."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Observations by name, and the seconds that each took."""
+
+    values: dict[str, Tensor]
+    seconds: dict[str, float]
+
+
+def observe(
+    where: str, model: Model, x: Float[Tensor, "n *d"], names: Set[str], *, memory: int | None = None
+) -> Observed:
+    """The named observations of `model` at `x`, in chunks that fit the memory budget.
+
+    The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
+
+    Raises:
+        ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian`.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+
+    def read(graph: Graph, start: int) -> dict[str, Tensor]:
+        seen: dict[str, Tensor] = {}
+        if "jacobian" in names:
+            with timed(seconds, "jacobian", x):
+                seen["jacobian"] = torch.stack(graph.jacobian_rows(), dim=1)
+        if "centroid" in names:
+            with timed(seconds, "centroid", x):
+                ones = torch.ones_like(graph.logits)
+                seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else graph.vector_jacobian(ones)
+        if "logits" in names:
+            seen["logits"] = graph.logits if graph.create_graph else graph.logits.detach()
+        return seen
+
+    with timed(seconds, "logits", x):
+        values = map_graphs(where, model, x, read, jacobian="jacobian" in names, memory=memory)
+    seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
+    return Observed(values, dict(seconds))
+
+
+def map_graphs(
+    where: str,
+    model: Model,
+    x: Float[Tensor, "n *d"],
+    read: Callable[[Graph, int], dict[str, Tensor]],
+    *,
+    jacobian: bool = False,
+    memory: int | None = None,
+) -> dict[str, Tensor]:
+    """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples."""
+    _checks.floating(where, x=x)
+    _checks.samples(where, 1, x=x)
+    _checks.finite(where, x=x)
+    size = chunk_size(where, model, x, jacobian=jacobian, budget=memory)
+    whole: dict[str, Tensor] = {}
+    pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
+    for start in range(0, len(x), size):
+        graph = forward(where, model, x[start : start + size])
+        for name, piece in read(graph, start).items():
+            if len(piece) == len(x):
+                whole[name] = piece
+            elif graph.create_graph:
+                pieces[name].append(piece)
+            else:
+                # Filled in place, so that the result never stands in memory twice.
+                whole.setdefault(name, piece.new_empty((len(x), *piece.shape[1:])))[start : start + size] = piece
+        del graph
+    return whole | {name: torch.cat(parts) for name, parts in pieces.items()}
+
+
+@contextmanager
+def timed(seconds: defaultdict[str, float], name: str, x: Tensor) -> Iterator[None]:
+    """Adds the wall time of the block to `seconds[name]`, waiting for the accelerator where there is one."""
+
+    def now() -> float:
+        if x.is_cuda:
+            torch.cuda.synchronize(x.device)
+        return time.perf_counter()
+
+    start = now()
+    yield
+    seconds[name] += now() - start

@@ -1,0 +1,197 @@
+"""Where image data lie: a folder of parquet files, or the Hugging Face hub; either way a table in batches."""
+
+import difflib
+import importlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from gnomon.errors import DataError, MissingExtraError
+
+_BATCH = 1024  # rows held in memory at once, still compressed
+_PROBE_SECONDS = 5.0  # how long to wait for the hub's first answer
+
+
+class Known(NamedTuple):
+    """A data set with a short name: its folder under a data directory, and its place on the hub."""
+
+    folder: str
+    hub_id: str
+    config: str | None = None
+
+
+KNOWN = {
+    "mnist": Known("mnist", "ylecun/mnist"),
+    "fashion_mnist": Known("fashion_mnist", "zalando-datasets/fashion_mnist"),
+    "cifar10": Known("cifar10", "uoft-cs/cifar10"),
+    "svhn": Known("svhn", "ufldl-stanford/svhn", "cropped_digits"),
+    "stl10": Known("stl10", "tanganke/stl10"),
+}
+
+
+class Table(NamedTuple):
+    """A split before decoding: `batches(columns)` yields pyarrow record batches in the original order."""
+
+    where: str
+    rows: int
+    columns: list[str]
+    batches: Callable[[Sequence[str]], Iterator[Any]]
+
+
+def extra(module: str) -> ModuleType:
+    """Import a module of the extra `data`.
+
+    Raises:
+        MissingExtraError: it is not installed, or does not import; then the message names the cause.
+    """
+    try:
+        return importlib.import_module(module)
+    except Exception as cause:
+        package = module.partition(".")[0]
+        if isinstance(cause, ModuleNotFoundError) and cause.name in (package, module):
+            raise MissingExtraError(f"load_images needs {package}: pip install 'gnomon[data]'") from cause
+        raise MissingExtraError(
+            f"load_images needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}): "
+            "pip install --force-reinstall 'gnomon[data]'"
+        ) from cause
+
+
+def find(name: str, split: str, data_dir: Path | None) -> Table:
+    """The table of a split: from a folder where there is one, else from the hub."""
+    known = KNOWN.get(name) or next((k for k in KNOWN.values() if k.hub_id == name), None)
+    if known is None and name and Path(name).expanduser().is_dir():
+        return _folder(Path(name).expanduser(), split)
+    roots = _roots(data_dir)
+    for root in roots:
+        folder = root / (known.folder if known else name)
+        if name and folder.is_dir():
+            return _folder(folder, split)
+    if known is None and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
+        raise _unknown(name)
+    known = known or Known(name, name)
+    return _hub(known, split, [root / known.folder for root in roots])
+
+
+def _roots(data_dir: Path | None) -> list[Path]:
+    """The data directories, in the order in which they are searched; one that is named has to be there."""
+    named = [("load_images(data_dir)", data_dir), ("GNOMON_DATA", os.environ.get("GNOMON_DATA"))]
+    roots = []
+    for where, folder in named:
+        if not folder:
+            continue
+        root = Path(folder).expanduser()
+        if not root.is_dir():
+            raise DataError(f"{where}: expected a folder, got {str(root)!r}. Create it, or name the one that exists.")
+        roots.append(root)
+    return roots
+
+
+def _unknown(name: str) -> DataError:
+    if "/" in name or name.startswith((".", "~")):
+        return DataError(f"load_images(name): expected a folder, got {name!r}. Create it, or name the one that exists.")
+    nearest = difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.5)
+    return DataError(
+        f"load_images(name): expected one of {', '.join(KNOWN)}, a hub id owner/name or a folder, got {name!r}. "
+        + (f"The nearest is {nearest[0]!r}." if nearest else "Check the spelling.")
+    )
+
+
+def _folder(folder: Path, split: str) -> Table:
+    """The files `<split>-*.parquet` (or `<split>.parquet`) of a folder, in the order of their names."""
+    parquet = extra("pyarrow.parquet")
+    arrow_error = extra("pyarrow").ArrowException
+    splits = defaultdict(list)
+    for path in sorted(folder.glob("*.parquet")):
+        splits[path.stem.partition("-")[0]].append(path)
+    if not splits:
+        raise DataError(
+            f"load_images(name): expected files <split>-*.parquet in {str(folder)!r}, got none. "
+            "Put the parquet files of the hub there."
+        )
+    if split not in splits:
+        raise DataError(
+            f"load_images(split): expected one of {', '.join(splits)}, got {split!r}. "
+            f"Choose one of them, or add {split}-*.parquet to {str(folder)!r}."
+        )
+
+    def corrupt(path: Path, cause: Exception) -> DataError:
+        return DataError(
+            f"load_images(name): expected a readable parquet file, got {str(path)!r} ({_line(cause)}). "
+            "Copy or download it again."
+        )
+
+    rows, columns = 0, []
+    for path in splits[split]:
+        try:
+            metadata = parquet.read_metadata(path)
+        except (arrow_error, OSError) as cause:
+            raise corrupt(path, cause) from cause
+        rows += metadata.num_rows
+        columns.append(metadata.schema.to_arrow_schema().names)
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        for path in splits[split]:
+            try:
+                with parquet.ParquetFile(path) as file:
+                    yield from file.iter_batches(batch_size=_BATCH, columns=list(wanted))
+            except (arrow_error, OSError) as cause:
+                raise corrupt(path, cause) from cause
+
+    shared = [column for column in columns[0] if all(column in others for others in columns)]
+    return Table(f"{folder} ({split})", rows, shared, batches)
+
+
+def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:
+    """A split from the hub, kept in the cache of Hugging Face `datasets`."""
+    datasets = extra("datasets")
+    if not datasets.config.HF_HUB_OFFLINE:
+        _probe(known, split, looked)
+    try:
+        data = datasets.load_dataset(known.hub_id, known.config, split=split).with_format("arrow")
+    except ConnectionError as cause:
+        raise _unreachable(known, split, looked, cause) from cause
+    except Exception as cause:  # its own errors, and those of whatever reads the files: one sentence for all
+        raise DataError(
+            f"load_images(name, split): expected split {split!r} of {known.hub_id!r} on the hub, "
+            f"got {_line(cause)}. Check both names on its page there."
+        ) from cause
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        for table in data.select_columns(list(wanted)).iter(batch_size=_BATCH):
+            yield from table.to_batches()
+
+    return Table(f"{known.hub_id} ({split})", len(data), list(data.column_names), batches)
+
+
+def _probe(known: Known, split: str, looked: Sequence[Path]) -> None:
+    """Ask the hub once whether it has the data set: `load_dataset` would retry for half a minute."""
+    hub = extra("huggingface_hub")
+    missing = extra("huggingface_hub.utils").RepositoryNotFoundError
+    try:
+        hub.HfApi(endpoint=extra("datasets").config.HF_ENDPOINT).dataset_info(known.hub_id, timeout=_PROBE_SECONDS)
+    except missing as cause:
+        raise DataError(
+            f"load_images(name): expected a data set of the hub or a folder, got {known.hub_id!r}, which is neither. "
+            "Check the spelling, or log in if it is private."
+        ) from cause
+    except Exception as cause:  # requests, httpx and the hub each have their own for "no network"
+        raise _unreachable(known, split, looked, cause) from cause
+
+
+def _unreachable(known: Known, split: str, looked: Sequence[Path], cause: Exception) -> DataError:
+    folders = " or ".join(repr(str(folder)) for folder in looked) or "a data directory (none is named)"
+    return DataError(
+        f"load_images(name): expected {known.folder!r} in {folders} or on the hub, got neither ({_line(cause)}). "
+        f"Put its files at FOLDER/{known.folder}/{split}-*.parquet and point GNOMON_DATA or --data-dir (data_dir) at "
+        "FOLDER; or connect to the network (HF_HUB_OFFLINE=1 only reuses earlier downloads)."
+    )
+
+
+def _line(cause: Exception) -> str:
+    """The first line of an error's message, without its full stop."""
+    text = str(cause).strip() or type(cause).__name__
+    return text.splitlines()[0].rstrip(".")

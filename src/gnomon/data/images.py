@@ -1,0 +1,131 @@
+"""Labelled images from parquet, local or on the Hugging Face hub, decoded into one tensor."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnomon.data._sources import Table, extra, find
+from gnomon.data.samples import Samples
+from gnomon.errors import DataError, EmptyError, RangeError
+
+_IMAGE_COLUMNS = ("image", "images", "img")
+_LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class")
+
+
+def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
+    """The images of a split and their classes, in the order in which the data set holds them.
+
+    Looked for in `data_dir`, then in the folder that the environment variable GNOMON_DATA names (each as
+    `<folder>/<name>/<split>-*.parquet`), then on the Hugging Face hub, whose download stays in the cache of
+    `datasets`. Nothing is written beside local data.
+
+    Args:
+        name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
+            data set of images; or the path of a folder that holds the parquet files.
+        split: usually `train` or `test`.
+        data_dir: the folder of data sets to search first.
+        limit: take only the first so many; the others are not decoded. All if None.
+
+    Returns:
+        Inputs of shape (n, c, h, w), float32 on the CPU, from 0 (dark) to 1 (8-bit pixels divided by 255);
+        one channel for grey images, three for colour, four with transparency. If images differ in this, all
+        follow the first. Labels int64.
+
+    Raises:
+        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read.
+        EmptyError: the split has no rows.
+        RangeError: `limit` is not between 1 and the number of rows.
+        MissingExtraError: the extra `data` is not installed, or broken.
+    """
+    table = find(name, split, data_dir)
+    if table.rows == 0:
+        raise EmptyError(f"load_images(split): expected images, got no rows in {table.where}. Choose another split.")
+    if limit is not None and not 1 <= limit <= table.rows:
+        raise RangeError(
+            f"load_images(limit): expected 1 to {table.rows}, the rows of {table.where}, got {limit}. "
+            "Leave it out for all."
+        )
+    image_column = _column(table, "image", _IMAGE_COLUMNS)
+    label_column = _column(table, "label", _LABEL_COLUMNS)
+    count = table.rows if limit is None else limit
+    labels = torch.empty(count, dtype=torch.int64)
+    pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image tells the size
+    mode = ""
+    pil = extra("PIL.Image")
+    for row, (cell, label) in enumerate(_rows(table, image_column, label_column, count)):
+        where = f"row {row} of {table.where}"
+        image, mode = _decode(pil, cell, mode, where)
+        if row == 0:
+            pixels = np.empty((count, *image.shape), dtype=np.uint8)
+        if image.shape != pixels.shape[1:]:
+            raise DataError(
+                f"load_images(name): expected images of one size, got {pixels.shape[1:3]} and then "
+                f"{image.shape[:2]} at {where}. Resize them beforehand."
+            )
+        if not isinstance(label, int):
+            raise DataError(
+                f"load_images(name): expected integer labels, got {label!r} at {where}. Number the classes from 0."
+            )
+        pixels[row] = image
+        labels[row] = label
+    channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    return Samples(channels_first.to(torch.float32, memory_format=torch.contiguous_format).div_(255), labels)
+
+
+def _column(table: Table, what: str, candidates: tuple[str, ...]) -> str:
+    for candidate in candidates:
+        if candidate in table.columns:
+            return candidate
+    raise DataError(
+        f"load_images(name): expected a column {' or '.join(candidates)} for the {what}, "
+        f"got {', '.join(table.columns) or 'no columns'} in {table.where}. Rename the {what} column."
+    )
+
+
+def _rows(table: Table, image_column: str, label_column: str, count: int) -> Iterator[tuple[Any, Any]]:
+    """The first `count` pairs of an undecoded image and its label."""
+    left = count
+    for batch in table.batches((image_column, label_column)):
+        batch = batch.slice(0, left)
+        yield from zip(batch.column(image_column).to_pylist(), batch.column(label_column).to_pylist(), strict=True)
+        left -= batch.num_rows
+        if not left:
+            return
+
+
+def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArray[np.uint8], str]:
+    """The pixels (h, w, c) of an image in the given Pillow mode, or, where that is empty, in its own; and the mode.
+
+    The cell holds the bytes of an image file, or a struct of these and, where they are null, a path.
+    """
+    content = cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell
+    try:
+        image = pil.open(io.BytesIO(content) if isinstance(content, bytes) else content)
+        image.load()
+    except Exception as cause:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, …
+        raise DataError(
+            f"load_images(name): expected a readable image, got {type(cause).__name__} at {where}. "
+            "Write that row again."
+        ) from cause
+    own = _mode(image.mode, where)
+    mode = mode or own
+    pixels = np.asarray(image if image.mode == mode else image.convert(mode))
+    return pixels.reshape(image.height, image.width, len(mode)), mode
+
+
+def _mode(mode: str, where: str) -> str:
+    """The Pillow mode, one letter a channel, in which to hold an image of a given mode."""
+    if mode.startswith(("I", "F")):
+        raise DataError(
+            f"load_images(name): expected 8-bit images, got Pillow mode {mode!r} at {where}. "
+            "Convert them to 8 bits a channel beforehand."
+        )
+    if mode in ("L", "RGB", "RGBA"):
+        return mode
+    return "L" if mode == "1" else "RGB"

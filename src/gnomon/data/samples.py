@@ -1,0 +1,107 @@
+"""What every data set is: inputs and integer labels, side by side; and the two ways to rescale the inputs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, ShapeError
+
+
+class Samples(NamedTuple):
+    """Inputs and their classes; sample i is `x[i]` with class `labels[i]`.
+
+    Attributes:
+        x: the inputs, in whatever unit the function that made them states.
+        labels: the class of each sample, an integer from 0.
+    """
+
+    x: Float[Tensor, "n *d"]
+    labels: Int[Tensor, "n"]
+
+
+def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
+    r"""Give every feature of `train` mean 0 and deviation 1, and map the others by the same affine function.
+
+    $x \mapsto (x - m) / s$ with $m$ and $s^2$ the mean and the (population) variance of each feature over
+    `train`. A feature that is constant on `train` is only centred: it becomes exactly 0 there.
+
+    Args:
+        train: the samples that define mean and deviation.
+        others: samples of the same feature shape; their own statistics play no part.
+
+    Returns:
+        `train` and `others`, in this order, without unit; labels, dtype and device kept.
+
+    Raises:
+        EmptyError: `train` has no samples.
+        RangeError: an input holds NaN or infinity, or is not of floating point.
+        ShapeError: an input of `others` has another feature shape.
+
+    Example:
+        >>> train = Samples(torch.tensor([[0.0, 7.0], [2.0, 7.0]]), torch.tensor([0, 1]))
+        >>> standardise(train)[0].x
+        tensor([[-1.,  0.],
+                [ 1.,  0.]])
+    """
+    _checks.samples("standardise", least_dims=1, train=train.x)
+    for name, x in [("train", train.x), *((f"others[{i}]", other.x) for i, other in enumerate(others))]:
+        _checks.floating("standardise", **{name: x})
+        _checks.finite("standardise", **{name: x})
+        if x.shape[1:] != train.x.shape[1:]:
+            raise ShapeError(
+                f"standardise({name}): expected features of shape {tuple(train.x.shape[1:])} as in train, "
+                f"got {tuple(x.shape[1:])}. Standardise data sets of different shapes separately."
+            )
+    # Constant features are found by comparison, not by a zero deviation: the rounded mean of n equal
+    # numbers need not equal them.
+    constant = train.x.amin(dim=0) == train.x.amax(dim=0)
+    mean = torch.where(constant, train.x[0], train.x.mean(dim=0))
+    deviation = train.x.std(dim=0, correction=0)
+    deviation = torch.where(constant | (deviation == 0), 1.0, deviation)
+    return tuple(samples._replace(x=(samples.x - mean) / deviation) for samples in (train, *others))
+
+
+def normalise(samples: Samples, mean: float | Sequence[float], std: float | Sequence[float]) -> Samples:
+    r"""Shift and scale by given numbers, $x \mapsto (x - m) / s$: one for all, or one per channel.
+
+    Args:
+        samples: the samples; dimension 1 of `x` is the channel (or the feature, for flat inputs).
+        mean: $m$, in the unit of `x`.
+        std: $s$, in the unit of `x`, positive.
+
+    Returns:
+        The rescaled samples; labels, dtype and device kept.
+
+    Raises:
+        RangeError: a mean is not finite, or a deviation not finite and positive; or `x` is not of floating point.
+        ShapeError: a sequence has not one number per channel.
+
+    Example:
+        >>> images = Samples(torch.ones(1, 2, 1, 1), torch.tensor([0]))
+        >>> normalise(images, mean=0.5, std=[0.5, 0.25]).x.flatten()
+        tensor([1., 2.])
+    """
+    _checks.floating("normalise", x=samples.x)
+    m = _per_channel("mean", mean, samples.x)
+    s = _per_channel("std", std, samples.x)
+    if not (s > 0).all():
+        raise RangeError(f"normalise(std): expected positive numbers, got {std}. Leave constant channels out.")
+    return samples._replace(x=(samples.x - m) / s)
+
+
+def _per_channel(name: str, value: float | Sequence[float], x: Tensor) -> Tensor:
+    numbers = torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    if not numbers.isfinite().all():
+        raise RangeError(f"normalise({name}): expected finite numbers, got {value}. Compute them from finite data.")
+    if numbers.ndim == 0:
+        return numbers
+    if x.ndim < 2 or numbers.shape != x.shape[1:2]:
+        raise ShapeError(
+            f"normalise({name}): expected one number, or one for each channel of x {tuple(x.shape)}, "
+            f"got shape {tuple(numbers.shape)}. Pass a float, or a flat sequence as long as x.shape[1]."
+        )
+    return numbers.reshape(-1, *[1] * (x.ndim - 2))

@@ -1,0 +1,22 @@
+"""Directions and the angles between them."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
+    """Each vector of the last axis divided by its length; a zero vector stays zero, with gradient zero.
+
+    The largest entry is divided out first, so that lengths below the square root of the smallest float do not
+    underflow to zero.
+    """
+    largest = v.detach().abs().amax(-1, keepdim=True)
+    v = v / torch.where(largest > 0, largest, 1)
+    length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    return v / torch.where(largest > 0, length, 1)
+
+
+def cosine(a: Float[Tensor, "*n d"], b: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+    """The cosine of the angle between the vectors of the last axis, in [-1, 1]; 0 where either vector is zero."""
+    return (unit(a) * unit(b)).sum(-1)

@@ -1,0 +1,37 @@
+"""How far the centroid points along its sample."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.linalg import cosine
+
+
+def centroid_alignment(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
+    r"""The cosine of the angle between each sample and the centroid of its linear region.
+
+    $\cos(x, \mu_x) = \langle x, \mu_x\rangle / (\|x\|\,\|\mu_x\|)$
+
+    Source:
+        Walker et al., Jacobian Alignment Explains Grokking, definition 5 and section 4.
+    Args:
+        centroid: the centroids; unit: outputs per input.
+        x: the samples at which they were taken.
+    Returns:
+        In [-1, 1] up to rounding; 1 or -1 exactly when $\mu_x = c x$; 0 where either is the zero vector. Unchanged by
+        positive scaling of x or of the centroid, and by rotations of both.
+    Raises:
+        ShapeError: if the shapes differ.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+    Cost: O(n d).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.centroid_alignment(torch.tensor([[3.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+        tensor([1.0000, 0.7071])
+    """
+    where = "centroid_alignment"
+    _checks.samples(where, centroid=centroid, x=x)
+    _checks.same_shape(where, x=x, centroid=centroid)
+    _checks.finite(where, centroid=centroid, x=x)
+    return cosine(centroid.flatten(1), x.flatten(1))

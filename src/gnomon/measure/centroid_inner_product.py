@@ -1,0 +1,38 @@
+"""The inner product of a sample and its centroid."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+
+
+def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
+    r"""The inner product of each sample with the centroid of its linear region.
+
+    $\langle x, \mu_x\rangle$
+
+    It moves exactly as far as the neural tangent kernel lets it: a resting inner product is the linear regime, a
+    moving one feature learning.
+
+    Source:
+        Walker et al., Jacobian Alignment Explains Grokking, theorem 6 (theorem 9 of arXiv:2506.12284).
+    Args:
+        centroid: the centroids; unit: outputs per input.
+        x: the samples at which they were taken.
+    Returns:
+        Unit: outputs. Bilinear. For a bias-free piecewise linear network it is the sum of the outputs at x.
+    Raises:
+        ShapeError: if the shapes differ.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+    Cost: O(n d).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.centroid_inner_product(torch.tensor([[3.0, 1.0]]), torch.tensor([[1.0, 2.0]]))
+        tensor([5.])
+    """
+    where = "centroid_inner_product"
+    _checks.samples(where, centroid=centroid, x=x)
+    _checks.same_shape(where, x=x, centroid=centroid)
+    _checks.finite(where, centroid=centroid, x=x)
+    return (centroid * x).flatten(1).sum(1)

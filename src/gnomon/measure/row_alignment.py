@@ -1,0 +1,37 @@
+"""How far each row of the Jacobian points along its sample."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.linalg import cosine
+
+
+def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+    r"""The cosine of the angle between each row of the Jacobian and the sample.
+
+    $\cos(J_{k\cdot}, x)$, one for each output k
+
+    Source:
+        Walker et al., arXiv:2506.12284, table 2, which prints its largest and smallest value over the training set.
+    Args:
+        jacobian: the Jacobians.
+        x: the samples at which they were taken.
+    Returns:
+        In [-1, 1] up to rounding; all 1 or -1 exactly when the Jacobian is aligned (definition 1) and no row is zero;
+        0 where the row or the sample is zero. Unchanged by positive scaling of rows and samples, and by rotations of
+        the inputs of both.
+    Raises:
+        ShapeError: if the axes of the Jacobian after the second are not those of x.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+    Cost: O(n c d).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.row_alignment(torch.tensor([[[3.0, 0.0], [-1.0, -1.0]]]), torch.tensor([[2.0, 0.0]]))
+        tensor([[ 1.0000, -0.7071]])
+    """
+    where = "row_alignment"
+    _checks.jacobian_at(where, jacobian, x)
+    _checks.finite(where, jacobian=jacobian, x=x)
+    return cosine(jacobian.flatten(2), x.flatten(1).unsqueeze(1))

@@ -1,0 +1,39 @@
+"""Multilayer perceptrons."""
+
+import itertools
+import math
+
+import torch
+from torch import nn
+
+from gnomon.errors import RangeError
+
+
+def mlp(
+    widths: tuple[int, ...], *, bias: bool = False, scale: float = 1.0, generator: torch.Generator | None = None
+) -> nn.Sequential:
+    """A ReLU network of linear layers, PyTorch's default initialisation times `scale`.
+
+    Large scales make a network memorise first and generalise late, if at all (Liu et al., Omnigrok, 2023).
+
+    Args:
+        widths: of the input, the hidden layers and the output, at least two.
+        bias: whether layers have biases; the papers' nets have none, which makes them positively homogeneous.
+        scale: multiplies every initial weight and bias.
+        generator: where the weights come from; torch's global one unless told.
+
+    Raises:
+        RangeError: if there are fewer than two widths, or one is not positive.
+    """
+    if len(widths) < 2 or min(widths) < 1:
+        raise RangeError(f"mlp(widths): expected at least two positive widths, got {widths}. Add layers.")
+    layers: list[nn.Module] = []
+    for width, following in itertools.pairwise(widths):
+        layer = nn.Linear(width, following, bias=bias, device="meta").to_empty(device="cpu")
+        with torch.no_grad():
+            # What nn.Linear does by default, from our own generator.
+            for parameter in layer.parameters():
+                bound = scale / math.sqrt(width)
+                parameter.uniform_(-bound, bound, generator=generator)
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

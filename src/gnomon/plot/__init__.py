@@ -1,0 +1,5 @@
+"""Figures: `figures` says what one shows, `static` draws it with matplotlib, `interactive` with plotly."""
+
+from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+
+__all__ = ["Curves", "Figure", "ImageFrame", "ImageRow", "ImageSlider", "Line", "Mark", "Panel"]

@@ -1,0 +1,142 @@
+"""What both renderers share: colours, pixel sizes, where each panel and each label goes. Pure."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gnomon.plot.figures import Curves, ImageSlider, Line, Mark
+
+# Okabe and Ito's colour-blind-safe palette, without its yellow (too pale for a line on white).
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+INK, MUTED, GRID = "#1f2933", "#5b6875", "#e3e7ec"
+DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
+SEQUENTIAL = ("#ffffff", "#bdbdbd", "#737373", "#111111")
+
+# Sizes in CSS pixels (1/96 inch).
+WIDTH = 860
+PANEL_TITLE, FLAG, PLOT, GAP, X_AXIS = 26, 17, 190, 18, 52
+LEGEND_ROW = 22
+LABEL_CHARACTER = 6.8
+
+
+def colour(place: int) -> str:
+    """The palette's colour at `place`, from 0, wrapping round."""
+    return PALETTE[place % len(PALETTE)]
+
+
+def shown(line: Line, log_x: bool) -> tuple[list[float], list[float]]:
+    """The points of a line that the axis can show: on a logarithmic one those at x > 0."""
+    points = [(x, y) for x, y in zip(line.x, line.y, strict=True) if x > 0 or not log_x]
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def x_span(curves: Curves) -> tuple[float, float]:
+    """Both ends of the x axis: all points and marks that can be shown, and 2 % on either side."""
+    lines = [x for panel in curves.panels for line in panel.lines for x in shown(line, curves.log_x)[0]]
+    marks = [m.x for panel in curves.panels for m in panel.marks if m.x > 0 or not curves.log_x]
+    low, high = min(lines + marks), max(lines + marks)
+    if curves.log_x:
+        pad = 0.02 * math.log10(high / low) or 0.5
+        return low / 10**pad, high * 10**pad
+    pad = 0.02 * (high - low) or 0.5
+    return low - pad, high + pad
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A mark with the row, counted upwards from the panel, in which its label stands; -1 means it has no label here.
+
+    A mark that several panels share is labelled in the first of them only.
+    """
+
+    mark: Mark
+    level: int
+
+
+def flags(curves: Curves) -> tuple[tuple[Flag, ...], ...]:
+    """For each panel its flags, from left to right.
+
+    Every label has a row of its own, so labels cannot overlap at any width; they stand to the right of their poles and
+    sink from left to right, so no pole runs through a label that has room.
+    """
+    seen: set[Mark] = set()
+    panels = []
+    for panel in curves.panels:
+        marks = sorted({m for m in panel.marks if m.x > 0 or not curves.log_x}, key=lambda m: (m.x, m.label))
+        fresh = [m for m in marks if m not in seen]
+        seen.update(fresh)
+        level = {m: i for i, m in enumerate(reversed(fresh))}
+        panels.append(tuple(Flag(m, level.get(m, -1)) for m in marks))
+    return tuple(panels)
+
+
+def overhang(curves: Curves, mark: Mark, inner: int, room: int) -> int:
+    """By how many pixels a mark's label, right of its pole, would leave `room` pixels, where the axes have `inner`."""
+    low, high = x_span(curves)
+    across = math.log(mark.x / low) / math.log(high / low) if curves.log_x else (mark.x - low) / (high - low)
+    return max(0, round(across * inner + 4 + LABEL_CHARACTER * len(mark.label) - room))
+
+
+def levels(panel_flags: tuple[Flag, ...]) -> int:
+    """How many rows of labels stand above the panel."""
+    return max((f.level for f in panel_flags), default=-1) + 1
+
+
+def stack(curves: Curves) -> tuple[int, tuple[int, ...]]:
+    """The height of all panels together, and from its top the top edge of each panel's axes (pixels)."""
+    tops, y = [], 0
+    for panel_flags in flags(curves):
+        y += PANEL_TITLE + FLAG * levels(panel_flags)
+        tops.append(y)
+        y += PLOT + GAP
+    return y - GAP, tuple(tops)
+
+
+def legend(curves: Curves) -> tuple[Line, ...]:
+    """The first line of each legend entry: lines of one label, colour and dash share one."""
+    first: dict[tuple[str, int, bool], Line] = {}
+    for panel in curves.panels:
+        for line in panel.lines:
+            first.setdefault((line.label, line.colour, line.dashed), line)
+    return tuple(first.values())
+
+
+def entry_px(curves: Curves) -> int:
+    """The width to reserve for the longest legend entry (pixels)."""
+    return 62 + 7 * max(len(line.label) for line in legend(curves))
+
+
+def legend_columns(curves: Curves, width: int) -> int:
+    """How many legend entries to set side by side in `width` pixels, with rows as even as can be."""
+    entries = len(legend(curves))
+    fit = max(1, min(entries, width // entry_px(curves)))
+    return math.ceil(entries / math.ceil(entries / fit))
+
+
+def tile_gap(figure: ImageSlider) -> int:
+    """The gap between two images of a row, in their pixels."""
+    return max(1, round(figure.frames[0].rows[0].images.shape[2] / 8))
+
+
+def mosaic(images: npt.NDArray[np.floating], gap: int) -> npt.NDArray[np.float64]:
+    """One row of images as one array, each divided by its own largest |value|, with NaN between them."""
+    n, h, w = images.shape
+    out = np.full((h, n * (w + gap) - gap), np.nan)
+    for i, image in enumerate(images.astype(np.float64)):
+        out[:, i * (w + gap) : i * (w + gap) + w] = image / (np.abs(image).max() or 1.0)
+    return out
+
+
+def constant_rows(figure: ImageSlider) -> tuple[bool, ...]:
+    """For each row whether it is the same in all frames, and therefore needs to be shown once."""
+    first = figure.frames[0].rows
+    return tuple(
+        all(np.array_equal(frame.rows[i].images, row.images) for frame in figure.frames) for i, row in enumerate(first)
+    )
+
+
+def exponents(*values: float) -> tuple[float, ...]:
+    """Base-10 logarithms: places on a logarithmic axis."""
+    return tuple(math.log10(v) for v in values)

@@ -1,0 +1,267 @@
+"""Figures as plotly draws them, for pages: hover, one legend for all panels, a slider over frames."""
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from gnomon.plot import _layout
+from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel
+
+_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+_LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
+_BELOW_IMAGES, _ROW_LABEL = 120, 30
+_FRAME_MS = 500
+
+
+def interactive(figure: Figure, *, titled: bool = True) -> go.Figure:
+    """Draws a figure with plotly, on white ground.
+
+    Args:
+        figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
+        titled: write the title into the figure; False where the page around it does.
+
+    Returns:
+        A plotly figure of fixed height. `layout.meta` holds the sizes from which a page fits it to another width.
+        Images are rounded to a thousandth of their largest |value|.
+    """
+    drawing = _curves(figure) if isinstance(figure, Curves) else _images(figure)
+    if titled:
+        layout = drawing.layout
+        layout.margin.t += _TITLE
+        layout.height += _TITLE
+        layout.title = {"text": f"<b>{_text(figure.title)}</b>", "font": {"size": 17}, "pad": {"t": 12, "l": _EDGE}}
+        layout.title.update(x=0, xref="container", xanchor="left", y=1, yref="container", yanchor="top")
+        if isinstance(figure, Curves):
+            layout.legend.y = 1 - _TITLE / layout.height
+    return drawing
+
+
+def _text(words: str) -> str:
+    """Plotly reads some HTML in its texts: what comes from outside is shown as it is."""
+    return html.escape(words, quote=False)
+
+
+def _base(height: int, meta: dict[str, Any], **margin: int) -> dict[str, Any]:
+    return {
+        "template": "none",
+        "height": height,
+        "margin": {"pad": 0, "autoexpand": False, **margin},
+        "font": {"family": _FONT, "size": 13, "color": _layout.INK},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "meta": meta,
+    }
+
+
+def _curves(curves: Curves) -> go.Figure:
+    stacked, tops = _layout.stack(curves)
+    columns = _layout.legend_columns(curves, _layout.WIDTH - 2 * _EDGE)
+    entries = len(_layout.legend(curves))
+    top = -(-entries // columns) * _layout.LEGEND_ROW + 8
+    height = top + stacked + _layout.X_AXIS
+    entry_px = _layout.entry_px(curves)
+    meta = {
+        "kind": "curves",
+        "entries": entries,
+        "entry_px": entry_px,
+        "plot_px": stacked,
+        "row_px": _layout.LEGEND_ROW,
+    }
+    layout = _base(height, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
+    layout |= {
+        "hovermode": "x unified",
+        "hoverlabel": {"namelength": -1},
+        "showlegend": True,
+        "shapes": [],
+        "annotations": [],
+    }
+    layout["legend"] = {
+        "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
+        "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels",
+        "entrywidth": max(entry_px, _layout.WIDTH // (columns + 1) + 1) - 40, "tracegroupgap": 0,
+    }  # fmt: skip
+    traces: list[go.Scatter] = []
+    seen: set[tuple[str, int, bool]] = set()
+    for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
+        layout |= _axes(curves, panel, i, (1 - (tops[i] + _layout.PLOT) / stacked, 1 - tops[i] / stacked))
+        traces += [_trace(line, curves.log_x, i, seen) for line in panel.lines]
+        for flag in panel_flags:
+            layout["shapes"] += _pole(flag, i)
+        layout["annotations"] += [_label(flag, i, curves) for flag in panel_flags if flag.level >= 0]
+        layout["annotations"].append(_panel_title(panel, panel_flags, i))
+    return go.Figure(traces, layout)
+
+
+def _number(i: int) -> str:
+    """Plotly counts its axes: x, x2, x3."""
+    return "" if i == 0 else str(i + 1)
+
+
+def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> dict[str, Any]:
+    last = i == len(curves.panels) - 1
+    low, high = _layout.x_span(curves)
+    common = {"gridcolor": _layout.GRID, "linecolor": "#b8c0ca", "showline": True, "zeroline": False, "ticks": ""}
+    x = common | {
+        "anchor": f"y{_number(i)}",
+        "showticklabels": last,
+        "tickangle": 0,
+        "domain": [0, 1],
+        "showgrid": True,
+    }
+    if curves.log_x:
+        lows = _layout.exponents(low, high)
+        x |= {"type": "log", "range": list(lows), "dtick": 1 if lows[1] - lows[0] > 1.5 else "D2", "tickformat": ",~r"}
+    else:
+        x |= {"type": "linear", "range": [low, high], "tickformat": ",~r"}
+    x |= {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{_text(curves.x_label)} %{{x}}"}}
+    x |= {"showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "solid", "spikesnap": "data"}
+    if i > 0:
+        x["matches"] = "x"
+    if last:
+        x["title"] = {"text": _text(curves.x_label), "standoff": 10, "font": {"size": 13}}
+    y = common | {
+        "anchor": f"x{_number(i)}",
+        "domain": list(domain),
+        "nticks": 6,
+        "hoverformat": ".4~g",
+        "showspikes": False,
+    }
+    y["title"] = {"text": _text(panel.y_label), "standoff": 6, "font": {"size": 13}}
+    if panel.y_range is not None:
+        y["range"] = list(panel.y_range)
+    return {f"xaxis{_number(i)}": x, f"yaxis{_number(i)}": y}
+
+
+def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) -> go.Scatter:
+    xs, ys = _layout.shown(line, log_x)
+    key = (line.label, line.colour, line.dashed)
+    first = key not in seen
+    seen.add(key)
+    return go.Scatter(
+        x=xs, y=ys, name=_text(line.label), mode="markers" if len(xs) == 1 else "lines", marker_size=7,
+        line={"color": _layout.colour(line.colour), "width": 2 if line.dashed else 2.4,
+              "dash": "5px,3px" if line.dashed else "solid"},
+        marker_color=_layout.colour(line.colour), legendgroup=repr(key), showlegend=first,
+        xaxis=f"x{_number(i)}", yaxis=f"y{_number(i)}",
+    )  # fmt: skip
+
+
+def _pole(flag: _layout.Flag, i: int) -> list[dict[str, Any]]:
+    """The mark's line through the panel, and above it the piece that reaches up to the label."""
+    at: dict[str, Any] = {
+        "type": "line", "xref": f"x{_number(i)}", "yref": f"y{_number(i)} domain", "layer": "below",
+        "x0": flag.mark.x, "x1": flag.mark.x,
+        "line": {"color": _layout.colour(flag.mark.colour), "width": 1.5, "dash": "2px,2px"},
+    }  # fmt: skip
+    through = at | {"y0": 0, "y1": 1}
+    if flag.level < 0:
+        return [through]
+    reach = round((flag.level + 0.85) * _layout.FLAG)
+    return [through, at | {"ysizemode": "pixel", "yanchor": 1, "y0": 0, "y1": reach}]
+
+
+def _label(flag: _layout.Flag, i: int, curves: Curves) -> dict[str, Any]:
+    over = _layout.overhang(curves, flag.mark, _layout.WIDTH - _LEFT - _RIGHT, _layout.WIDTH - _LEFT)
+    return {
+        "name": "flag", "text": _text(flag.mark.label), "showarrow": False, "font": {"size": 12}, "borderpad": 0,
+        "bgcolor": "white",
+        "xref": f"x{_number(i)}", "x": _layout.exponents(flag.mark.x)[0] if curves.log_x else flag.mark.x,
+        "yref": f"y{_number(i)} domain", "y": 1, "yanchor": "middle", "yshift": (flag.level + 0.5) * _layout.FLAG,
+        "xanchor": "left", "xshift": 4 - over,
+    }  # fmt: skip
+
+
+def _panel_title(panel: Panel, panel_flags: tuple[_layout.Flag, ...], i: int) -> dict[str, Any]:
+    return {
+        "text": f"<b>{_text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
+        "xref": "paper", "x": 0, "xanchor": "left", "xshift": _EDGE - _LEFT,
+        "yref": f"y{_number(i)} domain", "y": 1, "yanchor": "bottom",
+        "yshift": _layout.levels(panel_flags) * _layout.FLAG + 3,
+    }  # fmt: skip
+
+
+def _images(figure: ImageSlider) -> go.Figure:
+    n, h, w = figure.frames[0].rows[0].images.shape
+    gap = _layout.tile_gap(figure)
+    cells = n * (w + gap) - gap
+    room = _ROW_LABEL * cells / (_layout.WIDTH - 2 * _EDGE)  # above each row, for its label, in image pixels
+    rows = figure.frames[0].rows
+    deep = len(rows) * (h + room)
+    constant = _layout.constant_rows(figure)
+    moving = [i for i, same in enumerate(constant) if not same]
+    top = 8
+    plot_px = round((_layout.WIDTH - 2 * _EDGE) * deep / cells)
+    meta = {"kind": "images", "cells": cells, "image_height": h, "row_label_px": _ROW_LABEL}
+    layout = _base(top + plot_px + _BELOW_IMAGES, meta, l=_EDGE, r=_EDGE, t=top, b=_BELOW_IMAGES)
+    bare = {"visible": False, "fixedrange": True}
+    layout["xaxis"] = bare | {"range": [-0.5, cells - 0.5], "constrain": "domain"}
+    layout["yaxis"] = bare | {"range": [deep - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"}
+    layout["annotations"] = [
+        {"text": f"<b>{_text(row.label)}</b>", "showarrow": False, "font": {"size": 13}, "borderpad": 1,
+         "x": -0.5, "xanchor": "left", "y": i * (h + room) + room - 0.5, "yanchor": "bottom"}
+        for i, row in enumerate(rows)
+    ]  # fmt: skip
+    traces = [
+        _heatmap(z, row.label, i * (h + room) + room, figure.diverging)
+        for i, (z, row) in enumerate(zip(_pixels(figure.frames[0], gap), rows, strict=True))
+    ]
+    if len(figure.frames) == 1 or not moving:
+        return go.Figure(traces, layout)
+    layout |= _controls(figure)
+    return go.Figure(traces, layout, frames=_frames(figure, moving, gap))
+
+
+def _pixels(frame: ImageFrame, gap: int) -> list[list[list[float | None]]]:
+    """For each row its mosaic in thousandths, with None between the images."""
+    return [
+        [[None if v != v else round(v, 3) + 0.0 for v in line] for line in _layout.mosaic(row.images, gap).tolist()]
+        for row in frame.rows
+    ]
+
+
+def _heatmap(z: Sequence[Sequence[float | None]], label: str, top: float, diverging: bool) -> go.Heatmap:
+    stops = _layout.DIVERGING if diverging else _layout.SEQUENTIAL
+    return go.Heatmap(
+        z=z, y0=top, dy=1, zmin=-1 if diverging else 0, zmax=1, showscale=False, hoverongaps=False, name=_text(label),
+        colorscale=[[i / (len(stops) - 1), stop] for i, stop in enumerate(stops)],
+        hovertemplate=f"{_text(label)}<br>%{{z:.0%}} of this image's largest value<extra></extra>",
+    )  # fmt: skip
+
+
+def _frames(figure: ImageSlider, moving: Sequence[int], gap: int) -> list[go.Frame]:
+    """The frames carry image data only, and only of rows that change."""
+    frames = []
+    for k, frame in enumerate(figure.frames):
+        pixels = _pixels(frame, gap)
+        data = [go.Heatmap(z=pixels[i]) for i in moving]
+        frames.append(go.Frame(name=str(k), data=data, traces=list(moving)))
+    return frames
+
+
+def _controls(figure: ImageSlider) -> dict[str, Any]:
+    """Above the slider the moment shown and, at the right, play and pause."""
+    still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
+    play = still | {"frame": {"duration": _FRAME_MS, "redraw": True}, "fromcurrent": True}
+    steps = [
+        {"label": _text(frame.label), "method": "animate", "args": [[str(k)], still]}
+        for k, frame in enumerate(figure.frames)
+    ]
+    left, right = (max(8, round(3.3 * len(figure.frames[k].label)) - 8) for k in (0, -1))  # half an end's label
+    slider = {
+        "active": 0, "steps": steps, "x": 0, "y": 0, "yanchor": "top", "len": 1,
+        "pad": {"t": 18, "l": left, "r": right},
+        "currentvalue": {"xanchor": "left", "font": {"size": 18}, "offset": 14}, "font": {"size": 11}, "ticklen": 4,
+        "minorticklen": 4, "bgcolor": "#dfe4ea", "activebgcolor": "#8fa3b8", "bordercolor": "#b8c0ca",
+        "tickcolor": "#b8c0ca", "borderwidth": 1, "transition": {"duration": 0},
+    }  # fmt: skip
+    buttons = {
+        "type": "buttons", "direction": "left", "x": 1, "xanchor": "right", "y": 0, "yanchor": "top",
+        "pad": {"t": 16, "r": 2}, "showactive": False, "bgcolor": "#eef1f5", "bordercolor": "#b8c0ca",
+        "font": {"size": 13}, "buttons": [
+            {"label": "▶ Play", "method": "animate", "args": [None, play]},
+            {"label": "Pause", "method": "animate", "args": [[None], still]},
+        ],
+    }  # fmt: skip
+    return {"sliders": [slider], "updatemenus": [buttons]}

@@ -1,0 +1,83 @@
+"""From the argument names of quantities to the order in which to compute them."""
+
+import difflib
+import graphlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnomon.autodiff import OBSERVATIONS
+from gnomon.errors import EmptyError, RangeError
+
+Quantity = Callable[..., Tensor]
+"""A function whose argument names are what it looks at."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The quantities in an order in which each finds its arguments, these arguments, and the observations they need."""
+
+    quantities: dict[str, Quantity]
+    arguments: dict[str, tuple[str, ...]]
+    observations: frozenset[str]
+
+
+def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """The quantities by name: their own, unless a mapping gives one."""
+    if isinstance(quantities, Mapping):
+        return dict(quantities)
+    names = [getattr(quantity, "__name__", type(quantity).__name__) for quantity in quantities]
+    twice = sorted({name for name in names if names.count(name) > 1 or name == "<lambda>"})
+    if twice:
+        raise RangeError(
+            f"Probe(quantities): expected distinct names, got {', '.join(twice)}. Pass a mapping from names."
+        )
+    return dict(zip(names, quantities, strict=True))
+
+
+def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequence[str]) -> Plan:
+    """Finds, for each quantity, its arguments among `given`, the observations and the other quantities.
+
+    A quantity with the name of an observation (such as `gnomon.centroid`) is that observation: it is taken once.
+
+    Raises:
+        EmptyError: if there are no quantities.
+        RangeError: if an argument is nowhere to be had, or quantities ask for each other in a circle.
+    """
+    by_name = named(quantities)
+    if not by_name:
+        raise EmptyError("Probe(quantities): expected at least one quantity, got none. Name what to measure.")
+    known = {*given, *OBSERVATIONS, *by_name}
+    arguments = {
+        name: () if name in OBSERVATIONS else tuple(wanted(name, quantity, known)) for name, quantity in by_name.items()
+    }
+    try:
+        order = [*graphlib.TopologicalSorter(arguments).static_order()]
+    except graphlib.CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise RangeError(f"Probe(quantities): expected no circle, got {circle}. Rename an argument.") from error
+    return Plan(
+        {name: by_name[name] for name in order if name in by_name and name not in OBSERVATIONS},
+        arguments,
+        frozenset(order) & frozenset(OBSERVATIONS),
+    )
+
+
+def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
+    """The names of the arguments to fill in; one that is unknown but has a default keeps the default."""
+    names = []
+    for parameter in inspect.signature(quantity).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.name in known - {name}:
+            names.append(parameter.name)
+        elif parameter.default is parameter.empty:
+            near = difflib.get_close_matches(parameter.name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else "Pass that quantity too, or data that has it."
+            raise RangeError(
+                f"Probe(quantities): expected {name} to ask for {', '.join(sorted(known - {name}))}, "
+                f"got {parameter.name}. {hint}"
+            )
+    return names

@@ -1,0 +1,93 @@
+"""The probe: looks at a network while it trains."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.autodiff import observe
+from gnomon.autodiff.observation import timed
+from gnomon.probe.plan import Quantity, plan
+from gnomon.probe.reading import Reading
+from gnomon.probe.schedule import Schedule, every
+
+
+class Probe:
+    """Reads quantities off a network at given samples, when a schedule says so.
+
+    A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
+    name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), or the name of another quantity here. Each of these
+    is computed once a reading, from one graph, in chunks that fit the memory budget; the network is in eval mode while
+    it is read, and then as it was.
+
+        probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
+        for step in range(steps):
+            if reading := probe(step):
+                print(step, reading.scalars())
+
+    Args:
+        model: the network, from (n *d) to (n c).
+        data: the samples, alone or with their labels.
+        quantities: functions, or a mapping from names to functions.
+        schedule: from a step to whether to read; every step unless told.
+        memory: bytes to use beyond the observations themselves; 512 MiB unless told.
+
+    Raises:
+        EmptyError: if there are no quantities.
+        RangeError: if a quantity asks for what is not there.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Tensor | tuple[Tensor, Tensor],
+        quantities: Sequence[Quantity] | Mapping[str, Quantity],
+        schedule: Schedule | None = None,
+        *,
+        memory: int | None = None,
+    ) -> None:
+        self.model = model
+        self.schedule = every(1) if schedule is None else schedule
+        self.memory = memory
+        self._given = {"x": data} if isinstance(data, Tensor) else dict(zip(("x", "labels"), data, strict=True))
+        self._plan = plan(quantities, (*self._given, "model", "parameters"))
+
+    def __call__(self, step: int) -> Reading | None:
+        """The reading at this step, or None if none is due."""
+        return self.read(step) if self.schedule(step) else None
+
+    def read(self, step: int = 0) -> Reading:
+        """A reading now, whatever the schedule says."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        x = self._given["x"]
+        known: dict[str, object] = {
+            **self._given,
+            "model": self.model,
+            "parameters": dict(self.model.named_parameters()),
+        }
+        values: dict[str, Tensor] = {}
+        with evaluating(self.model), torch.no_grad():
+            if self._plan.observations:
+                seen = observe("Probe", self.model, x, self._plan.observations, memory=self.memory)
+                known |= seen.values
+                seconds |= seen.seconds
+                values |= {name: seen.values[name] for name in self._plan.arguments if name in seen.values}
+            for name, quantity in self._plan.quantities.items():
+                with timed(seconds, name, x):
+                    values[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
+                known[name] = values[name]
+        return Reading(step, {name: values[name] for name in self._plan.arguments}, dict(seconds))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside; afterwards each module in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

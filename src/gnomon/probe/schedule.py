@@ -1,0 +1,52 @@
+"""When to look: functions from a step to whether a reading is due."""
+
+import math
+from collections.abc import Callable
+
+from gnomon.errors import RangeError
+
+Schedule = Callable[[int], bool]
+
+
+def every(steps: int) -> Schedule:
+    """At step 0 and each multiple of `steps`.
+
+    Example:
+        >>> [step for step in range(10) if every(4)(step)]
+        [0, 4, 8]
+    """
+    if steps < 1:
+        raise RangeError(f"every(steps): expected at least 1, got {steps}. Give the distance between readings.")
+    return lambda step: step % steps == 0
+
+
+def at(*steps: int) -> Schedule:
+    """At the given steps.
+
+    Example:
+        >>> [step for step in range(10) if at(2, 7)(step)]
+        [2, 7]
+    """
+    if not steps or min(steps) < 0:
+        raise RangeError(f"at(steps): expected one or more steps from 0 on, got {steps}. Name the steps.")
+    due = frozenset(steps)
+    return lambda step: step in due
+
+
+def log_spaced(per_decade: int) -> Schedule:
+    """At step 0 and `per_decade` times in each factor of ten, evenly on a log axis; every step where these are dense.
+
+    Example:
+        >>> [step for step in range(101) if log_spaced(4)(step)]
+        [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]
+    """
+    if per_decade < 1:
+        raise RangeError(f"log_spaced(per_decade): expected at least 1, got {per_decade}. Ask for more readings.")
+
+    def due(step: int) -> bool:
+        if step <= 0:
+            return step == 0
+        near = round(per_decade * math.log10(step))
+        return any(round(10 ** (power / per_decade)) == step for power in (near - 1, near, near + 1))
+
+    return due

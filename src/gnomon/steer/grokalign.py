@@ -1,0 +1,132 @@
+"""GrokAlign: a penalty on the norm of the input Jacobian, which aligns it and makes networks grok sooner."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.autodiff import Graph, projected_norm
+from gnomon.autodiff.graph import Model
+from gnomon.errors import RangeError, ShapeError
+from gnomon.measure.frobenius_norm import frobenius_norm
+
+
+@dataclass(frozen=True)
+class GrokAlign:
+    r"""The GrokAlign penalty: a coefficient times the mean Frobenius norm of the batch's input Jacobians.
+
+    $\lambda\,\frac1n\sum_i\|J_i\|_F$, or $\lambda\,\big|\ell - \frac1n\sum_i\|J_i\|_F\big|$ to hold it at a level.
+
+    Add it to the loss. Sharing the forward pass with the loss needs an x that asks for gradients; naming the
+    parameters in `backward` spares the gradient in x, which nobody uses:
+
+        x.requires_grad_()
+        logits = model(x)
+        loss = cross_entropy(logits, labels) + grokalign(model, x, logits)
+        loss.backward(inputs=list(model.parameters()))
+
+    Estimators. `exact` takes the whole Jacobian, c backward passes. `projection` takes random unit vectors v on the
+    output sphere: $\frac{c}{p}\sum_{j\le p}\|v_j^\top J\|^2$ has mean $\|J\|_F^2$, and its root, which is what the
+    norm needs, is low: by 0.7 % on a fresh network, by up to 18 % where J has rank one and c = 10. Coefficients
+    therefore do not carry over between estimators, nor between the norm and its square.
+
+    While BatchNorm trains, samples mix, and the penalty is that of the batch as a whole, the leaked version.
+
+    Source:
+        Walker et al., arXiv:2506.12284, section 4; the projection is Hoffman et al., arXiv:1908.02729, who halve and
+        square.
+    Args:
+        coefficient: λ ≥ 0. The papers use 1e-3 with cross entropy and 1e-4 with MSE on MNIST, on the norm.
+        estimator: "projection" or "exact".
+        projections: random vectors a sample, for "projection".
+        level: hold the mean norm at this value instead of minimising it.
+        fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part.
+        squared: penalise the squared norm; `level` is then one of squared norms.
+        generator: where the random vectors and parts come from; torch's global one unless told.
+    Raises:
+        RangeError: listing every setting that is out of range.
+    Example:
+        >>> import torch, gnomon
+        >>> model, x = torch.nn.Linear(2, 2, bias=False), torch.ones(4, 2)
+        >>> penalty = gnomon.GrokAlign(0.5, estimator="exact")(model, x)
+        >>> torch.testing.assert_close(penalty, 0.5 * model.weight.norm())
+    """
+
+    coefficient: float
+    estimator: Literal["projection", "exact"] = "projection"
+    projections: int = 1
+    level: float | None = None
+    fraction: float = 1.0
+    squared: bool = False
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "GrokAlign",
+            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
+            ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
+            ("projections", self.projections, "at least 1", self.projections >= 1),
+            ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
+            ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
+        )
+
+    def __call__(
+        self, model: Model, x: Float[Tensor, "n *d"], logits: Float[Tensor, "n c"] | None = None
+    ) -> Float[Tensor, ""]:
+        """The penalty for one batch.
+
+        Args:
+            model: the network in training.
+            x: the batch.
+            logits: the outputs of `model` at `x`, from an x that asks for gradients, to share their forward pass;
+                without them the penalty runs its own, which costs about a quarter more.
+
+        Returns:
+            A scalar with a graph to the parameters, but once differentiable.
+
+        Raises:
+            RangeError: if x is not of floating point, or logits have no graph to it.
+            EmptyError: if the batch is empty.
+            ShapeError: if the outputs are not (n, c).
+        """
+        _checks.floating("GrokAlign", x=x)
+        _checks.samples("GrokAlign", 1, x=x)
+        if logits is None or self.fraction < 1:
+            x, logits = self._own_forward(model, x)
+        elif not x.requires_grad or logits.grad_fn is None:
+            raise RangeError(
+                "GrokAlign(logits): expected logits with a graph to x, got none. "
+                "Call x.requires_grad_() before model(x), or leave logits out."
+            )
+        if logits.ndim != 2 or logits.shape[0] != x.shape[0]:
+            raise ShapeError(
+                f"GrokAlign(logits): expected shape ({x.shape[0]}, c), got {_checks.shape_of(logits)}. "
+                f"Return one row of outputs a sample."
+            )
+        size = self._norm(x, logits)
+        mean = size.square().mean() if self.squared else size.mean()
+        return self.coefficient * (mean if self.level is None else (mean - self.level).abs())
+
+    def _own_forward(self, model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.fraction < 1:
+            part = math.ceil(self.fraction * len(x))
+            device = x.device if self.generator is None else self.generator.device
+            x = x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
+        x = x.detach().requires_grad_()
+        return x, model(x)
+
+    def _norm(self, x: Tensor, logits: Tensor) -> Float[Tensor, "n"]:
+        if self.estimator == "exact":
+            return frobenius_norm(torch.stack(Graph(x, logits, create_graph=True).jacobian_rows(), 1))
+        norms = [projected_norm(logits, x, self._unit_vectors(logits)) for _ in range(self.projections)]
+        scale = math.sqrt(logits.shape[1] / self.projections)
+        return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))
+
+    def _unit_vectors(self, logits: Tensor) -> Tensor:
+        device = logits.device if self.generator is None else self.generator.device
+        v = torch.randn(logits.shape, generator=self.generator, dtype=logits.dtype, device=device).to(logits.device)
+        return v / torch.linalg.vector_norm(v, dim=1, keepdim=True)

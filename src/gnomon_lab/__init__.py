@@ -1,0 +1,1 @@
+"""The laboratory: every figure and table of the papers, by name, with their claims checked by a program."""

@@ -1,0 +1,73 @@
+"""The command line: `gnomon COMMAND …`, one file a command, imported when it is called."""
+
+import difflib
+import importlib
+import os
+import sys
+
+from gnomon.errors import GnomonError
+
+COMMANDS = {
+    "run": "run an experiment, or resume it where it stopped",
+    "list": "the experiments, and the runs on disk",
+    "report": "write a run's page again, from its records",
+    "verify": "check the papers' claims against the finished runs",
+}
+
+
+def main() -> None:
+    """Runs the command; what the user did wrong is one line on stderr and exit code 2."""
+    command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
+    if command in ("--help", "-h", "--version"):
+        print(version() if command == "--version" else usage())
+        return
+    if command not in COMMANDS:
+        near = difflib.get_close_matches(command, COMMANDS, 1)
+        complain(
+            f"gnomon(COMMAND): expected one of {', '.join(COMMANDS)}, got {command!r}."
+            + (f" Did you mean {near[0]}?" if near else " See `gnomon --help`.")
+        )
+    try:
+        sys.exit(importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments))
+    except GnomonError as error:
+        complain(str(error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        complain(
+            f"gnomon {command}: expected to read and write files, got {error}. "
+            "What was written before is kept; mend it and call the same command again."
+        )
+    except KeyboardInterrupt:
+        print("\ngnomon: stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
+        sys.exit(130)
+
+
+def complain(message: str) -> None:
+    """Says what is wrong in one line, and ends with exit code 2."""
+    print(f"gnomon: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def version() -> str:
+    """The installed version."""
+    from importlib.metadata import version as installed
+
+    return f"gnomon {installed('gnomon')}"
+
+
+def usage() -> str:
+    """The commands, a line each."""
+    lines = [f"  {name:<8} {does}" for name, does in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: gnomon COMMAND …",
+            "",
+            "The geometry of neural-network training.",
+            "",
+            *lines,
+            "",
+            "`gnomon COMMAND --help` says more; start with `gnomon run grok-digits`.",
+        ]
+    )

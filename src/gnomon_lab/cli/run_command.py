@@ -1,0 +1,79 @@
+"""`gnomon run NAME`: run an experiment, or resume it where it stopped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from gnomon.errors import DataError
+from gnomon_lab.cli.parse import parse
+from gnomon_lab.papers import EXPERIMENTS, experiment
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every experiment understands."""
+
+    seeds: str = "0"
+    """One or more: 0, 0-9, or 0,3,5. A run each."""
+    small: bool = False
+    """The variant for two processor cores and minutes; the default."""
+    paper: bool = False
+    """The paper's own setting."""
+    runs: Path = Path("runs")
+    """The folder that holds all runs."""
+    data_dir: Path | None = None
+    """The folder of the data sets; the variable GNOMON_DATA unless told."""
+
+
+@dataclass(frozen=True)
+class Named(Options):
+    """Run an experiment, or resume it where it stopped. `gnomon run NAME --help` shows its own options."""
+
+    name: tyro.conf.Positional[str] = ""
+    """The experiment; `gnomon list` names them all."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the experiment once for each seed that has not been run yet."""
+    if not arguments or arguments[0].startswith("-"):
+        parse(Named, arguments, "gnomon run")
+        raise DataError(f"gnomon run: expected an experiment's name first. There are: {', '.join(EXPERIMENTS)}.")
+    name, rest = arguments[0], arguments[1:]
+    module = experiment(name)
+    default = module.PAPER if "--paper" in rest else module.SMALL
+
+    def both(options: Options, config: object) -> tuple[Options, object]:
+        return options, config
+
+    # Known only now: the type whose fields become options, and the variant that gives their defaults.
+    both.__annotations__ = {"options": unnamed(Options), "config": unnamed(module.Config)}
+    both.__defaults__ = (Options(), default)
+    options, config = parse(both, rest, f"gnomon run {name}", module.__doc__)
+    if options.small and options.paper:
+        raise DataError("gnomon run: expected --small or --paper, got both. Choose one.")
+    from gnomon_lab.cli.execute import execute
+
+    return execute(name, module, config, seeds(options.seeds), options.runs, options.data_dir)
+
+
+def unnamed(config: type) -> object:
+    """The type, with options that are called as its fields are."""
+    return Annotated[config, tyro.conf.arg(name=""), tyro.conf.FlagCreatePairsOff]
+
+
+def seeds(text: str) -> list[int]:
+    """The seeds of `0`, `0-9` or `0,3,5`.
+
+    Raises:
+        DataError: if one is no number, or a range falls.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, final = part.strip().partition("-")
+        if not first.isdecimal() or (dash and (not final.isdecimal() or int(final) < int(first))):
+            raise DataError(f"gnomon run(--seeds): expected numbers like 0, 0-9 or 0,3,5, got {text!r}. Correct it.")
+        found += range(int(first), int(final or first) + 1)
+    return list(dict.fromkeys(found))

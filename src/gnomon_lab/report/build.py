@@ -1,0 +1,49 @@
+"""From a run's folder to its figures and its page."""
+
+from pathlib import Path
+
+from gnomon.errors import EmptyError
+from gnomon.plot.static import save
+from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.report.page import Report, Table, write
+from gnomon_lab.runs import Found, read_records
+from gnomon_lab.runs.find import plain
+
+
+def build(found: Found) -> Path:
+    """Writes the run's figures (SVG) and its page, both from its records alone; returns the page's path.
+
+    Raises:
+        EmptyError: if the run has not come far enough to be shown.
+        DataError: if its records are damaged.
+    """
+    records = read_records(found.folder / "records.jsonl")
+    if not found.finished:
+        raise EmptyError(
+            f"report({found.folder}): expected a finished run, got {len(records)} records of an unfinished one. "
+            f"Call `gnomon run {found.experiment}` with the same options to finish it."
+        )
+    module = experiment(found.experiment)
+    figures = tuple(module.figures(records))
+    (found.folder / "figures").mkdir(exist_ok=True)
+    for figure in figures:
+        save(figure, found.folder / "figures" / f"{figure.name}.svg")
+    columns, rows = module.table(records)
+    page = Report(
+        title=f"{found.experiment}: {EXPERIMENTS[found.experiment].shows}",
+        summary=module.summary(records),
+        introduction=module.INTRODUCTION.strip(),
+        table=Table(columns, tuple(rows)),
+        claims=tuple(module.claims([records])) if stated(found) else (),
+        figures=figures,
+        details={"seed": found.seed, "configuration": found.config, "made with": found.made_with},
+    )
+    path = found.folder / "report.html"
+    write(page, path)
+    return path
+
+
+def stated(found: Found) -> bool:
+    """Whether the run has one of the settings that the claims are about, not some other options."""
+    module = experiment(found.experiment)
+    return found.config in [plain(module.SMALL), plain(module.PAPER)]

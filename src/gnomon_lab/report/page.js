@@ -1,0 +1,142 @@
+"use strict";
+// Draws every figure of the page at the width there is and in the reader's colours, and again when either changes.
+(() => {
+  const NARROW = 560;
+  const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
+  const pen = document.createElement("canvas").getContext("2d");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  const axes = (layout, letter) => Object.keys(layout).filter((key) => new RegExp(`^${letter}axis\\d*$`).test(key));
+
+  function plain(words) {
+    const box = document.createElement("textarea");
+    box.innerHTML = words;
+    return box.value;
+  }
+
+  // A mark's label stands right of its pole, moved back where it would leave the figure.
+  function besidePole(layout, words, width) {
+    const axis = layout[words.xref.replace("x", "xaxis")];
+    const inner = width - layout.margin.l - layout.margin.r;
+    pen.font = `${words.font.size}px ${layout.font.family}`;
+    const across = inner * (words.x - axis.range[0]) / (axis.range[1] - axis.range[0]);
+    const over = across + 4 + pen.measureText(plain(words.text)).width - (width - layout.margin.l);
+    return { ...words, xshift: 4 - Math.max(0, Math.round(over)) };
+  }
+
+  // Where each row of images begins, in image pixels: a row's label has the same height at any width.
+  function rowTops({ meta, margin, annotations }, width) {
+    const room = meta.row_label_px * meta.cells / (width - margin.l - margin.r);
+    return annotations.map((_, i) => i * (meta.image_height + room) + room);
+  }
+
+  // Sizes follow the width; heights of panels stay in pixels, images keep their shape.
+  function fit(layout, width) {
+    const { meta, margin } = layout;
+    const change = { width };
+    if (meta.kind === "images") {
+      const tops = rowTops(layout, width), cell = (width - margin.l - margin.r) / meta.cells;
+      const deep = tops.at(-1) + meta.image_height;
+      change.height = Math.round(margin.t + deep * cell + margin.b);
+      change["yaxis.range"] = [deep - 0.5, -0.5];
+      change.annotations = layout.annotations.map((words, i) => ({ ...words, y: tops[i] - 0.5 }));
+    } else {
+      const abreast = Math.max(1, Math.min(meta.entries, Math.floor(width / meta.entry_px)));
+      const rows = Math.ceil(meta.entries / abreast);
+      const columns = Math.ceil(meta.entries / rows);
+      const top = rows * meta.row_px + 8;
+      change["margin.t"] = top;
+      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(width / (columns + 1)) + 1) - 40;
+      change.height = top + meta.plot_px + margin.b;
+      for (const key of axes(layout, "x")) change[key + ".tickformat"] = width < NARROW ? "~s" : ",~r";
+      change.annotations = layout.annotations.map(
+        (words) => (words.name === "flag" ? besidePole(layout, words, width) : words));
+    }
+    return change;
+  }
+
+  // A line's colour, made brighter in the dark or taken back.
+  function tint(colour) {
+    const [light, bright] = Object.entries(BRIGHTER).find((pair) => pair.includes(colour)) ?? [colour, colour];
+    return dark.matches ? bright : light;
+  }
+
+  // The page's own colours, for whatever plotly would draw in its defaults.
+  function colours(layout) {
+    const style = getComputedStyle(document.documentElement);
+    const [ink, muted, grid, axis, card, ground, line, knob] =
+      ["ink", "muted", "grid", "axis", "card", "ground", "line", "knob"].map((n) => style.getPropertyValue("--" + n).trim());
+    const change = {
+      "font.color": ink, "paper_bgcolor": card,
+      "hoverlabel.bgcolor": card, "hoverlabel.bordercolor": axis, "hoverlabel.font.color": ink,
+    };
+    layout.annotations.forEach((words, i) => { if (words.bgcolor) change[`annotations[${i}].bgcolor`] = card; });
+    (layout.shapes || []).forEach((shape, i) => { change[`shapes[${i}].line.color`] = tint(shape.line.color); });
+    for (const key of [...axes(layout, "x"), ...axes(layout, "y")]) {
+      change[key + ".gridcolor"] = grid;
+      change[key + ".linecolor"] = axis;
+      change[key + ".tickfont.color"] = muted;
+      change[key + ".spikecolor"] = muted;
+    }
+    (layout.sliders || []).forEach((_, i) => Object.assign(change, {
+      [`sliders[${i}].bgcolor`]: line, [`sliders[${i}].activebgcolor`]: knob, [`sliders[${i}].bordercolor`]: axis,
+      [`sliders[${i}].tickcolor`]: axis, [`sliders[${i}].font.color`]: muted, [`sliders[${i}].currentvalue.font.color`]: ink,
+    }));
+    (layout.updatemenus || []).forEach((_, i) => Object.assign(change, {
+      [`updatemenus[${i}].bgcolor`]: ground, [`updatemenus[${i}].bordercolor`]: axis, [`updatemenus[${i}].font.color`]: ink,
+    }));
+    return change;
+  }
+
+  // Writes changes such as {"sliders[0].font.color": "red"} into a layout that is not drawn yet.
+  function put(layout, change) {
+    for (const [path, value] of Object.entries(change)) {
+      const keys = path.replace(/\[(\d+)\]/g, ".$1").split(".");
+      const last = keys.pop();
+      keys.reduce((at, key) => (at[key] ??= {}), layout)[last] = value;
+    }
+  }
+
+  // Left and right arrow keys do what the slider does.
+  function listen(plot, frames) {
+    plot.tabIndex = 0;
+    plot.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const next = Math.min(frames.length - 1, Math.max(0, plot.layout.sliders[0].active + step));
+      Plotly.animate(plot, [frames[next].name],
+        { mode: "immediate", frame: { duration: 0, redraw: true }, transition: { duration: 0 } });
+    });
+  }
+
+  async function draw(box) {
+    const plot = box.querySelector(".plot");
+    const figure = JSON.parse(box.querySelector("script").textContent);
+    const lines = figure.data.flatMap((trace, i) => (trace.line ? [i] : []));
+    const tints = () => ({ "line.color": lines.map((i) => tint(figure.data[i].line.color)) });
+    const width = () => Math.floor(plot.clientWidth);
+    let drawn = width();
+    put(figure.layout, fit(figure.layout, drawn));
+    put(figure.layout, colours(figure.layout));
+    const images = figure.layout.meta.kind === "images";
+    const place = () => (images ? { y0: rowTops(figure.layout, drawn) } : {});
+    if (images) figure.data.forEach((trace, i) => { trace.y0 = place().y0[i]; });
+    for (const i of lines) figure.data[i].line.color = tint(figure.data[i].line.color);
+    figure.config = { displaylogo: false, displayModeBar: false, plotlyServerURL: "", showSendToCloud: false };
+    await Plotly.newPlot(plot, figure);
+    if (figure.layout.sliders) listen(plot, figure.frames);
+    new ResizeObserver(() => {
+      if (width() === drawn || width() === 0) return;
+      drawn = width();
+      Plotly.update(plot, place(), fit(plot.layout, drawn));
+    }).observe(plot);
+    dark.addEventListener("change", () => {
+      if (lines.length) Plotly.update(plot, tints(), colours(plot.layout), lines);
+      else Plotly.relayout(plot, colours(plot.layout));
+    });
+    plot.dataset.drawn = "yes";
+  }
+
+  document.querySelectorAll("figure").forEach(draw);
+})();

@@ -1,0 +1,208 @@
+"""One self-contained HTML page: style, plotly.js and data stand in it, and it may load nothing else."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from plotly.offline import get_plotlyjs
+
+from gnomon.errors import EmptyError, ShapeError
+from gnomon.plot.figures import Figure, ImageSlider
+from gnomon.plot.interactive import interactive
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results.
+
+    Attributes:
+        columns: the heads; the first column names the rows.
+        rows: the cells, as they are to be read.
+
+    Raises:
+        EmptyError: if there is no column or no row.
+        ShapeError: if a row has not one cell for each column.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns or not self.rows:
+            size = f"{len(self.columns)} columns and {len(self.rows)} rows"
+            raise EmptyError(f"Table(rows): expected at least one column and one row, got {size}. Add results.")
+        for i, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ShapeError(
+                    f"Table(rows): expected {len(self.columns)} cells in each row, got {len(row)} in row {i}. "
+                    "Give each column its cell."
+                )
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One claim of a source, and what came of it here.
+
+    Attributes:
+        says: the claim in words.
+        source: paper and place.
+        expected: the paper's value or threshold.
+        measured: ours.
+        holds: whether it was reproduced.
+    """
+
+    says: str
+    source: str
+    expected: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a page says. All strings are shown as they are: markup in them is escaped.
+
+    Attributes:
+        title: of the page.
+        summary: the result in one or two sentences.
+        introduction: what the experiment is; blank lines part its paragraphs.
+        table: the results in numbers.
+        claims: the board; may be empty.
+        figures: in reading order; may be empty.
+        details: configuration and machine, shown folded; nested mappings become sections.
+    """
+
+    title: str
+    summary: str
+    introduction: str
+    table: Table
+    claims: tuple[ClaimRow, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+def render(report: Report) -> str:
+    """Writes the page.
+
+    Args:
+        report: what it says.
+
+    Returns:
+        One HTML5 document that refers to no other file and to no network, plotly.js in it exactly once.
+    """
+    here = files("gnomon_lab.report")
+    return Template((here / "page.html").read_text(encoding="utf-8")).substitute(
+        title=escape(report.title),
+        style=(here / "page.css").read_text(encoding="utf-8"),
+        verdict=_verdict(report.claims),
+        summary=escape(report.summary),
+        introduction=_paragraphs(report.introduction),
+        table=_table(report.table),
+        figures=_section("figures", "Figures", map(_figure, range(len(report.figures)), report.figures)),
+        claims=_section("claims", "Claims", map(_claim, report.claims)),
+        details=_details(report.details),
+        plotly=get_plotlyjs(),
+        script=(here / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def write(report: Report, path: str | os.PathLike[str]) -> None:
+    """Writes the page beside `path`, then renames it: a reader sees the old page or the new one.
+
+    Args:
+        report: what it says.
+        path: the file; its folder is made if missing.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        beside.write_text(render(report), encoding="utf-8")
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _paragraphs(text: str) -> str:
+    return "\n".join(f"<p>{escape(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip())
+
+
+def _section(name: str, heading: str, parts: Iterable[str]) -> str:
+    body = "\n".join(parts)
+    return f'<section id="{name}">\n<h2>{heading}</h2>\n{body}\n</section>' if body else ""
+
+
+def _verdict(claims: tuple[ClaimRow, ...]) -> str:
+    if not claims:
+        return ""
+    good = sum(claim.holds for claim in claims)
+    kind = "holds" if good == len(claims) else "fails"
+    noun = "claim" if len(claims) == 1 else "claims"
+    return f'<p class="verdict {kind}"><a href="#claims">{good} of {len(claims)} {noun} reproduced</a></p>'
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>' + _cells(table.columns[1:], row[1:]) + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="Results"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>"
+    )
+
+
+def _cells(columns: tuple[str, ...], cells: tuple[str, ...]) -> str:
+    """Each cell carries its column's head, which a narrow screen shows beside it."""
+    pairs = zip(columns, cells, strict=True)
+    return "".join(f'<td data-head="{escape(head)}">{escape(cell)}</td>' for head, cell in pairs)
+
+
+def _claim(claim: ClaimRow) -> str:
+    kind, verdict = ("holds", "✓ reproduced") if claim.holds else ("fails", "✗ not reproduced")
+    return (
+        f'<article class="claim {kind}">\n<p class="badge">{verdict}</p>\n<h3>{escape(claim.says)}</h3>\n'
+        f"<dl><div><dt>expected</dt><dd>{escape(claim.expected)}</dd></div>"
+        f"<div><dt>measured</dt><dd>{escape(claim.measured)}</dd></div>"
+        f"<div><dt>source</dt><dd>{escape(claim.source)}</dd></div></dl>\n</article>"
+    )
+
+
+def _figure(i: int, figure: Figure) -> str:
+    drawing = interactive(figure, titled=False).to_json()
+    # "<" never appears inside the data: nothing in it can end the script element.
+    data = drawing.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    note = f" {escape(figure.how_to_read)}" if isinstance(figure, ImageSlider) else ""
+    return (
+        f'<figure id="figure-{i}" data-name="{escape(figure.name)}">\n<h3>{escape(figure.title)}</h3>\n'
+        f'<div class="plot" role="group" aria-label="{escape(figure.title)}"></div>\n'
+        f'<script type="application/json">{data}</script>\n'
+        f"<figcaption>{escape(figure.caption)}{note}</figcaption>\n</figure>"
+    )
+
+
+def _details(details: Mapping[str, object]) -> str:
+    if not details:
+        return ""
+    flat = {key: value for key, value in details.items() if not isinstance(value, Mapping)}
+    parts = [_pairs("", flat)] if flat else []
+    parts += [_pairs(key, value) for key, value in details.items() if isinstance(value, Mapping)]
+    body = "\n".join(parts)
+    return f"<details>\n<summary>Configuration and machine</summary>\n{body}\n</details>"
+
+
+def _pairs(heading: str, pairs: Mapping[str, object]) -> str:
+    rows = "\n".join(
+        f"<div><dt>{escape(str(key))}</dt><dd>{escape(_plain(value))}</dd></div>" for key, value in pairs.items()
+    )
+    return (f"<h3>{escape(heading)}</h3>\n" if heading else "") + f"<dl>\n{rows}\n</dl>"
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

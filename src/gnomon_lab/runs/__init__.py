@@ -1,0 +1,21 @@
+"""Runs: folders that hold a configuration, its records and its checkpoints, and survive being killed."""
+
+from gnomon_lab.runs.claims import Claim
+from gnomon_lab.runs.find import Found, all_runs, load_run, open_run
+from gnomon_lab.runs.records import Record, read_records
+from gnomon_lab.runs.run import Run
+from gnomon_lab.runs.series import last, series, settled_at
+
+__all__ = [
+    "Claim",
+    "Found",
+    "Record",
+    "Run",
+    "all_runs",
+    "last",
+    "load_run",
+    "open_run",
+    "read_records",
+    "series",
+    "settled_at",
+]

@@ -1,0 +1,87 @@
+"""Checkpoints: a nest of dictionaries, lists, numbers and tensors in one safetensors file, sealed with a hash."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gnomon.errors import CheckpointError
+from gnomon_lab.runs.files import replace_file
+
+State = Any
+"""A tensor, number, string, None, or a dictionary or list of states."""
+
+
+def save_checkpoint(path: Path, state: State) -> None:
+    """Writes the state beside `path` and renames it: a process killed here leaves the old checkpoint whole."""
+    tensors: dict[str, Tensor] = {}
+    structure = json.dumps(_unpack(state, tensors))
+    metadata = {"structure": structure, "sha256": _digest(structure, tensors)}
+    replace_file(path, lambda beside: save_file(tensors, beside, metadata))
+
+
+def load_checkpoint(path: Path) -> State:
+    """The state; nothing in the file is run.
+
+    Raises:
+        CheckpointError: if the file is missing, is no checkpoint, or one byte of it changed.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
+        structure, expected = metadata["structure"], metadata["sha256"]
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    if _digest(structure, tensors) != expected:
+        raise _damaged(path, "contents that do not match their hash")
+    return _pack(json.loads(structure), tensors)
+
+
+def _damaged(path: Path, got: str) -> CheckpointError:
+    return CheckpointError(
+        f"load_checkpoint({path}): expected a whole checkpoint, got {got}. "
+        f"Restore the file, or delete it to train this part again."
+    )
+
+
+def _unpack(state: State, tensors: dict[str, Tensor]) -> State:
+    """The state with each tensor replaced by its name in `tensors`; dictionaries as pairs, as keys may be numbers."""
+    if isinstance(state, Tensor):
+        name = str(len(tensors))
+        # safetensors wants tensors that share no memory.
+        tensors[name] = state.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(state, dict):
+        return {"dict": [[key, _unpack(value, tensors)] for key, value in state.items()]}
+    if isinstance(state, list | tuple):
+        return {"list": [_unpack(value, tensors) for value in state]}
+    return {"value": state}
+
+
+def _pack(state: State, tensors: dict[str, Tensor]) -> State:
+    """The inverse of `_unpack`."""
+    ((kind, content),) = state.items()
+    match kind:
+        case "tensor":
+            return tensors[content]
+        case "dict":
+            return {key: _pack(value, tensors) for key, value in content}
+        case "list":
+            return [_pack(value, tensors) for value in content]
+        case _:
+            return content
+
+
+def _digest(structure: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(structure.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,42 @@
+"""Progress on long work: a bar on a terminal, elsewhere a line every few seconds."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+
+class Progress:
+    """Shows how far each named part of the work is; to be entered while the work runs."""
+
+    def __init__(self, console: Console, seconds_between_lines: float = 5.0) -> None:
+        self._console = console
+        self._between = seconds_between_lines
+        self._last_line = time.monotonic()
+        columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Bars(*columns, TimeRemainingColumn(), console=console)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._bars.stop()
+
+    def show(self, part: str, done: int, total: int) -> None:
+        """Says that `done` of `total` steps of this part are behind us."""
+        if self._console.is_terminal:
+            if part not in self._tasks:
+                self._tasks[part] = self._bars.add_task(part, total=total)
+            self._bars.update(self._tasks[part], completed=done)
+        elif done == total or time.monotonic() - self._last_line >= self._between:
+            self._last_line = time.monotonic()
+            self._console.print(f"{part}: step {done:,} of {total:,}", highlight=False)

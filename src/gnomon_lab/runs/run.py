@@ -1,0 +1,141 @@
+"""One run: a folder that holds what was asked, what was seen, and where to go on after a crash."""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from gnomon.errors import CheckpointError
+from gnomon.probe import Reading
+from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint
+from gnomon_lab.runs.progress import Progress
+from gnomon_lab.runs.records import Record, append_record, keep_records, read_records
+
+
+class Stateful(Protocol):
+    """What a run can save and restore: modules, optimisers, gnomon's steering methods."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
+        """Goes on from there."""
+        ...
+
+
+class Run:
+    """A run's folder, and the loop that trains in it and survives being killed.
+
+    Attributes:
+        folder: where everything lies.
+        seed: from which the experiment makes its generators.
+        data_dir: where to look for data sets first.
+        checkpoint_seconds: at most so much work is lost.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        progress: Progress | None = None,
+        *,
+        data_dir: Path | None = None,
+        checkpoint_seconds: float = 5.0,
+    ) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.data_dir = data_dir
+        self.checkpoint_seconds = checkpoint_seconds
+        self._progress = progress
+        self._kept = 0
+        self._arm = ""
+        self._read = 0.0
+        self._trained = 0.0
+
+    @property
+    def records_path(self) -> Path:
+        """The file of the readings."""
+        return self.folder / "records.jsonl"
+
+    def records(self) -> list[Record]:
+        """All readings so far."""
+        return read_records(self.records_path)
+
+    def checkpoint_path(self, arm: str) -> Path:
+        """The checkpoint of one arm of the experiment."""
+        return self.folder / f"checkpoint-{arm}.safetensors"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the folder against a second process, which would write into the same records."""
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise CheckpointError(
+                    f"run({self.folder}): expected a folder that nobody works in, got one held by another process. "
+                    f"Wait for it, or stop it."
+                ) from error
+            yield
+
+    def steps(self, arm: str, total: int, **state: Stateful | torch.Generator) -> Iterator[int]:
+        """The steps 0 to `total` of one arm of the experiment, from where the last checkpoint stands.
+
+        At step s the caller makes the s-th update (none at 0) and may `record` a reading. A checkpoint is written
+        every few seconds and at the end; resuming restores `state`, drops the records made since the checkpoint, and
+        makes them again. A finished arm only restores its state.
+
+        Raises:
+            CheckpointError: if the checkpoint is damaged.
+            DataError: if records that it stands on are missing.
+        """
+        path = self.checkpoint_path(arm)
+        saved = load_checkpoint(path) if path.exists() else None
+        self._arm, self._read, self._trained, done = arm, 0.0, 0.0, -1
+        if saved is not None:
+            self._kept, done = saved["records"], saved["step"]
+            self._read, self._trained = saved["read"], saved["trained"]
+            for name, part in state.items():
+                _restore(part, saved["state"][name])
+        if done == total:
+            return
+        keep_records(self.records_path, self._kept)
+        last_save = mark = time.monotonic()
+        for step in range(done + 1, total + 1):
+            read_before = self._read
+            yield step
+            now = time.monotonic()
+            self._trained += now - mark - (self._read - read_before)
+            mark = now
+            if self._progress:
+                self._progress.show(arm, step, total)
+            if step == total or now - last_save >= self.checkpoint_seconds:
+                parts = {name: _state(part) for name, part in state.items()}
+                seconds = {"read": self._read, "trained": self._trained}
+                save_checkpoint(path, {"step": step, "records": self._kept, **seconds, "state": parts})
+                last_save = mark = time.monotonic()
+
+    def record(self, step: int, *readings: Reading, **values: object) -> None:
+        """Appends one line: the arm, the step, the readings' scalars, other values, and the seconds spent so far."""
+        self._read += sum(sum(reading.seconds.values()) for reading in readings)
+        scalars = {name: value for reading in readings for name, value in reading.scalars().items()}
+        cost = {name: took for reading in readings for name, took in reading.seconds.items()}
+        seconds = {"trained": self._trained, "read": self._read, "cost": cost}
+        append_record(self.records_path, {"arm": self._arm, "step": step, **scalars, **values, "seconds": seconds})
+        self._kept += 1
+
+
+def _state(part: Stateful | torch.Generator) -> State:
+    return part.get_state() if isinstance(part, torch.Generator) else part.state_dict()
+
+
+def _restore(part: Stateful | torch.Generator, state: State) -> None:
+    if isinstance(part, torch.Generator):
+        part.set_state(state)
+    else:
+        part.load_state_dict(state)

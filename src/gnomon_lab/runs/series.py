@@ -1,0 +1,34 @@
+"""Reading records: the series of one arm, its end, and the step at which something came to stay."""
+
+from collections.abc import Sequence
+
+from gnomon.errors import EmptyError
+from gnomon_lab.runs.records import Record
+
+
+def series(records: Sequence[Record], arm: str, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The steps at which `name` was recorded in this arm, and its values."""
+    chosen = [record for record in records if record["arm"] == arm and name in record]
+    return tuple(float(record["step"]) for record in chosen), tuple(float(record[name]) for record in chosen)
+
+
+def last(records: Sequence[Record], arm: str) -> Record:
+    """The last record of an arm.
+
+    Raises:
+        EmptyError: if there is none.
+    """
+    for record in reversed(records):
+        if record["arm"] == arm:
+            return record
+    raise EmptyError(f"last(records): expected records of {arm!r}, got none. Run the experiment to its end first.")
+
+
+def settled_at(records: Sequence[Record], arm: str, name: str, least: float) -> int | None:
+    """The first recorded step from which on `name` stays at `least` or above; None if it does not end there."""
+    settled = None
+    for step, value in reversed(list(zip(*series(records, arm, name), strict=True))):
+        if value < least:
+            break
+        settled = int(step)
+    return settled

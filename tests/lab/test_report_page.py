@@ -1,0 +1,263 @@
+"""The report: one file that needs nothing else, says what it was given, and works in a browser."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from plotly.offline import get_plotlyjs
+
+from gnomon.errors import EmptyError, ShapeError
+from gnomon.plot.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon_lab.report.page import ClaimRow, Report, Table, render, write
+
+HOSTILE = '</script><script>alert("pwned")</script><img src="https://example.org/x.png" onerror=alert(1)>'
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def example(words="baseline"):
+    """A report as a short training gives it."""
+    rng = np.random.default_rng(0)
+    steps = (0.0, *np.geomspace(1, 10_000, 25).round().tolist())
+    rise = tuple(1 / (1 + np.exp(-3 * (np.log10(max(s, 0.5)) - 2))) for s in steps)
+    late = tuple(1 / (1 + np.exp(-4 * (np.log10(max(s, 0.5)) - 3))) for s in steps)
+    marks = (Mark(f"{words} memorised, step 100", 100.0), Mark("GrokAlign grokked, step 1,000", 1000.0, 1))
+    accuracy = (Line(f"{words}, training", steps, rise, dashed=True), Line("GrokAlign, unseen", steps, late, colour=1))
+    panels = (
+        Panel("Accuracy", "fraction correct", accuracy, marks, (0, 1.05)),
+        Panel("Centroid alignment", "cosine", (Line("GrokAlign, unseen", steps, late, colour=1),), marks),
+    )
+    digits = rng.random((10, 8, 8))
+    frames = tuple(
+        ImageFrame(f"step {k * 100}", (ImageRow("digits", digits), ImageRow(words, rng.normal(size=(10, 8, 8)))))
+        for k in range(12)
+    )
+    return Report(
+        title=f"Grokking, {words}",
+        summary=f"GrokAlign grokked at step 1,000; {words} never did.",
+        introduction=f"First paragraph.\nStill the first.\n\nSecond paragraph about {words}.",
+        table=Table(("net", "unseen digits"), ((words, "80.1 %"), ("GrokAlign", "99.2 %"))),
+        claims=(
+            ClaimRow(f"GrokAlign beats {words}", "a paper, section 4", "5× sooner", "12× sooner", True),
+            ClaimRow("The centroids align", "a paper, figure 3", "cosine > 0.95", "0.90", False),
+        ),
+        figures=(
+            Curves("grokking", f"Which net groks, {words}?", "Accuracy over training.", "training step", panels),
+            ImageSlider("centroids", "What the nets look at", "Centroids.", frames),
+        ),
+        details={"command": f"gnomon run {words}", "config": {"steps": 10_000, "seeds": [0, 1]}},
+    )
+
+
+class Page(HTMLParser):
+    """Collects what a browser would see: elements, attributes, scripts, styles, text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.scripts, self.styles, self.words, self._inside = [], [], [], [], ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        kind = {"script": self.scripts, "style": self.styles}.get(self._inside, self.words)
+        kind.append(data)
+
+
+def test_the_page_refers_to_nothing_outside_itself():
+    page = Page(render(example()))
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "srcset", "data", "action", "poster", "background", "xlink:href"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+        assert tag not in {"iframe", "object", "embed", "base"}
+    for style in [*page.styles, *(attributes.get("style") or "" for _, attributes in page.elements)]:
+        assert "@import" not in style
+        assert "url(" not in style
+    own = [script for script in page.scripts if script.strip() != get_plotlyjs().strip()]
+    assert len(own) == len(page.scripts) - 1
+    assert not re.search(r"https?://|\bfetch\(|XMLHttpRequest|import\(", "".join(own))
+    policy = next(a["content"] for tag, a in page.elements if tag == "meta" and a.get("http-equiv"))
+    assert policy.startswith("default-src 'none';")  # and the browser enforces it
+
+
+def test_plotly_stands_in_the_page_exactly_once():
+    html = render(example())
+    assert html.count(get_plotlyjs()) == 1
+    assert len(re.findall(r"\* plotly\.js v[\d.]+", html)) == 1
+    assert len(html) - len(get_plotlyjs()) < 300_000
+
+
+def test_the_page_is_whole_html():
+    html = render(example())
+    page = Page(html)
+    assert html.startswith("<!DOCTYPE html>")
+    assert ("html", {"lang": "en"}) in page.elements
+    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in page.elements
+    assert [tag for tag, _ in page.elements].count("h1") == 1
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    text = " ".join(" ".join(page.words).split())
+    assert "1 of 2 claims reproduced" in text
+    assert "✓ reproduced GrokAlign beats baseline expected 5× sooner measured 12× sooner source a paper" in text
+    assert "✗ not reproduced The centroids align expected cosine > 0.95 measured 0.90" in text
+    assert "First paragraph. Still the first." in text
+    assert "seeds [0, 1]" in text
+
+
+def test_hostile_words_stay_words():
+    clean, page = Page(render(example())), Page(render(example(HOSTILE)))
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in clean.elements]
+    assert f"GrokAlign beats {HOSTILE}" in "".join(page.words)
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+
+
+def test_a_page_without_claims_figures_and_details():
+    report = Report("t", "s", "i", Table(("a",), (("b",),)))
+    tags = [attributes.get("id") for _, attributes in Page(render(report)).elements]
+    assert "claims" not in tags
+    assert "figures" not in tags
+
+
+def test_write_replaces_the_page_whole(tmp_path):
+    path = tmp_path / "run" / "report.html"
+    write(example("old"), path)
+    write(example("new"), path)
+    assert path.read_text(encoding="utf-8") == render(example("new"))
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "error", "message"),
+    [
+        (("a",), (), EmptyError, r"Table\(rows\): expected at least one column and one row, got 1 columns and 0 rows"),
+        (("a", "b"), (("1",),), ShapeError, r"Table\(rows\): expected 2 cells in each row, got 1 in row 0"),
+    ],
+)
+def test_table_errors(columns, rows, error, message):
+    with pytest.raises(error, match=message):
+        Table(columns, rows)
+
+
+@pytest.fixture
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium: there is no `chromium` on PATH")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a report offline; fails the test on any complaint of the page or request out of it."""
+    complaints = []
+
+    def open_report(report, width=1280, scheme="light"):
+        write(report, tmp_path / "report.html")
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_offline(True)
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in {"error", "warning"} else None)
+        page.on("pageerror", lambda e: complaints.append(str(e)))
+        page.on("dialog", lambda d: (complaints.append(d.message), d.dismiss()))
+        page.on(
+            "request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else complaints.append(r.url)
+        )
+        page.goto((tmp_path / "report.html").as_uri())
+        page.wait_for_function(
+            "n => document.querySelectorAll('.plot[data-drawn]').length === n", arg=len(report.figures)
+        )
+        return page
+
+    yield open_report
+    assert complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("words", ["baseline", HOSTILE], ids=["plain", "hostile"])
+def test_every_figure_draws_at_every_width(opened, width, words):
+    report = example(words)
+    page = opened(report, width)
+    for figure in page.locator("figure").all():
+        sizes = figure.locator(".main-svg, canvas").evaluate_all(
+            "all => all.map(e => e.getBoundingClientRect().toJSON())"
+        )
+        assert sizes
+        assert all(size["width"] > 250 and size["height"] > 150 for size in sizes)
+    curves, images = page.locator("figure").all()
+    assert curves.locator(".scatterlayer .js-line").count() == 3
+    assert images.locator(".heatmaplayer image").count() == 2
+    if words == "baseline":  # the hostile title is longer than any screen
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        plot = images.locator(".plot").bounding_box()
+        for label in images.locator(".slider-label, .updatemenu-button").all():
+            box = label.bounding_box()
+            assert plot["x"] <= box["x"] <= box["x"] + box["width"] <= plot["x"] + plot["width"]
+        boxes = curves.locator(".annotation").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
+        assert len(boxes) == 4  # two labels of marks, two titles
+        assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
+        assert not any(_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+@pytest.mark.browser
+def test_the_slider_changes_what_is_shown(opened):
+    page = opened(example())
+    images = page.locator("figure").nth(1)
+
+    def shown():
+        label = images.locator(".slider-label").first.text_content()
+        return label, images.locator(".heatmaplayer image").evaluate_all("all => all.map(e => e.getAttribute('href'))")
+
+    assert all(image.startswith("data:image/png") for image in shown()[1])
+    first_label, first = shown()
+    assert first_label == "step 0"
+    rail = images.locator(".slider-rail-touch-rect")
+    rail.scroll_into_view_if_needed()
+    box = rail.bounding_box()
+    page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2)
+    page.wait_for_function("() => !document.querySelector('.slider-label').textContent.endsWith('step 0')")
+    moved_label, moved = shown()
+    assert moved_label == "step 800"
+    assert sum(a != b for a, b in zip(first, moved, strict=True)) == 1  # the digits stay, the net's images change
+    images.locator(".plot").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 700'")
+    images.locator(".updatemenu-button").first.click()
+    page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 1100'")
+
+
+@pytest.mark.browser
+def test_light_dark_and_width_change_while_open(opened):
+    page = opened(example())
+    ink = "() => getComputedStyle(document.querySelector('.annotation-text')).fill"
+    light = page.evaluate(ink)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"before => ({ink})() !== before", arg=light)
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.wait_for_function("() => [...document.querySelectorAll('.plot .main-svg')].every(e => e.clientWidth < 400)")
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"before => ({ink})() === before", arg=light)
+
+
+def _overlap(a, b):
+    apart = a["right"] <= b["left"] or b["right"] <= a["left"] or a["bottom"] <= b["top"] or b["bottom"] <= a["top"]
+    return not apart

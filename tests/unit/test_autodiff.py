@@ -1,0 +1,170 @@
+"""The input Jacobian and its products, on the whole zoo, against torch's own functional Jacobian."""
+
+import pytest
+import torch
+from torch import nn
+
+import gnomon
+from gnomon.autodiff import chunk_size
+from gnomon.autodiff.entrance import linear_entrance
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from tests.zoo import BUILDERS, zoo
+
+
+def jacobian_by_sample(model, x):
+    """The plainest way: one sample at a time, torch's functional Jacobian."""
+    return torch.stack([torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample) for sample in x])
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_jacobian_is_the_derivative_of_each_sample(name):
+    model, x = zoo(name)
+    with torch.no_grad():
+        torch.testing.assert_close(gnomon.input_jacobian(model, x), jacobian_by_sample(model, x))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("budget", [1, 5000, 2**30])
+def test_chunks_change_nothing(name, budget):
+    model, x = zoo(name)
+    with torch.no_grad():
+        whole, parts = gnomon.input_jacobian(model, x), gnomon.input_jacobian(model, x, memory=budget)
+        torch.testing.assert_close(parts, whole)
+        torch.testing.assert_close(gnomon.centroid(model, x, memory=budget), whole.sum(1))
+    torch.testing.assert_close(gnomon.input_jacobian(model, x, memory=budget), whole)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_vector_jacobian_is_the_product(name):
+    model, x = zoo(name)
+    jacobian = jacobian_by_sample(model, x)
+    n, c = jacobian.shape[:2]
+    v = torch.randn(n, c, dtype=x.dtype)
+    torch.testing.assert_close(gnomon.vector_jacobian(model, x, v), torch.einsum("nc,nc...->n...", v, jacobian))
+    torch.testing.assert_close(
+        gnomon.vector_jacobian(model, x, v[0], memory=1), torch.einsum("c,nc...->n...", v[0], jacobian)
+    )
+
+
+def test_bias_free_network_obeys_euler():
+    """J x = f(x), and the inner product with the centroid is the sum of the outputs."""
+    model, x = zoo("mlp")
+    outputs = model(x)
+    torch.testing.assert_close(torch.einsum("ncd,nd->nc", gnomon.input_jacobian(model, x), x), outputs)
+    torch.testing.assert_close(gnomon.centroid_inner_product(gnomon.centroid(model, x), x), outputs.sum(1))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_derivative_of_the_jacobian_by_parameters_and_input(name):
+    """In grad mode the results can be differentiated further: against central differences."""
+    model, x = zoo(name)
+    weight = next(iter(model.parameters()))
+    direction = torch.randn_like(weight)
+
+    def size():
+        return gnomon.input_jacobian(model, x).square().sum()
+
+    (grad,) = torch.autograd.grad(size(), weight)
+    step, values = 1e-6, []
+    for sign in (1, -1):
+        with torch.no_grad():
+            weight += sign * step * direction
+            values.append(size())
+            weight -= sign * step * direction
+    torch.testing.assert_close((grad * direction).sum(), (values[0] - values[1]) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+def test_jacobian_can_be_differentiated_by_the_input():
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: gnomon.input_jacobian(model, x), x)
+    assert torch.autograd.gradcheck(lambda x: gnomon.centroid(model, x), x)
+
+
+def test_grad_modes_are_followed():
+    model, x = zoo("mlp")
+    expected = jacobian_by_sample(model, x)
+    assert gnomon.input_jacobian(model, x).requires_grad
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            jacobian = gnomon.input_jacobian(model, x.clone())
+        assert not jacobian.requires_grad
+        torch.testing.assert_close(jacobian, expected)
+    assert not gnomon.input_jacobian(model.requires_grad_(False), x).requires_grad
+
+
+def test_inputs_and_gradients_are_untouched():
+    model, x = zoo("mlp")
+    before = x.clone()
+    gnomon.input_jacobian(model, x)
+    torch.testing.assert_close(x, before, rtol=0, atol=0)
+    assert x.grad is None
+    assert not x.requires_grad
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_dtype_is_kept():
+    model, x = zoo("mlp", torch.float32)
+    assert gnomon.input_jacobian(model, x).dtype == torch.float32
+
+
+def test_chunk_size_follows_the_graph():
+    """A width-h layer keeps about h numbers a sample; ten times the budget, ten times the samples."""
+    model, x = nn.Sequential(nn.Linear(10, 1000), nn.ReLU(), nn.Linear(1000, 1)), torch.randn(100_000, 10)
+    small, large = (chunk_size("test", model, x, jacobian=True, budget=budget) for budget in (10**6, 10**7))
+    assert 50 <= small <= 130
+    torch.testing.assert_close(large / small, 10.0, rtol=0.05, atol=0)
+
+
+def test_a_function_is_a_model():
+    x = torch.randn(3, 2, dtype=torch.float64)
+    torch.testing.assert_close(gnomon.input_jacobian(lambda x: x.square(), x), torch.diag_embed(2 * x))
+
+
+def test_outputs_that_ignore_the_input_have_zero_jacobian():
+    bias = nn.Parameter(torch.ones(1, 2))
+    zero = gnomon.input_jacobian(lambda x: bias.expand(len(x), 2), torch.ones(3, 4))
+    torch.testing.assert_close(zero, torch.zeros(3, 2, 4))
+
+
+@pytest.mark.parametrize("function", [gnomon.input_jacobian, gnomon.centroid])
+def test_bad_input_is_named(function):
+    model, x = zoo("mlp")
+    name = function.__name__
+    with pytest.raises(EmptyError, match=rf"{name}\(x\): expected at least one sample, got none"):
+        function(model, x[:0])
+    with pytest.raises(RangeError, match=rf"{name}\(x\): expected a floating-point tensor, got torch.int64"):
+        function(model, x.long())
+    with pytest.raises(RangeError, match=rf"{name}\(x\): expected finite numbers, got nan at index \(2, 1\)"):
+        function(model, x.index_put((torch.tensor(2), torch.tensor(1)), torch.tensor(torch.nan, dtype=x.dtype)))
+    with pytest.raises(
+        ShapeError, match=rf"{name}\(model\): expected outputs of shape \(., c\), got shape \(., 3, 1\)"
+    ):
+        function(lambda x: model(x)[..., None], x)
+    with pytest.raises(ShapeError, match=rf"{name}\(model\): expected outputs .* got tuple"):
+        function(lambda x: (model(x),), x)
+    with pytest.raises(RangeError, match=rf"{name}\(memory\): expected a positive number of bytes, got 0"):
+        function(model, x, memory=0)
+    mixing = zoo("BatchNorm")[0].train()
+    with pytest.raises(UnsupportedModuleError, match=r"BatchNorm2d '1' normalising by the batch. Call model.eval\(\)"):
+        function(mixing, zoo("BatchNorm")[1])
+
+
+def test_vector_of_wrong_shape_is_named():
+    model, x = zoo("mlp")
+    with pytest.raises(ShapeError, match=r"vector_jacobian\(v\): expected shape \(3,\) or \(5, 3\), got \(4,\)"):
+        gnomon.vector_jacobian(model, x, torch.ones(4, dtype=x.dtype))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_linear_entrance_is_found_exactly_where_it_is(name):
+    model, x = zoo(name)
+    x.requires_grad_()
+    found = linear_entrance(model(x), x)
+    first = {"mlp": 0, "bias": 0, "flatten": 1, "one output": 0, "one sample": 0, "LayerNorm": 0, "dropout": 0}
+    if name in first:
+        torch.testing.assert_close(found[1], model[first[name]].weight)
+    elif name in ("linear", "shared"):
+        torch.testing.assert_close(found[1], next(iter(model.parameters())))
+    else:
+        assert found is None

@@ -1,0 +1,554 @@
+"""Data sets without a network and without external files: tiny parquet folders made on the spot."""
+
+import doctest
+import importlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch.testing import assert_close
+
+from gnomon.data import Samples, digits, load_images, normalise, standardise
+from gnomon.errors import DataError, EmptyError, MissingExtraError, RangeError, ShapeError
+
+NOWHERE = "nobody-at-all/nothing-at-all"  # a hub id that no hub and no cache has
+
+
+@pytest.fixture(autouse=True)
+def _no_data_directory(monkeypatch):
+    monkeypatch.delenv("GNOMON_DATA", raising=False)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def random_images(n, *, size=(5, 4), channels=1, seed=0):
+    shape = (n, *size, channels) if channels > 1 else (n, *size)
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def encoded(image, kind="PNG"):
+    file = io.BytesIO()
+    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(file, kind)
+    return file.getvalue()
+
+
+def write(path, images, labels, *, image="image", label="label"):
+    """A parquet file as the hub writes it: encoded images in a struct, integer labels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cells = [None if i is None else {"bytes": i if isinstance(i, bytes) else encoded(i), "path": None} for i in images]
+    struct = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    pq.write_table(pa.table({image: pa.array(cells, struct), label: labels}), path, row_group_size=3)
+    return path.parent
+
+
+def expected(images):
+    """The oracle: (n, h, w[, c]) bytes to (n, c, h, w) in [0, 1]."""
+    images = images if images.ndim == 4 else images[..., None]
+    return torch.tensor(images.transpose(0, 3, 1, 2) / 255.0, dtype=torch.float32)
+
+
+# digits
+
+
+def test_digits_split_is_disjoint_and_complete():
+    train, test = digits(700, generator=seeded())
+    assert train.x.shape == (700, 64)
+    assert test.x.shape == (1097, 64)
+    x, labels = load_digits(return_X_y=True)
+    rows = sorted((*row, label) for row, label in zip(x.tolist(), labels.tolist(), strict=True))
+    both = torch.cat([torch.cat([part.x, part.labels[:, None]], dim=1) for part in (train, test)])
+    assert sorted(map(tuple, both.tolist())) == rows
+
+
+def test_digits_range_and_types():
+    train, test = digits(generator=seeded())
+    assert len(train.x) == 500
+    for part in (train, test):
+        assert part.x.dtype == torch.float32
+        assert part.labels.dtype == torch.int64
+        assert (part.x.min(), part.x.max()) == (0, 16)
+        assert part.labels.unique().tolist() == list(range(10))
+    assert digits(generator=seeded(), dtype=torch.float64)[0].x.dtype == torch.float64
+
+
+def test_digits_repeat_with_the_seed_and_differ_without():
+    first, again, other = (digits(generator=seeded(seed))[0] for seed in (3, 3, 4))
+    assert_close(first, again, rtol=0, atol=0)
+    assert not torch.equal(first.x, other.x)
+
+
+def test_digits_advance_the_generator():
+    generator = seeded()
+    assert not torch.equal(digits(generator=generator)[0].x, digits(generator=generator)[0].x)
+
+
+@pytest.mark.parametrize("train", [1, 1796])
+def test_digits_accept_the_ends(train):
+    assert [len(part.x) for part in digits(train, generator=seeded())] == [train, 1797 - train]
+
+
+@pytest.mark.parametrize("train", [-1, 0, 1797])
+def test_digits_reject_what_leaves_a_side_empty(train):
+    with pytest.raises(RangeError, match=rf"digits\(train\): expected 1 to 1796, got {train}\."):
+        digits(train, generator=seeded())
+
+
+# standardise, normalise
+
+
+def samples(x):
+    return Samples(x, torch.arange(len(x)))
+
+
+@pytest.mark.parametrize("shape", [(50, 7), (50, 2, 3, 4), (50,)])
+def test_standardise_gives_mean_zero_and_deviation_one(shape):
+    x = 3 + 5 * torch.randn(shape, generator=seeded(), dtype=torch.float64)
+    (out,) = standardise(samples(x))
+    assert_close(out.x.mean(0), torch.zeros(shape[1:], dtype=torch.float64))
+    assert_close((out.x**2).mean(0), torch.ones(shape[1:], dtype=torch.float64))
+    assert_close(out.labels, torch.arange(50))
+
+
+def test_standardise_maps_the_others_as_train():
+    train = samples(torch.tensor([[0.0], [4.0]]))
+    out = standardise(train, samples(torch.tensor([[6.0]])), samples(torch.empty(0, 1)))
+    assert [part.x.flatten().tolist() for part in out] == [[-1.0, 1.0], [2.0], []]
+
+
+def test_standardise_only_centres_constant_features():
+    # 0.1 added up 1000 times in float32 is not 100: a deviation of rounding errors would be blown up to 1.
+    train = samples(torch.full((1000, 1), 0.1))
+    out, other = standardise(train, samples(torch.tensor([[1.1]])))
+    assert_close(out.x, torch.zeros(1000, 1), rtol=0, atol=0)
+    assert_close(other.x, torch.tensor([[1.0]]))
+
+
+def test_standardise_stays_finite_where_the_deviation_underflows():
+    (out,) = standardise(samples(torch.tensor([[0.0], [0.0], [0.0], [1e-45]])))
+    assert out.x.isfinite().all()
+
+
+def test_standardise_leaves_its_input_alone():
+    x = torch.tensor([[0.0], [4.0]])
+    standardise(samples(x))
+    assert x.tolist() == [[0.0], [4.0]]
+
+
+def test_standardise_errors():
+    fine = samples(torch.ones(2, 3))
+    bad = samples(torch.tensor([[0.0, 0.0, 0.0], [0.0, torch.nan, 0.0]]))
+    with pytest.raises(EmptyError, match=r"standardise\(train\): expected at least one sample, got none"):
+        standardise(samples(torch.empty(0, 3)))
+    with pytest.raises(RangeError, match=r"standardise\(train\): expected finite numbers, got nan at index \(1, 1\)"):
+        standardise(bad)
+    with pytest.raises(RangeError, match=r"standardise\(others\[1\]\): expected finite numbers"):
+        standardise(fine, fine, bad)
+    with pytest.raises(RangeError, match=r"standardise\(train\): expected a floating-point tensor"):
+        standardise(samples(torch.ones(2, 3, dtype=torch.int64)))
+    with pytest.raises(ShapeError, match=r"standardise\(others\[0\]\): expected features of shape \(3,\).*got \(2,\)"):
+        standardise(fine, samples(torch.ones(2, 2)))
+
+
+def test_normalise_by_one_number_and_per_channel():
+    x = torch.arange(12.0).reshape(1, 3, 2, 2)
+    assert_close(normalise(samples(x), 1.0, 2.0).x, (x - 1) / 2)
+    out = normalise(samples(x), [1.0, 5.0, 9.0], [1.0, 2.0, 4.0])
+    for channel, (mean, std) in enumerate([(1, 1), (5, 2), (9, 4)]):
+        assert_close(out.x[:, channel], (x[:, channel] - mean) / std)
+    assert_close(out.labels, torch.arange(1))
+
+
+def test_normalise_flat_inputs_per_feature():
+    assert normalise(samples(torch.ones(2, 2)), [0.0, 1.0], 1.0).x.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
+def test_normalise_errors():
+    images = samples(torch.ones(1, 3, 2, 2))
+    for std in (0.0, -1.0, [1.0, 1.0, 0.0]):
+        with pytest.raises(RangeError, match=r"normalise\(std\): expected positive numbers"):
+            normalise(images, 0.0, std)
+    with pytest.raises(RangeError, match=r"normalise\(mean\): expected finite numbers, got nan"):
+        normalise(images, torch.nan, 1.0)
+    with pytest.raises(RangeError, match=r"normalise\(x\): expected a floating-point tensor"):
+        normalise(samples(torch.ones(1, 3, dtype=torch.int64)), 0.0, 1.0)
+    for x in (images.x, torch.ones(2)):
+        with pytest.raises(ShapeError, match=r"normalise\(mean\): expected one number, or one for each channel"):
+            normalise(samples(x), [0.0, 0.0], 1.0)
+
+
+# load_images: what is read
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_images_are_the_pixels_over_255(tmp_path, channels):
+    images = random_images(7, channels=channels)
+    write(tmp_path / "mnist" / "train-00000-of-00001.parquet", images, [3, 1, 4, 1, 5, 9, 2])
+    out = load_images("mnist", "train", data_dir=tmp_path)
+    assert_close(out.x, expected(images), rtol=0, atol=1e-7)
+    assert out.x.dtype == torch.float32
+    assert out.x.is_contiguous()
+    assert out.labels.dtype == torch.int64
+    assert out.labels.tolist() == [3, 1, 4, 1, 5, 9, 2]
+
+
+def test_shards_follow_their_numbers(tmp_path):
+    images = random_images(9)
+    for shard in (2, 0, 1):
+        part = slice(3 * shard, 3 * shard + 3)
+        write(tmp_path / f"test-{shard:05}-of-00003.parquet", images[part], list(range(9))[part])
+    write(tmp_path / "train-00000-of-00001.parquet", images[:1], [77])
+    out = load_images(str(tmp_path), "test")
+    assert out.labels.tolist() == list(range(9))
+    assert_close(out.x, expected(images), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("limit", [1, 4, 6, 7])
+def test_limit_takes_the_first(tmp_path, limit):
+    images = random_images(7)
+    for shard in (0, 1):
+        part = slice(4 * shard, 4 * shard + 4)
+        write(tmp_path / f"train-{shard:05}-of-00002.parquet", images[part], list(range(7))[part])
+    out = load_images(str(tmp_path), "train", limit=limit)
+    assert out.labels.tolist() == list(range(limit))
+    assert_close(out.x, expected(images[:limit]), rtol=0, atol=1e-7)
+
+
+def test_limit_decodes_no_more(tmp_path):
+    write(tmp_path / "train.parquet", [encoded(random_images(1)[0]), b"not an image"], [0, 1])
+    assert load_images(str(tmp_path), "train", limit=1).x.shape == (1, 1, 5, 4)
+    with pytest.raises(DataError, match=r"expected a readable image, got UnidentifiedImageError at row 1 of"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize(("image", "label"), [("img", "label"), ("image", "labels"), ("img", "fine_label")])
+def test_column_names_of_the_hub(tmp_path, image, label):
+    write(tmp_path / "train.parquet", random_images(2), [1, 0], image=image, label=label)
+    assert load_images(str(tmp_path), "train").labels.tolist() == [1, 0]
+
+
+def test_images_as_plain_bytes(tmp_path):
+    images = random_images(2)
+    pq.write_table(pa.table({"image": [encoded(i) for i in images], "label": [0, 1]}), tmp_path / "train.parquet")
+    assert_close(load_images(str(tmp_path), "train").x, expected(images), rtol=0, atol=1e-7)
+
+
+def test_images_as_paths(tmp_path):
+    image = random_images(1)[0]
+    (tmp_path / "one.png").write_bytes(encoded(image))
+    cell = {"bytes": None, "path": str(tmp_path / "one.png")}
+    pq.write_table(pa.table({"image": [cell], "label": [0]}), tmp_path / "train.parquet")
+    assert_close(load_images(str(tmp_path), "train").x, expected(image[None]), rtol=0, atol=1e-7)
+
+
+def test_mixed_modes_follow_the_first(tmp_path):
+    grey, colour = random_images(1)[0], random_images(1, channels=3)[0]
+    write(tmp_path / "train.parquet", [grey, colour], [0, 1])
+    write(tmp_path / "test.parquet", [colour, grey], [0, 1])
+    assert load_images(str(tmp_path), "train").x.shape == (2, 1, 5, 4)
+    out = load_images(str(tmp_path), "test").x
+    assert_close(out[1], expected(grey[None])[0].expand(3, -1, -1), rtol=0, atol=1e-7)
+
+
+def test_palettes_become_colours_and_bits_grey(tmp_path):
+    palette = Image.new("P", (4, 5), 1)
+    palette.putpalette([0, 0, 0, 255, 51, 0])
+    write(tmp_path / "train.parquet", [encoded(palette)], [0])
+    write(tmp_path / "test.parquet", [encoded(Image.new("1", (4, 5), 1))], [0])
+    assert_close(load_images(str(tmp_path), "train").x[0, :, 0, 0], torch.tensor([1.0, 0.2, 0.0]))
+    assert_close(load_images(str(tmp_path), "test").x, torch.ones(1, 1, 5, 4))
+
+
+def test_nothing_is_written_beside_the_data(tmp_path):
+    folder = write(tmp_path / "train.parquet", random_images(2), [0, 1])
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    load_images(str(folder), "train")
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+# load_images: where it looks
+
+
+def test_data_dir_comes_before_the_environment(tmp_path, monkeypatch):
+    write(tmp_path / "a" / "mnist" / "train.parquet", random_images(1), [1])
+    write(tmp_path / "b" / "mnist" / "train.parquet", random_images(1), [2])
+    write(tmp_path / "b" / "cifar10" / "train.parquet", random_images(1), [3])
+    monkeypatch.setenv("GNOMON_DATA", str(tmp_path / "b"))
+    assert load_images("mnist", "train").labels.item() == 2
+    assert load_images("mnist", "train", data_dir=tmp_path / "a").labels.item() == 1
+    assert load_images("cifar10", "train", data_dir=tmp_path / "a").labels.item() == 3
+
+
+@pytest.mark.parametrize("name", ["ylecun/mnist", "mnist", "kmnist", "someone/else"])
+def test_names_that_a_data_directory_holds(tmp_path, name):
+    folder = "mnist" if name == "ylecun/mnist" else name
+    write(tmp_path / folder / "train.parquet", random_images(1), [5])
+    assert load_images(name, "train", data_dir=tmp_path).labels.item() == 5
+
+
+def test_local_data_do_not_import_datasets(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    write(tmp_path / "train.parquet", random_images(1), [5])
+    assert load_images(str(tmp_path), "train").labels.item() == 5
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub of one data set, served by Hugging Face `datasets` itself; the list of what was asked of it."""
+    datasets = pytest.importorskip("datasets")
+    images = random_images(5, channels=3)
+    features = datasets.Features({"img": datasets.Image(), "label": datasets.ClassLabel(names=list("abcde"))})
+    rows = {"img": [Image.fromarray(i) for i in images], "label": [4, 3, 2, 1, 0]}
+    data = datasets.Dataset.from_dict(rows, features=features)
+    asked = []
+
+    def load_dataset(hub_id, config, *, split):
+        asked.append((hub_id, config, split))
+        if split != "train":
+            raise ValueError(f"Unknown split \"{split}\". Should be one of ['train'].\nand more")
+        return data
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, **__: None)
+    return images, asked
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_the_hub_gives_what_a_folder_gives(hub, limit):
+    images, asked = hub
+    out = load_images("svhn", "train", limit=limit)
+    assert asked == [("ufldl-stanford/svhn", "cropped_digits", "train")]
+    assert_close(out.x, expected(images[:limit]), rtol=0, atol=1e-7)
+    assert out.labels.tolist() == [4, 3, 2, 1, 0][:limit]
+
+
+def test_the_hub_is_asked_when_the_folder_has_nothing(hub, tmp_path):
+    load_images("someone/else", "train", data_dir=tmp_path)
+    assert hub[1] == [("someone/else", None, "train")]
+
+
+def test_an_unknown_split_of_the_hub(hub):
+    says = r"expected split 'dev' of 'ylecun/mnist' on the hub, got Unknown split \"dev\"\. .*\['train'\]\. Check both"
+    with pytest.raises(DataError, match=says):
+        load_images("mnist", "dev")
+
+
+def test_a_data_set_that_the_hub_does_not_have(hub, monkeypatch):
+    from huggingface_hub.utils import RepositoryNotFoundError
+
+    # Its constructor wants a response of the HTTP library in use; the type is all that matters here.
+    missing = RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+
+    def dataset_info(*_, **__):
+        raise missing
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", dataset_info)
+    with pytest.raises(DataError, match=rf"expected a data set of the hub or a folder, got '{NOWHERE}'"):
+        load_images(NOWHERE, "train")
+    assert hub[1] == []
+
+
+def test_without_a_network_the_error_says_both_ways_out_at_once(hub, tmp_path, monkeypatch):
+    def dataset_info(*_, timeout, **__):
+        assert timeout <= 5
+        raise OSError("Name or service not known\nand a long story")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", dataset_info)
+    with pytest.raises(DataError, match=r"got neither \(Name or service not known\)\.") as caught:
+        load_images("svhn", "test", data_dir=tmp_path)
+    message = str(caught.value)
+    assert hub[1] == []  # load_dataset, which would retry for half a minute, was not called
+    assert "\n" not in message
+    assert str(tmp_path / "svhn") in message
+    for way in ("FOLDER/svhn/test-*.parquet", "GNOMON_DATA", "--data-dir", "connect to the network"):
+        assert way in message
+
+
+def test_offline_mode_asks_only_the_cache(monkeypatch):
+    pytest.importorskip("datasets")
+
+    def dataset_info(*_, **__):
+        pytest.fail("the network was asked")
+
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)  # what HF_HUB_OFFLINE=1 sets at import
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", dataset_info)
+    with pytest.raises(DataError, match=r"in a data directory \(none is named\) or on the hub, got neither"):
+        load_images(NOWHERE, "train")
+
+
+# load_images: what is wrong
+
+
+def test_missing_datasets_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"^load_images needs datasets: pip install 'gnomon\[data\]'$"):
+        load_images("mnist", "train")
+
+
+def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    write(tmp_path / "train.parquet", random_images(1), [0])
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtraError, match=r"^load_images needs pyarrow: pip install 'gnomon\[data\]'$"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ("raise RuntimeError('operator torchvision::nms does not exist')", "RuntimeError: operator torchvision::nms"),
+        ("import a_module_that_is_not_there", "ModuleNotFoundError: No module named 'a_module_that_is_not_there'"),
+    ],
+)
+def test_broken_datasets_names_the_cause(tmp_path, monkeypatch, content, cause):
+    (tmp_path / "datasets.py").write_text(content)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    with pytest.raises(MissingExtraError, match=rf"installed but does not import \({cause}.*gnomon\[data\]"):
+        load_images("mnist", "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("mnits", r"expected one of mnist, fashion_mnist, .*got 'mnits'\. The nearest is 'mnist'\."),
+        ("CIFAR-10", r"The nearest is 'cifar10'\."),
+        ("zebra", r"got 'zebra'\. Check the spelling\."),
+        ("", r"got ''\. Check the spelling\."),
+        ("./no/such/folder", r"expected a folder, got './no/such/folder'"),
+        ("/no/such/folder", r"expected a folder, got '/no/such/folder'"),
+    ],
+)
+def test_unknown_names(name, says):
+    with pytest.raises(DataError, match=says):
+        load_images(name, "train")
+
+
+def test_a_data_directory_that_is_not_there(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match=r"load_images\(data_dir\): expected a folder, got '.*nowhere'"):
+        load_images("mnist", "train", data_dir=tmp_path / "nowhere")
+    monkeypatch.setenv("GNOMON_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"GNOMON_DATA: expected a folder, got '.*nowhere'"):
+        load_images("mnist", "train")
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(DataError, match=r"expected files <split>-\*\.parquet in '.*', got none"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("split", ["trian", "", "*", "tr"])
+def test_an_unknown_split(tmp_path, split):
+    write(tmp_path / "train-00000-of-00001.parquet", random_images(1), [0])
+    write(tmp_path / "test-00000-of-00001.parquet", random_images(1), [0])
+    with pytest.raises(DataError, match=r"load_images\(split\): expected one of test, train, got"):
+        load_images(str(tmp_path), split)
+
+
+def test_no_rows(tmp_path):
+    write(tmp_path / "train.parquet", [], pa.array([], pa.int64()))
+    with pytest.raises(EmptyError, match=r"load_images\(split\): expected images, got no rows in .*\(train\)"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 8])
+def test_limit_out_of_range(tmp_path, limit):
+    write(tmp_path / "train.parquet", random_images(7), list(range(7)))
+    with pytest.raises(RangeError, match=rf"load_images\(limit\): expected 1 to 7, .* got {limit}\."):
+        load_images(str(tmp_path), "train", limit=limit)
+
+
+def corrupt(path, *, where):
+    content = bytearray(path.read_bytes())
+    if where == "everything":
+        content[:] = b"no parquet at all"
+    elif where == "the end":
+        del content[-40:]
+    else:
+        content[4:400] = bytes(396)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("where", ["everything", "the end", "the data"])
+def test_a_corrupt_file(tmp_path, where):
+    write(tmp_path / "train.parquet", random_images(7, size=(20, 20)), list(range(7)))
+    corrupt(tmp_path / "train.parquet", where=where)
+    with pytest.raises(DataError, match=r"expected a readable parquet file, got '.*train\.parquet' \(.*\)\. Copy") as e:
+        load_images(str(tmp_path), "train")
+    assert "\n" not in str(e.value)
+
+
+def test_no_column_of_images_or_labels(tmp_path):
+    write(tmp_path / "train.parquet", random_images(1), [0], image="photo")
+    with pytest.raises(DataError, match=r"expected a column image or .* for the image, got photo, label in"):
+        load_images(str(tmp_path), "train")
+    write(tmp_path / "test.parquet", random_images(1), [0], label="kind")
+    with pytest.raises(DataError, match=r"expected a column label or .* for the label, got image, kind in"):
+        load_images(str(tmp_path), "test")
+
+
+def test_a_shard_with_other_columns(tmp_path):
+    write(tmp_path / "train-0.parquet", random_images(1), [0])
+    write(tmp_path / "train-1.parquet", random_images(1), [0], label="labels")
+    with pytest.raises(DataError, match=r"for the label, got image in"):
+        load_images(str(tmp_path), "train")
+
+
+def test_images_of_two_sizes(tmp_path):
+    write(tmp_path / "train.parquet", [random_images(1)[0], random_images(1, size=(6, 4))[0]], [0, 1])
+    with pytest.raises(DataError, match=r"expected images of one size, got \(5, 4\) and then \(6, 4\) at row 1"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("broken", [None, b"", encoded(random_images(1, size=(20, 20))[0])[:-60], b"GIF89a"])
+def test_images_that_cannot_be_read(tmp_path, broken):
+    write(tmp_path / "train.parquet", [random_images(1)[0], broken], [0, 1])
+    with pytest.raises(DataError, match=r"expected a readable image, got \w+ at row 1 of"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_images_of_sixteen_bits(tmp_path, row):
+    images = [encoded(random_images(1)[0])]
+    images.insert(row, encoded(np.full((5, 4), 40_000, dtype=np.uint16)))
+    write(tmp_path / "train.parquet", images, [0, 1])
+    with pytest.raises(DataError, match=rf"expected 8-bit images, got Pillow mode 'I;16' at row {row}"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("labels", [["cat", "dog"], [0.5, 1.0], [None, 1]])
+def test_labels_that_are_not_integers(tmp_path, labels):
+    write(tmp_path / "train.parquet", random_images(2), labels)
+    with pytest.raises(DataError, match=r"expected integer labels, got .* at row 0"):
+        load_images(str(tmp_path), "train")
+
+
+# the house
+
+
+def test_importing_the_data_floor_imports_no_extra():
+    says = "import sys, gnomon.data; print({'datasets', 'pyarrow', 'PIL', 'sklearn'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", says], text=True) == "set()\n"
+
+
+@pytest.mark.parametrize("name", ["digits", "samples"])
+def test_the_examples_hold(name):
+    failed, tried = doctest.testmod(importlib.import_module(f"gnomon.data.{name}"), extraglobs={"torch": torch})
+    assert tried > 0
+    assert failed == 0
+
+
+def test_paths_may_begin_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "here" / "mnist" / "train.parquet", random_images(1), [6])
+    assert load_images("~/here/mnist", "train").labels.item() == 6
+    assert load_images("mnist", "train", data_dir=Path("~/here")).labels.item() == 6

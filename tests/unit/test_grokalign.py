@@ -1,0 +1,180 @@
+"""The GrokAlign penalty: its value, its gradient, its estimators."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnomon import GrokAlign, frobenius_norm, input_jacobian
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.models import mlp
+from tests.zoo import BUILDERS, zoo
+
+
+def exact_norms(model, x):
+    """Of the Jacobians, with a graph, one sample at a time."""
+    rows = [torch.autograd.functional.jacobian(lambda s: model(s[None])[0], s, create_graph=True) for s in x]
+    return torch.stack([row.square().sum().sqrt() for row in rows])
+
+
+def grads(loss, model):
+    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(found, model.parameters(), strict=True)]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_exact_is_the_mean_norm_and_its_gradient(name, shared):
+    model, x = zoo(name)
+    if name == "attention":
+        # Fused attention has no second derivative; in training people choose the math kernel, as here.
+        torch.backends.mha.set_fastpath_enabled(False)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        expected = 0.3 * exact_norms(model, x).mean()
+        x.requires_grad_()
+        penalty = GrokAlign(0.3, "exact")(model, x, model(x) if shared else None)
+        torch.testing.assert_close(penalty, expected)
+        for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("projections", [1, 3])
+@pytest.mark.parametrize("squared", [True, False])
+def test_projection_is_the_norm_of_projected_jacobians(name, projections, squared):
+    """The same random vectors, applied to the whole Jacobian: value and gradient, on every path through the graph."""
+    model, x = zoo(name)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        jacobian = input_jacobian(model, x).flatten(2)
+        n, c = jacobian.shape[:2]
+        generator = torch.Generator().manual_seed(5)
+        estimate = 0
+        for _ in range(projections):
+            v = torch.randn(n, c, generator=generator, dtype=x.dtype)
+            v = v / v.norm(dim=1, keepdim=True)
+            estimate = estimate + c / projections * torch.einsum("nc,ncd->nd", v, jacobian).square().sum(1)
+        expected = (estimate if squared else estimate.sqrt()).mean()
+        x.requires_grad_()
+        penalty = GrokAlign(1.0, projections=projections, squared=squared, generator=torch.Generator().manual_seed(5))(
+            model, x, model(x)
+        )
+        torch.testing.assert_close(penalty, expected)
+        for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_wide_and_narrow_entrances_agree():
+    """Narrow first layers take the Gram path, wide ones the direct: the same numbers for both."""
+    for width in (3, 400):
+        model = mlp((50, width, 4), generator=torch.Generator().manual_seed(1)).double()
+        x = torch.randn(20, 50, dtype=torch.float64, requires_grad=True)
+        expected = 0
+        v = torch.randn(20, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        v = v / v.norm(dim=1, keepdim=True)
+        expected = 2 * torch.einsum("nc,ncd->nd", v, input_jacobian(model, x)).norm(dim=1).mean()
+        penalty = GrokAlign(1.0, generator=torch.Generator().manual_seed(2))(model, x, model(x))
+        torch.testing.assert_close(penalty, expected)
+        for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_squared_projection_is_unbiased():
+    model, x = zoo("bias")
+    truth = exact_norms(model, x).square().mean()
+    draws = torch.stack([GrokAlign(1.0, squared=True)(model, x).detach() for _ in range(4000)])
+    error = draws.std() / math.sqrt(len(draws))
+    assert error < 0.01 * truth
+    torch.testing.assert_close(draws.mean(), truth, rtol=0, atol=5 * error.item())
+
+
+def test_root_of_one_projection_is_low_as_documented():
+    """Rank one, c = 10: E|v_1| sqrt(10) for v on the sphere, 18 % below one; the docstring says so."""
+    model = nn.Linear(6, 10, bias=False).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.outer(torch.randn(10), torch.randn(6)))
+    x = torch.randn(20_000, 6, dtype=torch.float64)
+    ratio = (GrokAlign(1.0)(model, x) / model.weight.norm()).item()
+    truth = math.sqrt(10) * math.gamma(5) / (math.sqrt(math.pi) * math.gamma(5.5))
+    torch.testing.assert_close(ratio, truth, rtol=0.02, atol=0)
+    torch.testing.assert_close(1 - truth, 0.18, rtol=0, atol=0.015)
+
+
+def test_level_is_the_distance_of_the_mean_norm():
+    model, x = zoo("mlp")
+    mean = exact_norms(model, x).mean()
+    torch.testing.assert_close(GrokAlign(2.0, "exact", level=5.0)(model, x), 2 * (5 - mean).abs())
+    torch.testing.assert_close(GrokAlign(2.0, "exact", level=0.0)(model, x), 2 * mean)
+
+
+def test_fraction_uses_that_part():
+    model, x = zoo("bias")
+    norms = exact_norms(model, x)
+    part = torch.randperm(5, generator=torch.Generator().manual_seed(7))[:2]
+    penalty = GrokAlign(1.0, "exact", fraction=0.4, generator=torch.Generator().manual_seed(7))(model, x)
+    torch.testing.assert_close(penalty, norms[part].mean())
+
+
+def test_dead_samples_cost_nothing_and_break_nothing():
+    """A sample whose hidden units are all off has a zero Jacobian: value and gradient stay finite, on both paths."""
+    for width in (2, 300):
+        model = mlp((40, width, 3), generator=torch.Generator().manual_seed(0)).double()
+        with torch.no_grad():
+            model[0].weight.abs_()
+        x = torch.rand(10, 40, dtype=torch.float64)
+        x[0] *= -1
+        x.requires_grad_()
+        penalty = GrokAlign(1.0)(model, x, model(x))
+        assert all(torch.isfinite(g).all() for g in grads(penalty, model))
+        torch.testing.assert_close(GrokAlign(1.0)(model, x[:1]), torch.tensor(0.0, dtype=torch.float64))
+
+
+def test_batch_norm_in_training_is_the_leaked_version():
+    """While samples mix, a row of the product is the gradient of all outputs: allowed for training, as documented."""
+    model = nn.Sequential(nn.Linear(6, 4, bias=False), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3)).double()
+    x = torch.randn(8, 6, dtype=torch.float64, requires_grad=True)
+    logits = model(x)
+    torch.manual_seed(3)
+    penalty = GrokAlign(1.0)(model, x, logits)
+    torch.manual_seed(3)
+    v = torch.randn(8, 3, dtype=torch.float64)
+    (product,) = torch.autograd.grad(logits, x, v / v.norm(dim=1, keepdim=True), retain_graph=True)
+    torch.testing.assert_close(penalty, math.sqrt(3) * product.norm(dim=1).mean())
+
+
+def test_training_with_it_shrinks_the_jacobian():
+    generator = torch.Generator().manual_seed(0)
+    model = mlp((10, 32, 3), scale=3.0, generator=generator)
+    x, labels = torch.randn(64, 10, generator=generator), torch.randint(3, (64,), generator=generator)
+    before = frobenius_norm(input_jacobian(model, x)).mean().item()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    grokalign = GrokAlign(1.0, generator=generator)
+    x.requires_grad_()
+    for _ in range(100):
+        logits = model(x)
+        loss = functional.cross_entropy(logits, labels) + grokalign(model, x, logits)
+        optimizer.zero_grad()
+        loss.backward(inputs=list(model.parameters()))
+        optimizer.step()
+    assert x.grad is None
+    assert frobenius_norm(input_jacobian(model, x)).mean().item() < 0.5 * before
+
+
+def test_bad_settings_are_listed_together():
+    with pytest.raises(
+        RangeError, match=r"coefficient finite.*got -1; estimator.*got 'x'; fraction in \(0, 1\], got 2"
+    ):
+        GrokAlign(-1, "x", fraction=2)
+
+
+def test_bad_batches_are_named():
+    model, x = zoo("mlp")
+    with pytest.raises(RangeError, match=r"GrokAlign\(logits\): expected logits with a graph to x.*x.requires_grad_"):
+        GrokAlign(1.0)(model, x, model(x))
+    with pytest.raises(EmptyError, match=r"GrokAlign\(x\): expected at least one sample"):
+        GrokAlign(1.0)(model, x[:0])
+    with pytest.raises(RangeError, match=r"GrokAlign\(x\): expected a floating-point tensor"):
+        GrokAlign(1.0)(model, x.long())
+    with pytest.raises(ShapeError, match=r"GrokAlign\(logits\): expected shape \(5, c\), got \(5, 3, 1\)"):
+        GrokAlign(1.0)(lambda x: model(x)[..., None], x)

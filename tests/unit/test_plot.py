@@ -1,0 +1,218 @@
+"""Figures: what the data says is what both renderers draw."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.plot import _layout
+from gnomon.plot.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon.plot.interactive import interactive
+from gnomon.plot.static import draw, save
+
+STEPS = (0.0, 1.0, 10.0, 100.0)
+
+
+MARKS = (Mark("memorised, step 10", 10.0), Mark("at the start", 0.0))
+
+
+def curves(log_x=True, marks=MARKS):
+    train = Line("train", STEPS, (0.1, 0.4, 0.9, 1.0), dashed=True)
+    test = Line("test", STEPS, (0.1, 0.1, 0.2, 0.95), colour=1)
+    norm = Line("train", STEPS, (1.0, 4.0, 9.0, 2.0), dashed=True)
+    panels = (Panel("Accuracy", "fraction", (train, test), marks, (0.0, 1.05)), Panel("Norm", "‖J‖", (norm,), marks))
+    return Curves("acc", "Accuracy & norm", "What it shows.", "step", panels, log_x)
+
+
+def slider(n_frames=7, n=3, h=4, w=5, seed=0):
+    rng = np.random.default_rng(seed)
+    still = ImageRow("inputs", rng.random((n, h, w)))
+    frames = [ImageFrame(f"step {k}", (still, ImageRow("net", rng.normal(size=(n, h, w))))) for k in range(n_frames)]
+    return ImageSlider("images", "Images", "What it shows.", tuple(frames))
+
+
+def tiles(mosaic, n, w):
+    gap = (mosaic.shape[1] - n * w) // (n - 1)
+    return np.stack([mosaic[:, i * (w + gap) : i * (w + gap) + w] for i in range(n)])
+
+
+def scaled(images):
+    return images / np.abs(images).max(axis=(1, 2), keepdims=True)
+
+
+@pytest.mark.parametrize("log_x", [True, False])
+def test_static_draws_the_data(log_x):
+    figure = curves(log_x)
+    start = 1 if log_x else 0
+    for panel, axes in zip(figure.panels, draw(figure).axes, strict=True):
+        drawn = axes.get_lines()
+        assert axes.get_xscale() == ("log" if log_x else "linear")
+        for line, got in zip(panel.lines, drawn, strict=False):
+            assert tuple(got.get_xdata()) == line.x[start:]
+            assert tuple(got.get_ydata()) == line.y[start:]
+            assert got.get_color() == _layout.colour(line.colour)
+            assert (got.get_linestyle() == "--") == line.dashed
+        poles = sorted(got.get_xdata()[0] for got in drawn[len(panel.lines) :])
+        assert poles == ([10.0] if log_x else [0.0, 10.0])
+    assert draw(figure).axes[0].get_ylim() == (0.0, 1.05)
+
+
+@pytest.mark.parametrize("log_x", [True, False])
+def test_interactive_draws_the_data(log_x):
+    figure = curves(log_x)
+    drawing = interactive(figure)
+    start = 1 if log_x else 0
+    lines = [line for panel in figure.panels for line in panel.lines]
+    for line, trace in zip(lines, drawing.data, strict=True):
+        assert tuple(trace.x) == line.x[start:]
+        assert tuple(trace.y) == line.y[start:]
+        assert trace.line.color == _layout.colour(line.colour)
+    assert [trace.showlegend for trace in drawing.data] == [True, True, False]
+    assert [trace.yaxis for trace in drawing.data] == ["y", "y", "y2"]
+    assert {shape.x0 for shape in drawing.layout.shapes} == ({10.0} if log_x else {0.0, 10.0})
+    labels = {words.text: words.x for words in drawing.layout.annotations if words.name == "flag"}
+    assert labels == ({"memorised, step 10": 1.0} if log_x else {"memorised, step 10": 10.0, "at the start": 0.0})
+    assert drawing.layout.xaxis2.matches == "x"
+
+
+def test_a_shared_mark_is_labelled_once_and_each_label_has_its_own_row():
+    marks = (Mark("c", 12.0), Mark("a", 10.0), Mark("b", 11.0))
+    first, second = _layout.flags(curves(marks=marks))
+    assert [(flag.mark.label, flag.level) for flag in first] == [("a", 2), ("b", 1), ("c", 0)]
+    assert [flag.level for flag in second] == [-1, -1, -1]
+
+
+def test_a_label_without_room_is_moved_back_into_the_figure():
+    figure = curves(marks=(Mark("far to the right", 100.0),))
+    inner = 300
+    back = _layout.overhang(figure, figure.panels[0].marks[0], inner, inner)
+    low, high = _layout.x_span(figure)
+    left = math.log(100 / low) / math.log(high / low) * inner + 4 - back
+    assert left + _layout.LABEL_CHARACTER * len("far to the right") <= inner + 1
+    assert _layout.overhang(figure, Mark("left", 1.0), inner, inner) == 0
+
+
+def test_static_images_are_the_data_scaled_one_by_one():
+    figure = slider()
+    arrays = [axes.get_images()[0].get_array() for axes in draw(figure).axes]
+    assert len(arrays) == 1 + 5  # the row that never changes once, then five moments of the other
+    shown = [figure.frames[0].rows[0], *(figure.frames[k].rows[1] for k in (0, 2, 3, 4, 6))]
+    for array, row in zip(arrays, shown, strict=True):
+        np.testing.assert_allclose(tiles(array, 3, 5), scaled(row.images), rtol=1e-12)
+
+
+def test_interactive_images_are_the_data_to_a_thousandth():
+    figure = slider()
+    drawing = interactive(figure)
+    for trace, row in zip(drawing.data, figure.frames[0].rows, strict=True):
+        np.testing.assert_allclose(tiles(np.array(trace.z, float), 3, 5), scaled(row.images), atol=5.01e-4)
+    assert len(drawing.frames) == 7
+    for moment, frame in zip(drawing.frames, figure.frames, strict=True):
+        assert moment.traces == (1,)  # the row that never changes is not sent again
+        np.testing.assert_allclose(
+            tiles(np.array(moment.data[0].z, float), 3, 5), scaled(frame.rows[1].images), atol=5.01e-4
+        )
+    assert [step.label for step in drawing.layout.sliders[0].steps] == [frame.label for frame in figure.frames]
+    assert [step.args[0] for step in drawing.layout.sliders[0].steps] == [(moment.name,) for moment in drawing.frames]
+
+
+def test_one_frame_needs_no_slider():
+    drawing = interactive(slider(n_frames=1))
+    assert not drawing.layout.sliders
+    assert len(draw(slider(n_frames=1)).axes) == 2
+
+
+def test_a_black_image_stays_black():
+    row = ImageRow("nothing", np.zeros((1, 2, 2)))
+    figure = ImageSlider("zeros", "Zeros", "", (ImageFrame("step 0", (row,)),), diverging=False)
+    assert (np.array(interactive(figure).data[0].z) == 0).all()
+
+
+@pytest.mark.parametrize("figure", [curves(), curves(log_x=False), slider()], ids=["log", "linear", "images"])
+def test_svg_is_deterministic_and_undated(figure, tmp_path):
+    save(figure, tmp_path / "a" / "one.svg")
+    save(figure, tmp_path / "a" / "two.svg")
+    one = (tmp_path / "a" / "one.svg").read_bytes()
+    assert one == (tmp_path / "a" / "two.svg").read_bytes()
+    assert b"dc:date" not in one
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["one.svg", "two.svg"]
+
+
+def test_svg_is_the_same_in_another_process(tmp_path):
+    save(slider(), tmp_path / "here.svg")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_plot as t; "
+        "t.save(t.slider(), sys.argv[2]); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    folder = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", code, folder, str(tmp_path / "there.svg")], check=True, timeout=120)
+    assert (tmp_path / "here.svg").read_bytes() == (tmp_path / "there.svg").read_bytes()
+
+
+def test_outside_words_are_shown_not_interpreted(tmp_path):
+    hostile = '<a href="https://example.org">$x^2$ & _y</a>'
+    line = Line(hostile, (1.0, 2.0), (0.0, 1.0))
+    figure = Curves("x", hostile, hostile, hostile, (Panel(hostile, hostile, (line,), (Mark(hostile, 1.5),)),))
+    assert "<a" not in interactive(figure).to_json()
+    save(figure, tmp_path / "x.svg")
+    assert hostile in [text.get_text() for text in draw(figure).legends[0].get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Line("a", (1.0, 2.0), (1.0,)), ShapeError, r"Line\(y\): expected as many values as x has, 2, got 1"),
+        (lambda: Line("a", (), ()), EmptyError, r"Line\(x\): expected at least one point, got none for 'a'"),
+        (lambda: Line("a", (1.0,), (math.nan,)), RangeError, r"Line\(y\): expected finite numbers, got nan at index 0"),
+        (lambda: Line("a", (math.inf,), (1.0,)), RangeError, r"Line\(x\): expected finite numbers, got inf at index 0"),
+        (lambda: Line("a", (1.0,), (1.0,), colour=-1), RangeError, r"Line\(colour\): expected .* got -1"),
+        (lambda: Mark("a", math.nan), RangeError, r"Mark\(x\): expected finite numbers, got nan"),
+        (lambda: Panel("p", "y", ()), EmptyError, r"Panel\(lines\): expected at least one line, got none in 'p'"),
+        (
+            lambda: Panel("p", "y", (Line("a", (1.0,), (1.0,)),), y_range=(1.0, 0.0)),
+            RangeError,
+            r"Panel\(y_range\): expected \(lower, upper\), got \(1.0, 0.0\)",
+        ),
+        (lambda: Curves("c", "", "", "", ()), EmptyError, r"Curves\(panels\): expected at least one panel, got none"),
+        (
+            lambda: Curves("c", "", "", "", (Panel("p", "y", (Line("a", (0.0,), (1.0,)),)),)),
+            EmptyError,
+            r"Curves\(panels\): expected a point at x > 0 for a logarithmic axis, got none in 'c'. Set log_x=False",
+        ),
+        (lambda: ImageRow("r", np.ones((2, 2))), ShapeError, r"ImageRow\(images\): expected shape \(n, h, w\), got"),
+        (lambda: ImageRow("r", np.ones((0, 2, 2))), EmptyError, r"ImageRow\(images\): expected at least one pixel"),
+        (
+            lambda: ImageRow("r", np.array([[[1.0, math.nan]]])),
+            RangeError,
+            r"ImageRow\(images\): expected finite pixels, got nan at \(0, 0, 1\) of 'r'",
+        ),
+        (lambda: ImageFrame("f", ()), EmptyError, r"ImageFrame\(rows\): expected at least one row, got none at 'f'"),
+        (lambda: ImageSlider("s", "", "", ()), EmptyError, r"ImageSlider\(frames\): expected at least one frame"),
+        (
+            lambda: ImageSlider("s", "", "", (_frame("a", 2), _frame("b", 2))),
+            ShapeError,
+            r"ImageSlider\(frames\): expected the rows \['a'\] in every frame, got \['b'\] at 'step'",
+        ),
+        (
+            lambda: ImageSlider("s", "", "", (_frame("a", 2), _frame("a", 3))),
+            ShapeError,
+            r"ImageSlider\(frames\): expected images of shape \(2, 2, 2\) in every row, got \(3, 2, 2\)",
+        ),
+        (
+            lambda: ImageSlider("s", "", "", (_frame("a", 2, -1.0),), diverging=False),
+            RangeError,
+            r"ImageSlider\(diverging\): expected no negative pixel, got -1 for 'a'",
+        ),
+    ],
+)
+def test_errors(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def _frame(label, n, value=1.0):
+    return ImageFrame("step", (ImageRow(label, np.full((n, 2, 2), value)),))

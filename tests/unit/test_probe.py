@@ -1,0 +1,135 @@
+"""The probe: arguments by name, each observation once, and a network left as it was."""
+
+import pytest
+import torch
+
+import gnomon
+from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
+from gnomon.errors import EmptyError, RangeError
+from tests.zoo import BUILDERS, zoo
+
+
+class Counted(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.samples = model, 0
+
+    def forward(self, x):
+        self.samples += len(x)
+        return self.model(x)
+
+
+def data(x):
+    return x, torch.zeros(len(x), dtype=torch.long)
+
+
+def test_schedules():
+    assert [step for step in range(13) if every(5)(step)] == [0, 5, 10]
+    assert [step for step in range(13) if at(0, 7)(step)] == [0, 7]
+    steps = [step for step in range(10_001) if log_spaced(10)(step)]
+    assert steps[:6] == [0, 1, 2, 3, 4, 5]
+    assert {1, 10, 100, 1000, 10_000} <= set(steps)
+    assert len([step for step in steps if 1000 <= step < 10_000]) == 10
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: every(0), r"every\(steps\): expected at least 1, got 0"),
+        (at, r"at\(steps\): expected one or more steps"),
+        (lambda: at(-1), r"at\(steps\): expected one or more steps from 0 on, got \(-1,\)"),
+        (lambda: log_spaced(0), r"log_spaced\(per_decade\): expected at least 1, got 0"),
+    ],
+)
+def test_bad_schedules_are_named(make, message):
+    with pytest.raises(RangeError, match=message):
+        make()
+
+
+def test_reads_when_due():
+    model, x = zoo("mlp")
+    probe = Probe(model, data(x), [accuracy], every(2))
+    assert probe(1) is None
+    assert probe(2).step == 2
+
+
+def test_each_observation_is_made_once():
+    """Five quantities, one forward pass over the samples, beside the one sample that sizes the chunks."""
+    model, x = zoo("mlp")
+    counted = Counted(model)
+    names = ["centroid", "centroid_alignment", "row_alignment", "explained_variance", "frobenius_norm"]
+    reading = Probe(counted, x, [getattr(gnomon, name) for name in names]).read()
+    assert counted.samples == len(x) + 1
+    assert list(reading.values) == names
+    jacobian = gnomon.input_jacobian(model, x)
+    torch.testing.assert_close(reading.values["centroid"], jacobian.sum(1))
+    torch.testing.assert_close(reading.values["row_alignment"], gnomon.row_alignment(jacobian, x))
+
+
+def test_quantities_see_each_other_and_everything():
+    def loud(centroid_alignment, parameters, model, labels, factor=2.0):
+        assert set(parameters) == {name for name, _ in model.named_parameters()}
+        return factor * centroid_alignment + labels
+
+    model, x = zoo("mlp")
+    reading = Probe(model, data(x), [loud, centroid_alignment]).read()
+    torch.testing.assert_close(reading.values["loud"], 2 * reading.values["centroid_alignment"])
+    torch.testing.assert_close(
+        reading.values["centroid_alignment"], centroid_alignment(gnomon.centroid(model, x), x).detach()
+    )
+
+
+def test_scalars_are_mean_and_ends():
+    model, x = zoo("mlp")
+    reading = Probe(model, x, {"mine": lambda x: x[:, 0], "one": lambda x: x.sum()}).read()
+    assert reading.scalars() == {
+        "mine": x[:, 0].mean().item(),
+        "mine.min": x[:, 0].min().item(),
+        "mine.max": x[:, 0].max().item(),
+        "one": x.sum().item(),
+    }
+
+
+def test_cost_is_said_for_each():
+    model, x = zoo("mlp")
+    seconds = Probe(model, data(x), [accuracy, explained_variance]).read().seconds
+    assert seconds.keys() == {"logits", "jacobian", "accuracy", "explained_variance"}
+    assert all(0 < took < 10 for took in seconds.values())
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_training_is_the_same_with_and_without(name):
+    """Bit for bit: parameters, buffers, modes, gradients and the random stream."""
+
+    def train(probed):
+        model, x = zoo(name)
+        model.train()
+        next(model.children(), model).eval()
+        modes = [module.training for module in model.modules()]
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        probe = Probe(model, data(x), [accuracy, explained_variance, centroid_alignment])
+        torch.manual_seed(0)
+        for step in range(3):
+            model(x).square().sum().backward()
+            if probed:
+                probe(step)
+            optimizer.step()
+        assert [module.training for module in model.modules()] == modes
+        return [*model.state_dict().values(), *(p.grad for p in model.parameters()), torch.rand(1)]
+
+    for ours, theirs in zip(train(True), train(False), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_bad_quantities_are_named():
+    model, x = zoo("mlp")
+    with pytest.raises(EmptyError, match=r"Probe\(quantities\): expected at least one"):
+        Probe(model, x, [])
+    with pytest.raises(RangeError, match=r"expected f to ask for .*got jacobain. Did you mean jacobian\?"):
+        Probe(model, x, {"f": lambda jacobain: jacobain})
+    with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
+        Probe(model, x, [accuracy])
+    with pytest.raises(RangeError, match=r"expected distinct names, got <lambda>"):
+        Probe(model, x, [lambda x: x])
+    with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):
+        Probe(model, x, {"a": lambda b: b, "b": lambda a: a})
