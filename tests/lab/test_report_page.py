@@ -10,7 +10,8 @@ from plotly.offline import get_plotlyjs
 
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.plot.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
-from gnomon_lab.report.page import ClaimRow, Report, Table, render, write
+from gnomon_lab.report.page import Report, Table, render, write
+from gnomon_lab.runs import Claim
 
 HOSTILE = '</script><script>alert("pwned")</script><img src="https://example.org/x.png" onerror=alert(1)>'
 CHROMIUM_ARGS = [
@@ -47,8 +48,8 @@ def example(words="baseline"):
         introduction=f"First paragraph.\nStill the first.\n\nSecond paragraph about {words}.",
         table=Table(("net", "unseen digits"), ((words, "80.1 %"), ("GrokAlign", "99.2 %"))),
         claims=(
-            ClaimRow(f"GrokAlign beats {words}", "a paper, section 4", "5× sooner", "12× sooner", True),
-            ClaimRow("The centroids align", "a paper, figure 3", "cosine > 0.95", "0.90", False),
+            Claim(f"GrokAlign beats {words}", "a paper, section 4", "5× sooner", "12× sooner", True),
+            Claim("The centroids align", "a paper, figure 3", "cosine > 0.95", "0.90", False),
         ),
         figures=(
             Curves("grokking", f"Which net groks, {words}?", "Accuracy over training.", "training step", panels),
@@ -134,7 +135,7 @@ def test_a_page_without_claims_figures_and_details():
 
 
 def test_write_replaces_the_page_whole(tmp_path):
-    path = tmp_path / "run" / "report.html"
+    path = tmp_path / "report.html"
     write(example("old"), path)
     write(example("new"), path)
     assert path.read_text(encoding="utf-8") == render(example("new"))

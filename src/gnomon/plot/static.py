@@ -1,6 +1,5 @@
 """Figures as matplotlib draws them, for SVG files. The object API only: pyplot's global state stays untouched."""
 
-import os
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -49,23 +48,16 @@ def draw(figure: Figure) -> Drawing:
         return _draw_images(figure)
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes a figure as SVG: the same figure gives the same bytes. Written beside, then renamed.
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure as SVG: the same figure gives the same bytes.
 
     Args:
         figure: what to show.
-        path: the file; its folder is made if missing.
+        path: the file, in a folder that is there.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     metadata = {"Title": figure.title, "Description": figure.caption, "Date": None, "Creator": "gnomon"}
-    try:
-        with matplotlib.rc_context(_STYLE):
-            draw(figure).savefig(beside, format="svg", metadata=metadata)
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with matplotlib.rc_context(_STYLE):
+        draw(figure).savefig(path, format="svg", metadata=metadata)
 
 
 def _canvas(width: int, height: int, title: str) -> Drawing:

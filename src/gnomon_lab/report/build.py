@@ -1,5 +1,6 @@
 """From a run's folder to its figures and its page."""
 
+from functools import partial
 from pathlib import Path
 
 from gnomon.errors import EmptyError
@@ -7,6 +8,7 @@ from gnomon.plot.static import save
 from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.runs import Found, read_records
+from gnomon_lab.runs.files import replace_file
 from gnomon_lab.runs.find import plain
 
 
@@ -27,7 +29,7 @@ def build(found: Found) -> Path:
     figures = tuple(module.figures(records))
     (found.folder / "figures").mkdir(exist_ok=True)
     for figure in figures:
-        save(figure, found.folder / "figures" / f"{figure.name}.svg")
+        replace_file(found.folder / "figures" / f"{figure.name}.svg", partial(save, figure))
     columns, rows = module.table(records)
     page = Report(
         title=f"{found.experiment}: {EXPERIMENTS[found.experiment].shows}",

@@ -1,7 +1,6 @@
 """One self-contained HTML page: style, plotly.js and data stand in it, and it may load nothing else."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -14,6 +13,8 @@ from plotly.offline import get_plotlyjs
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.plot.figures import Figure, ImageSlider
 from gnomon.plot.interactive import interactive
+from gnomon_lab.runs.claims import Claim
+from gnomon_lab.runs.files import replace_text
 
 
 @dataclass(frozen=True)
@@ -45,25 +46,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class ClaimRow:
-    """One claim of a source, and what came of it here.
-
-    Attributes:
-        says: the claim in words.
-        source: paper and place.
-        expected: the paper's value or threshold.
-        measured: ours.
-        holds: whether it was reproduced.
-    """
-
-    says: str
-    source: str
-    expected: str
-    measured: str
-    holds: bool
-
-
-@dataclass(frozen=True)
 class Report:
     """What a page says. All strings are shown as they are: markup in them is escaped.
 
@@ -81,7 +63,7 @@ class Report:
     summary: str
     introduction: str
     table: Table
-    claims: tuple[ClaimRow, ...] = ()
+    claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
 
@@ -111,21 +93,14 @@ def render(report: Report) -> str:
     )
 
 
-def write(report: Report, path: str | os.PathLike[str]) -> None:
+def write(report: Report, path: Path) -> None:
     """Writes the page beside `path`, then renames it: a reader sees the old page or the new one.
 
     Args:
         report: what it says.
-        path: the file; its folder is made if missing.
+        path: the file, in a folder that is there.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        beside.write_text(render(report), encoding="utf-8")
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    replace_text(path, render(report))
 
 
 def _paragraphs(text: str) -> str:
@@ -137,7 +112,7 @@ def _section(name: str, heading: str, parts: Iterable[str]) -> str:
     return f'<section id="{name}">\n<h2>{heading}</h2>\n{body}\n</section>' if body else ""
 
 
-def _verdict(claims: tuple[ClaimRow, ...]) -> str:
+def _verdict(claims: tuple[Claim, ...]) -> str:
     if not claims:
         return ""
     good = sum(claim.holds for claim in claims)
@@ -164,7 +139,7 @@ def _cells(columns: tuple[str, ...], cells: tuple[str, ...]) -> str:
     return "".join(f'<td data-head="{escape(head)}">{escape(cell)}</td>' for head, cell in pairs)
 
 
-def _claim(claim: ClaimRow) -> str:
+def _claim(claim: Claim) -> str:
     kind, verdict = ("holds", "✓ reproduced") if claim.holds else ("fails", "✗ not reproduced")
     return (
         f'<article class="claim {kind}">\n<p class="badge">{verdict}</p>\n<h3>{escape(claim.says)}</h3>\n'

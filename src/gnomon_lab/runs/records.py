@@ -42,22 +42,26 @@ def append_record(path: Path, record: Record) -> None:
         file.write(line.encode())
 
 
-def keep_records(path: Path, count: int) -> list[Record]:
-    """Cuts the file after `count` records, the torn last line included, and returns them.
+def require_records(path: Path, count: int) -> None:
+    """Raises DataError if the file holds fewer than `count` records, or damaged ones."""
+    records = read_records(path)
+    if len(records) < count:
+        raise DataError(
+            f"read_records({path}): expected the {count} records that the checkpoint stands on, got {len(records)}. "
+            f"Restore the file, or delete the run's folder to run again."
+        )
+
+
+def keep_records(path: Path, count: int) -> None:
+    """Cuts the file after `count` records, the torn last line included.
 
     Raises:
         DataError: if there are fewer.
     """
-    records = read_records(path)
-    if len(records) < count:
-        raise DataError(
-            f"keep_records({path}): expected the {count} records that the checkpoint stands on, got {len(records)}. "
-            f"Restore the file, or delete the run's folder to run again."
-        )
+    require_records(path, count)
     if path.exists():
         with path.open("rb+") as file:
             for _ in range(count):
                 file.readline()
             file.truncate()
             os.fsync(file.fileno())
-    return records[:count]

@@ -13,7 +13,7 @@ from gnomon.errors import CheckpointError
 from gnomon.probe import Reading
 from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint
 from gnomon_lab.runs.progress import Progress
-from gnomon_lab.runs.records import Record, append_record, keep_records, read_records
+from gnomon_lab.runs.records import Record, append_record, keep_records, read_records, require_records
 
 
 class Stateful(Protocol):
@@ -103,6 +103,7 @@ class Run:
             for name, part in state.items():
                 _restore(part, saved["state"][name])
         if done == total:
+            require_records(self.records_path, self._kept)
             return
         keep_records(self.records_path, self._kept)
         last_save = mark = time.monotonic()

@@ -1,0 +1,68 @@
+"""What griffe reads of the sources, made ready for the pages."""
+
+import ast
+import re
+from typing import Any
+
+import griffe
+
+SECTION = re.compile(r"(Source|Args|Attributes|Returns|Raises|Cost|Precision|Example):(?: +(.+))?")
+LISTS = ("Args", "Attributes", "Raises")
+
+
+class House(griffe.Extension):
+    """Sections as Markdown, shapes as they are written, and a function before the module of its name."""
+
+    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:  # noqa: ANN401 (griffe's own signature)
+        """Each module, class and function."""
+        if obj.docstring is not None:
+            obj.docstring.value = markdown(obj.docstring.value)
+
+    def on_function_instance(self, *, node: ast.AST, func: griffe.Function, **kwargs: Any) -> None:  # noqa: ANN401
+        """Each function: griffe takes the shape "n *d" for a product."""
+        if isinstance(node, ast.FunctionDef):
+            for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                func.parameters[argument.arg].annotation = written(argument.annotation)
+            func.returns = written(node.returns)
+
+    def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:  # noqa: ANN401
+        """Each module with all its submodules: `from .centroid import centroid` hides the submodule."""
+        for name, member in mod.modules.items():
+            if name in mod.imports and name in member.members:
+                mod.members[name] = member.members[name]
+
+
+def written(annotation: ast.expr | None) -> str | None:
+    """An annotation as it stands in the source."""
+    return None if annotation is None else ast.unparse(annotation).replace("'", '"')
+
+
+def markdown(docstring: str) -> str:
+    """The docstring with its sections as Markdown."""
+    lines = docstring.splitlines()
+    out: list[str] = []
+    at = 0
+    while at < len(lines):
+        found = SECTION.fullmatch(lines[at])
+        at += 1
+        if found is None:
+            out.append(lines[at - 1])
+            continue
+        end = at
+        while end < len(lines) and (lines[end].startswith("    ") or not lines[end]):
+            end += 1
+        body = [found[2]] * bool(found[2]) + [line[4:] for line in lines[at:end]]
+        out += ["", *section(found[1], "\n".join(body).strip("\n")), ""]
+        at = end
+    return "\n".join(out)
+
+
+def section(title: str, body: str) -> list[str]:
+    """One section: a definition list, or its title above code."""
+    if title == "Example":
+        return [f"**{title}**", "", "```pycon", body, "```"]
+    entries = [body]
+    if title in LISTS:
+        parts = (part.partition(":") for part in re.split(r"\n(?! )", body))
+        entries = [f"`{name.strip()}`:{rest}" for name, _, rest in parts]
+    return [title, "", *(":   " + entry.replace("\n", "\n    ") for entry in entries)]

@@ -1,0 +1,225 @@
+"""The command line as a user meets it: in processes of its own."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+GNOMON = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
+TINY = ["grok-digits", "--steps", "30", "--width", "8", "--train", "20"]
+
+
+def gnomon(folder, *arguments, **options):
+    return subprocess.run(
+        [*GNOMON, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False, **options
+    )
+
+
+def complaint(done):
+    """The one line on stderr of a call that failed as users' mistakes do."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A folder in which the tiny experiment has run, what it printed, and its run's folder."""
+    folder = tmp_path_factory.mktemp("ran")
+    done = gnomon(folder, "run", *TINY)
+    assert done.returncode == 0, done.stderr
+    (run,) = (folder / "runs" / "grok-digits").iterdir()
+    return folder, done.stdout, run
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["list"], ["report"], ["verify"], ["run", "grok-digits"]])
+def test_help_is_there_and_fast(command, tmp_path):
+    took = []
+    for _ in range(3):
+        start = time.monotonic()
+        done = gnomon(tmp_path, *command, "--help")
+        took.append(time.monotonic() - start)
+        assert done.returncode == 0
+        assert "usage: gnomon" in done.stdout
+    if command != ["run", "grok-digits"]:
+        # Half a second is the promise; the other worker of the test run may hold the core.
+        assert min(took) < 0.5
+    else:
+        assert "--coefficient FLOAT" in done.stdout
+
+
+def test_version(tmp_path):
+    assert gnomon(tmp_path, "--version").stdout == "gnomon 0.1.0\n"
+
+
+def test_run_prints_its_table_and_leaves_its_files(ran):
+    _, said, run = ran
+    for word in ("train", "test", "centroid", "alignment", "Jacobian", "PC1", "seconds", "baseline", "GrokAlign"):
+        assert word in said
+    assert "report.html" in said
+    names = {path.name for path in run.iterdir()}
+    assert {
+        "config.json",
+        "records.jsonl",
+        "result.json",
+        "report.html",
+        "figures",
+        "checkpoint-baseline.safetensors",
+    } <= names
+    assert {path.name for path in (run / "figures").iterdir()} == {"curves.svg", "centroids.svg"}
+    config = json.loads((run / "config.json").read_text())
+    assert config["config"]["steps"] == 30
+    assert config["made_with"]["packages"]["torch"]
+
+
+def test_second_call_runs_nothing(ran):
+    folder, _, run = ran
+    before = (run / "records.jsonl").read_bytes()
+    assert "finished before" in gnomon(folder, "run", *TINY).stdout
+    assert (run / "records.jsonl").read_bytes() == before
+
+
+def test_runs_repeat_bit_for_bit(ran, tmp_path):
+    assert gnomon(tmp_path, "run", *TINY).returncode == 0
+    (again,) = (tmp_path / "runs" / "grok-digits").iterdir()
+
+    def plain(run):
+        lines = (run / "records.jsonl").read_text().splitlines()
+        return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+    assert plain(again) == plain(ran[2])
+
+
+def test_seeds_are_runs(tmp_path):
+    assert gnomon(tmp_path, "run", *TINY, "--steps", "2", "--seeds", "1,3-4").returncode == 0
+    assert sorted(path.name[-5:] for path in (tmp_path / "runs" / "grok-digits").iterdir()) == [
+        "seed1",
+        "seed3",
+        "seed4",
+    ]
+
+
+def test_list_and_report(ran):
+    folder, _, run = ran
+    listed = gnomon(folder, "list").stdout
+    assert "grok-digits" in listed
+    assert f"{run.name}  seed 0, finished" in listed
+    (run / "report.html").unlink()
+    assert gnomon(folder, "report", "grok-digits").stdout.strip().endswith("report.html")
+    assert (run / "report.html").stat().st_size > 10**6
+    assert gnomon(folder, "report", str(run)).returncode == 0
+
+
+def test_verify_counts_only_the_stated_settings(ran, tmp_path):
+    done = gnomon(ran[0], "verify")
+    assert done.returncode == 0
+    assert "not run" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rnu"], ["expected one of run, list, report, verify, got 'rnu'", "Did you mean run?"]),
+        (["run"], ["expected an experiment's name first", "grok-digits"]),
+        (["run", "grok-digit"], ["got 'grok-digit'", "Did you mean grok-digits?"]),
+        (["verify", "grok"], ["got 'grok'", "Did you mean grok-digits?"]),
+        (["run", "grok-digits", "--stesp", "3"], ["--stesp", "Did you mean --steps?"]),
+        (["run", "grok-digits", "--steps", "many"], ["--steps", "'many'"]),
+        (["run", "grok-digits", "--loss", "l1"], ["'l1'", "'mse', 'cross-entropy'"]),
+        (
+            ["run", "grok-digits", "--steps", "0", "--width", "0"],
+            ["steps at least 1, got 0", "width at least 1, got 0"],
+        ),
+        (["run", "grok-digits", "--seeds", "one"], ["--seeds", "expected numbers like 0, 0-9 or 0,3,5, got 'one'"]),
+        (["run", "grok-digits", "--seeds", "3-1"], ["got '3-1'"]),
+        (["run", "grok-digits", "--small", "--paper"], ["expected --small or --paper, got both"]),
+        (["report"], ["Missing"]),
+        (["report", "nowhere"], ["run(nowhere): expected a run's folder with config.json, got none"]),
+        (["report", "grok-digits"], ["expected a run in runs, got none", "gnomon run grok-digits"]),
+        (["list", "--rnus", "x"], ["--rnus", "Did you mean --runs?"]),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments, words, tmp_path):
+    said = complaint(gnomon(tmp_path, *arguments))
+    for word in words:
+        assert word in said
+
+
+def copy_of(ran, tmp_path):
+    """The run in a folder of its own, as if it had not come to its end."""
+    subprocess.run(["cp", "-r", ran[0] / "runs", tmp_path], check=True)
+    (run,) = (tmp_path / "runs" / "grok-digits").iterdir()
+    (run / "result.json").unlink()
+    return run
+
+
+def test_cut_records_are_one_line(ran, tmp_path):
+    run = copy_of(ran, tmp_path)
+    path = run / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-2000])
+    left = path.read_bytes()
+    assert "that the checkpoint stands on, got" in complaint(gnomon(tmp_path, "run", *TINY))
+    assert path.read_bytes() == left
+
+
+def test_flipped_byte_is_one_line(ran, tmp_path):
+    run = copy_of(ran, tmp_path)
+    path = run / "checkpoint-GrokAlign.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 4
+    path.write_bytes(content)
+    records = (run / "records.jsonl").read_bytes()
+    said = complaint(gnomon(tmp_path, "run", *TINY))
+    assert "checkpoint-GrokAlign.safetensors): expected a whole checkpoint, got contents that do not match" in said
+    assert (run / "records.jsonl").read_bytes() == records
+    path.unlink()
+    assert gnomon(tmp_path, "run", *TINY).returncode == 0
+
+
+def test_damaged_config_is_one_line(ran, tmp_path):
+    run = copy_of(ran, tmp_path)
+    (run / "config.json").write_text("{")
+    assert "config.json): expected a JSON file" in complaint(gnomon(tmp_path, "report", str(run)))
+
+
+def test_full_disk_is_one_line_and_loses_nothing(tmp_path):
+    """No file may grow beyond a size: writing fails as on a full disk; with room again the same command goes on."""
+
+    def small_disk():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+
+    said = complaint(gnomon(tmp_path, "run", *TINY, preexec_fn=small_disk))
+    assert "File too large" in said
+    assert "the same command again" in said
+    (run,) = (tmp_path / "runs" / "grok-digits").iterdir()
+    written = (run / "records.jsonl").read_bytes()
+    assert written
+    done = gnomon(tmp_path, "run", *TINY)
+    assert done.returncode == 0, done.stderr
+    whole = (run / "records.jsonl").read_text().splitlines()
+    steps = {arm: [r["step"] for r in map(json.loads, whole) if r["arm"] == arm] for arm in ("baseline", "GrokAlign")}
+    assert steps["baseline"] == steps["GrokAlign"] == sorted(set(steps["baseline"]))
+
+
+def test_unreadable_folder_is_one_line(tmp_path):
+    (tmp_path / "runs").write_text("a file, no folder")
+    said = complaint(gnomon(tmp_path, "run", *TINY))
+    assert "runs" in said
+
+
+def test_killed_command_goes_on(tmp_path):
+    command = [*GNOMON, "run", "grok-digits", "--steps", "3000", "--width", "16", "--train", "50"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        records = tmp_path / "runs"
+        while process.poll() is None and not any(path.stat().st_size for path in records.glob("*/*/records.jsonl")):
+            time.sleep(0.05)
+        process.kill()
+    assert process.returncode == -9
+    done = gnomon(tmp_path, *command[3:])
+    assert done.returncode == 0, done.stderr
+    assert "report.html" in done.stdout

@@ -1,0 +1,189 @@
+"""Runs: what is written stays, what is broken is said, and a killed run ends as an unbroken one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.errors import CheckpointError, DataError, EmptyError
+from gnomon_lab.papers.grok_digits import Config
+from gnomon_lab.runs import Run, last, load_run, open_run, read_records, series, settled_at
+from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
+from gnomon_lab.runs.files import replace_file, write_json
+
+
+def test_thirty_kills_change_nothing(tmp_path):
+    script = Path(__file__).parent / "killer.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["kills"] >= 30
+    assert len(said["moments"]) >= 5, "the kills all fell on the same moment"
+
+
+class Counter:
+    """A thing with a state: a number."""
+
+    def __init__(self):
+        self.value = torch.zeros(())
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+class StoppedError(Exception):
+    pass
+
+
+def count(folder, steps=10, stop_at=None, arms=("a", "b"), checkpoint_seconds=0.0):
+    """Counts and draws: each record holds the count and a random number."""
+    run = Run(folder, 0, checkpoint_seconds=checkpoint_seconds)
+    for arm in arms:
+        counter, generator = Counter(), torch.Generator().manual_seed(1)
+        for step in run.steps(arm, steps, counter=counter, generator=generator):
+            if step > 0:
+                counter.value = counter.value + 1
+            run.record(step, value=counter.value.item(), draw=torch.rand((), generator=generator).item())
+            if (arm, step) == stop_at:
+                raise StoppedError
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in run.records()]
+
+
+@pytest.mark.parametrize("stop_at", [("a", 0), ("a", 4), ("a", 10), ("b", 0), ("b", 10)])
+@pytest.mark.parametrize("checkpoint_seconds", [0.0, 60.0])
+def test_resuming_ends_with_the_same_records(tmp_path, stop_at, checkpoint_seconds):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "broken").mkdir()
+    whole = count(tmp_path / "whole")
+    assert [(record["arm"], record["step"], record["value"]) for record in whole] == [
+        (arm, step, step) for arm in "ab" for step in range(11)
+    ]
+    with pytest.raises(StoppedError):
+        count(tmp_path / "broken", stop_at=stop_at, checkpoint_seconds=checkpoint_seconds)
+    assert count(tmp_path / "broken", checkpoint_seconds=checkpoint_seconds) == whole
+    assert count(tmp_path / "broken") == whole, "a finished run runs again"
+
+
+def test_torn_last_line_is_dropped(tmp_path):
+    whole = count(tmp_path)
+    path = tmp_path / "records.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"arm":"b","st')
+    assert len(read_records(path)) == len(whole)
+    (tmp_path / "checkpoint-b.safetensors").unlink()
+    assert count(tmp_path) == whole
+
+
+def test_damaged_records_are_named(tmp_path):
+    count(tmp_path)
+    path = tmp_path / "records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], b"{broken\n", *lines[4:]]))
+    with pytest.raises(DataError, match=r"records.jsonl\): expected a JSON object in line 4, got b'\{broken'"):
+        read_records(path)
+    path.write_bytes(b"".join(lines[:5]))
+    (tmp_path / "checkpoint-b.safetensors").unlink()
+    with pytest.raises(DataError, match=r"expected the 11 records that the checkpoint stands on, got 5"):
+        count(tmp_path)
+    assert path.read_bytes() == b"".join(lines[:5]), "what was left is lost"
+
+
+def test_records_of_a_finished_run_that_were_cut_are_named(tmp_path):
+    count(tmp_path)
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:15]))
+    with pytest.raises(DataError, match=r"expected the 22 records that the checkpoint stands on, got 15"):
+        count(tmp_path)
+
+
+def test_checkpoint_keeps_every_kind(tmp_path):
+    shared = torch.randn(3, 4)
+    state = {
+        "model": {"weight": shared.T, "again": shared, "half": torch.randn(2).bfloat16()},
+        "optimizer": {"state": {0: {"step": torch.tensor(3.0)}, 1: {}}, "param_groups": [{"lr": 1e-3, "betas": [0.9]}]},
+        "generator": torch.Generator().manual_seed(5).get_state(),
+        "numbers": [1, 0.1, None, True, "text"],
+        "empty": torch.zeros(0, 3),
+    }
+    save_checkpoint(tmp_path / "c", state)
+    loaded = load_checkpoint(tmp_path / "c")
+    assert loaded["numbers"] == state["numbers"]
+    assert loaded["optimizer"]["param_groups"] == state["optimizer"]["param_groups"]
+    del loaded["numbers"], state["numbers"]
+    torch.testing.assert_close(loaded, state, rtol=0, atol=0)
+
+
+def test_every_flipped_byte_is_found(tmp_path):
+    path = tmp_path / "checkpoint-a.safetensors"
+    save_checkpoint(path, {"weight": torch.randn(20), "step": 7})
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(CheckpointError, match="expected a whole checkpoint, got"):
+            load_checkpoint(path)
+    path.write_bytes(whole[:-5])
+    with pytest.raises(CheckpointError, match=r"expected a whole checkpoint, got SafetensorError"):
+        load_checkpoint(path)
+    with pytest.raises(CheckpointError, match=r"expected a whole checkpoint, got FileNotFoundError"):
+        load_checkpoint(tmp_path / "none")
+
+
+def test_files_are_whole_or_as_before(tmp_path):
+    path = tmp_path / "file"
+    write_json(path, {"a": 1})
+
+    def fail(beside):
+        beside.write_text("half")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        replace_file(path, fail)
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_two_processes_cannot_share_a_run(tmp_path):
+    first, second = Run(tmp_path, 0), Run(tmp_path, 0)
+    with (
+        first.locked(),
+        pytest.raises(CheckpointError, match="expected a folder that nobody works in"),
+        second.locked(),
+    ):
+        pass
+
+
+def test_same_configuration_same_folder(tmp_path):
+    first = open_run(tmp_path, "grok-digits", Config(), 3)
+    assert open_run(tmp_path, "grok-digits", Config(), 3) == first
+    assert load_run(first.folder) == first
+    folders = {
+        open_run(tmp_path, "grok-digits", config, seed).folder
+        for config in (Config(), Config(steps=5))
+        for seed in (0, 1)
+    }
+    assert len(folders) == 4
+    assert {"python", "packages", "processor", "cores"} <= first.made_with.keys()
+    assert not first.finished
+    saved = json.loads((first.folder / "config.json").read_text())
+    write_json(first.folder / "config.json", saved | {"config": {}})
+    with pytest.raises(DataError, match="expected the same configuration, got another"):
+        open_run(tmp_path, "grok-digits", Config(), 3)
+    write_json(first.folder / "config.json", {"seed": 3})
+    with pytest.raises(DataError, match=r"expected experiment, config, seed and made_with in config\.json"):
+        load_run(first.folder)
+
+
+def test_series_last_and_settled():
+    records = [{"arm": "a", "step": step, "test": value} for step, value in enumerate([0.1, 0.95, 0.8, 0.92, 0.93])]
+    assert series(records, "a", "test")[0] == (0, 1, 2, 3, 4)
+    assert last(records, "a")["test"] == 0.93
+    assert settled_at(records, "a", "test", 0.9) == 3
+    assert settled_at(records, "a", "test", 0.99) is None
+    with pytest.raises(EmptyError, match=r"expected records of 'b', got none"):
+        last(records, "b")
