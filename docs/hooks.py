@@ -5,12 +5,14 @@ import re
 
 import ziafont
 import ziamath
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-SIZE = 17
-"""Of the formulas' letters, in pixels."""
+SIZE, TEXT = 17.0, 16.0
+"""Of a formula's letters beside the text's."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 ziafont.config.precision = 2
@@ -23,11 +25,16 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def draw(latex: str, display: bool) -> str:
-    """One formula, in the colour of the text around it and with its source as the description."""
-    # The digit in bold: ziamath draws \mathbf{1} upright and thin.
-    source = latex.strip().replace(r"\mathbf{1}", "𝟏")
+    """One formula, sized and coloured as the text around it, with its source as the description."""
+    # ziamath draws the digit of \mathbf{1} thin, and stretches \lVert (which tables need, as | parts their cells).
+    source = latex.strip().replace(r"\mathbf{1}", "𝟏").replace(r"\lVert", r"\|").replace(r"\rVert", r"\|")
+    if "\\" in convert(source):
+        raise PluginError(f"docs/hooks.py: expected LaTeX that latex2mathml knows, got {latex!r}. Write it otherwise.")
     formula = ziamath.Latex(source, size=SIZE, color="currentColor", inline=not display)
-    style = "" if display else f"vertical-align:{formula.getyofst():.2f}px"
+    svg = re.sub(
+        r'(width|height)="([\d.]+)"', lambda size: f'{size[1]}="{float(size[2]) / TEXT:.3f}em"', formula.svg(), count=2
+    )
+    style = "" if display else f"vertical-align:{formula.getyofst() / TEXT:.3f}em"
     mark = f'<svg role="img" aria-label="{html.escape(latex.strip())}" style="{style}" '
     tag = "div" if display else "span"
-    return f'<{tag} class="formula">{formula.svg().replace("<svg ", mark, 1)}</{tag}>'
+    return f'<{tag} class="formula">{svg.replace("<svg ", mark, 1)}</{tag}>'

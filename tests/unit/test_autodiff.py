@@ -127,6 +127,7 @@ def test_outputs_that_ignore_the_input_have_zero_jacobian():
     torch.testing.assert_close(zero, torch.zeros(3, 2, 4))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("function", [gnomon.input_jacobian, gnomon.centroid])
 def test_bad_input_is_named(function):
     model, x = zoo("mlp")
@@ -150,6 +151,7 @@ def test_bad_input_is_named(function):
         function(mixing, zoo("BatchNorm")[1])
 
 
+@pytest.mark.bad_input
 def test_vector_of_wrong_shape_is_named():
     model, x = zoo("mlp")
     with pytest.raises(ShapeError, match=r"vector_jacobian\(v\): expected shape \(3,\) or \(5, 3\), got \(4,\)"):

@@ -104,6 +104,7 @@ def test_zero_is_a_value_with_a_zero_gradient(name):
             torch.testing.assert_close(grad, torch.zeros_like(grad))
 
 
+@pytest.mark.bad_input
 @every_contract
 def test_bad_input_is_named(contract):
     name, arguments = contract.quantity.__name__, arguments_of(contract)

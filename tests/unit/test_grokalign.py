@@ -161,6 +161,7 @@ def test_training_with_it_shrinks_the_jacobian():
     assert frobenius_norm(input_jacobian(model, x)).mean().item() < 0.5 * before
 
 
+@pytest.mark.bad_input
 def test_bad_settings_are_listed_together():
     with pytest.raises(
         RangeError, match=r"coefficient finite.*got -1; estimator.*got 'x'; fraction in \(0, 1\], got 2"
@@ -168,6 +169,7 @@ def test_bad_settings_are_listed_together():
         GrokAlign(-1, "x", fraction=2)
 
 
+@pytest.mark.bad_input
 def test_bad_batches_are_named():
     model, x = zoo("mlp")
     with pytest.raises(RangeError, match=r"GrokAlign\(logits\): expected logits with a graph to x.*x.requires_grad_"):

@@ -121,6 +121,7 @@ def test_training_is_the_same_with_and_without(name):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
+@pytest.mark.bad_input
 def test_bad_quantities_are_named():
     model, x = zoo("mlp")
     with pytest.raises(EmptyError, match=r"Probe\(quantities\): expected at least one"):

@@ -17,6 +17,6 @@ def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     return v / torch.where(largest > 0, length, 1)
 
 
-def cosine(a: Float[Tensor, "*n d"], b: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor, "*n"]:
     """The cosine of the angle between the vectors of the last axis, in [-1, 1]; 0 where either vector is zero."""
     return (unit(a) * unit(b)).sum(-1)

@@ -178,7 +178,7 @@ def _draw_images(figure: ImageSlider) -> Drawing:
             )
         y += _HEADING if heading else 6
         for row in rows:
-            box = (_EDGE + _ROW_LABELS, height - y - cell * h, cell * cells, cell * h)
+            box = (float(_EDGE + _ROW_LABELS), height - y - cell * h, cell * cells, cell * h)
             _draw_row(drawing, row, figure, box, height)
             y += step
     drawing.text(_EDGE / _layout.WIDTH, 12 / height, figure.how_to_read, size=8.5, color=_layout.MUTED)

@@ -1,6 +1,6 @@
 """grok-digits: the first run a newcomer sees. A network memorises 500 digits; its twin with GrokAlign groks them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,12 +82,14 @@ PAPER = Config()
 def run(config: Config, run: Run) -> None:
     """Trains both networks and records their geometry."""
     torch.set_num_threads(config.threads)
-    train, test = standardise(*digits(config.train, generator=torch.Generator().manual_seed(run.seed)))
+    drawn = digits(config.train, generator=torch.Generator().manual_seed(run.seed))
+    train, test = standardise(*drawn)
+    shown = {"digits": drawn[0].x[:SHOWN].tolist(), "standardised": rounded(train.x[:SHOWN])}
     for arm in ARMS:
-        train_arm(config, run, arm, train, test)
+        train_arm(config, run, arm, train, test, shown)
 
 
-def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
+def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples, shown: Mapping[str, object]) -> None:
     """Trains one network, the same start and the same data for both."""
     generator = torch.Generator().manual_seed(run.seed)
     scale = config.init_scale or {"mse": 4.0, "cross-entropy": 8.0}[config.loss]
@@ -110,9 +112,14 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
             optimizer.step()
         if due(step) or step == config.steps:
             reading = geometry.read(step)
-            images = [[float(f"{v:.3g}") for v in row] for row in reading.values["centroid"][:SHOWN].tolist()]
-            digits_shown = {"digits": train.x[:SHOWN].tolist()} if step == 0 else {}
-            run.record(step, reading, seen.read(step), unseen.read(step), centroids=images, **digits_shown)
+            images = rounded(reading.values["centroid"][:SHOWN])
+            extra = shown if step == 0 else {}
+            run.record(step, reading, seen.read(step), unseen.read(step), centroids=images, **extra)
+
+
+def rounded(images: torch.Tensor) -> list[list[float]]:
+    """Rows of numbers to three digits: enough to see, and records stay small."""
+    return [[float(f"{value:.3g}") for value in image] for image in images.tolist()]
 
 
 def loss_of(config: Config, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -159,7 +166,8 @@ def curves(records: Sequence[Record]) -> Curves:
     def line(name: str, label: str, arm: str, dashed: bool = False) -> Line:
         return Line(label, *series(records, arm, name), dashed, ARMS.index(arm))
 
-    accuracies = [line(name, f"{arm}, {name}", arm, name == "train") for arm in ARMS for name in ("train", "test")]
+    accuracies = [line("train", f"{arm}, training digits", arm, dashed=True) for arm in ARMS]
+    accuracies += [line("test", arm, arm) for arm in ARMS]
     panels = [Panel("Accuracy", "share correct", tuple(accuracies), tuple(marks), (0.0, 1.05))]
     for name, title, label in (
         ("centroid_alignment", "Centroid alignment", "cosine"),
@@ -179,24 +187,21 @@ def curves(records: Sequence[Record]) -> Curves:
 
 def centroids(records: Sequence[Record]) -> ImageSlider:
     """The centroid of each shown digit's linear region: what the network looks for there."""
-    shown = np.asarray(next(record["digits"] for record in records if "digits" in record)).reshape(-1, 8, 8)
+    first = records[0]
+    given = {"digits as written": first["digits"], "as the networks see them": first["standardised"]}
     by_step = {arm: {record["step"]: record["centroids"] for record in records if record["arm"] == arm} for arm in ARMS}
-    frames = tuple(
-        ImageFrame(
-            f"step {step:,}",
-            (
-                ImageRow("digits", shown),
-                *(ImageRow(arm, np.asarray(by_step[arm][step]).reshape(-1, 8, 8)) for arm in ARMS),
-            ),
-        )
-        for step in sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
-    )
+    steps = sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
+    frames = []
+    for step in steps:
+        rows = given | {f"{arm}: centroids": by_step[arm][step] for arm in ARMS}
+        images = (ImageRow(label, np.asarray(row).reshape(-1, 8, 8)) for label, row in rows.items())
+        frames.append(ImageFrame(f"step {step:,}", tuple(images)))
     return ImageSlider(
         "centroids",
         "What each network looks for",
-        "Above, training digits as the networks see them (standardised). Below, the centroid of the linear region "
-        "around each digit, the sum of the Jacobian's rows. Noise means memorised; a digit's strokes mean aligned.",
-        frames,
+        "Above, training digits, and the same with each pixel standardised. Below, the centroid of the linear region "
+        "around each digit, the sum of the Jacobian's rows. Noise means memorised; a likeness means aligned.",
+        tuple(frames),
     )
 
 

@@ -1,0 +1,47 @@
+# The verbs of this project. `make run` and `make test` need Python 3.11+, git and make; nothing else installed.
+PYTHON ?= python3
+BIN = .venv/bin
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: run test check bench docs clean
+
+run: .venv/run              ## train the first experiment and write its report
+	$(BIN)/gnomon run grok-digits
+
+test: .venv/test            ## all tests, with the shapes checked at run time, and once more without
+	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input" --jaxtyping-packages=gnomon,beartype.beartype
+
+check: .venv/dev            ## what must be clean before a commit
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/dev            ## speeds beside the peers', as ratios in one process
+	for file in benchmarks/[!t]*.py; do $(BIN)/python $$file || exit 1; done
+
+docs: .venv/dev             ## the documentation, on a local port
+	$(BIN)/mkdocs serve
+
+clean:                      ## everything that is made
+	rm -rf .venv site dist
+
+.venv/pip:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+# torch first and alone: by its exact version pip takes the build for the processor, not gigabytes of CUDA.
+.venv/run: .venv/pip pyproject.toml constraints.txt
+	$(PIP) torch==2.13.0
+	$(PIP) -e .
+	touch $@
+
+.venv/test: .venv/run
+	$(PIP) -e '.[test]'
+	touch $@
+
+.venv/dev: .venv/test
+	$(PIP) -e '.[dev]'
+	touch $@

@@ -1,0 +1,35 @@
+"""Timing things beside each other: in turns, in one process, on one thread; medians."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+# Before torch is imported: small operations are slower and less repeatable with more.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+torch.set_num_threads(1)
+
+
+def compare(title: str, contenders: Mapping[str, Callable[[], object]], rounds: int = 25, calls: int = 10) -> None:
+    """Times each contender in turn, round after round, and prints medians and ratios to the first.
+
+    In turns, so that a machine that slows down slows all; the ratio is the median of the rounds' ratios.
+    """
+    took: dict[str, list[float]] = {name: [] for name in contenders}
+    for contender in contenders.values():
+        for _ in range(calls):
+            contender()
+    for _ in range(rounds):
+        for name, contender in contenders.items():
+            start = time.perf_counter()
+            for _ in range(calls):
+                contender()
+            took[name].append((time.perf_counter() - start) / calls)
+    first = took[next(iter(took))]
+    print(f"\n{title}; median of {rounds} rounds, torch {torch.__version__}, one thread")
+    for name, times in took.items():
+        ratio = statistics.median(mine / base for mine, base in zip(times, first, strict=True))
+        print(f"  {name:<52} {1e3 * statistics.median(times):8.2f} ms   {ratio:5.2f} x")
