@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, BackwardCFunction, once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.autograd.graph import GradientEdge, Node
 
 VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
@@ -71,6 +71,7 @@ def gram(weight: Float[Tensor, "h d"]) -> Float[Tensor, "h h"]:
     return torch.cat([upper, torch.cat([upper[:, half:].T, lower], dim=1)])
 
 
+@runtime_checkable
 class SavedTensors(Protocol):
     """What a backward pass is given."""
 
