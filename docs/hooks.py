@@ -31,9 +31,7 @@ def draw(latex: str, display: bool) -> str:
     if "\\" in convert(source):
         raise PluginError(f"docs/hooks.py: expected LaTeX that latex2mathml knows, got {latex!r}. Write it otherwise.")
     formula = ziamath.Latex(source, size=SIZE, color="currentColor", inline=not display)
-    svg = re.sub(
-        r'(width|height)="([\d.]+)"', lambda size: f'{size[1]}="{float(size[2]) / TEXT:.3f}em"', formula.svg(), count=2
-    )
+    svg = re.sub(r'(width|height)="([\d.]+)"', lambda s: f'{s[1]}="{float(s[2]) / TEXT:.3f}em"', formula.svg(), count=2)
     style = "" if display else f"vertical-align:{formula.getyofst() / TEXT:.3f}em"
     mark = f'<svg role="img" aria-label="{html.escape(latex.strip())}" style="{style}" '
     tag = "div" if display else "span"

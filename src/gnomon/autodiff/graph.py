@@ -29,10 +29,18 @@ class Graph:
         )
         return product
 
-    def jacobian_rows(self) -> list[Float[Tensor, "n *d"]]:
-        """The Jacobian's rows, one backward pass an output."""
-        basis = torch.eye(self.logits.shape[1], dtype=self.logits.dtype, device=self.logits.device)
-        return [self.vector_jacobian(e.expand_as(self.logits)) for e in basis]
+    def jacobian(self) -> Float[Tensor, "n c *d"]:
+        """The Jacobian, one backward pass an output."""
+        n, c = self.logits.shape
+        basis = torch.eye(c, dtype=self.logits.dtype, device=self.logits.device)
+        rows = (self.vector_jacobian(e.expand(n, c)) for e in basis)
+        if self.create_graph:
+            return torch.stack(list(rows), dim=1)
+        # Made before the passes: rows kept one by one would fragment the memory that the next pass needs.
+        jacobian = self.x.new_empty(n, c, *self.x.shape[1:])
+        for k, row in enumerate(rows):
+            jacobian[:, k] = row
+        return jacobian
 
 
 def forward(where: str, model: Model, x: Float[Tensor, "n *d"]) -> Graph:

@@ -10,7 +10,7 @@ from gnomon.autodiff.graph import Graph, Model, forward
 from gnomon.errors import RangeError
 
 DEFAULT_BUDGET = 512 * 2**20
-"""Bytes that a measurement may use beyond its own result."""
+"""Bytes of tensors that a measurement may hold beyond its own result; the allocator may keep more from the system."""
 
 
 def probe_graph(where: str, model: Model, x: Float[Tensor, "n *d"]) -> tuple[Graph, int]:
@@ -31,8 +31,8 @@ def probe_graph(where: str, model: Model, x: Float[Tensor, "n *d"]) -> tuple[Gra
 def chunk_size(where: str, model: Model, x: Float[Tensor, "n *d"], *, jacobian: bool, budget: int | None) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least one, at most all n.
 
-    Measured on the first sample. The graph counts twice, for the gradients in flight; a Jacobian's rows count twice,
-    once as they come and once stacked.
+    Measured on the first sample. The graph counts three times, for what it keeps, what it makes on the way and the
+    gradients in flight; a Jacobian counts its chunk, and the row that is being made.
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
@@ -40,5 +40,5 @@ def chunk_size(where: str, model: Model, x: Float[Tensor, "n *d"], *, jacobian: 
     # A clone, since a slice would count with the storage of all samples.
     graph, kept = probe_graph(where, model, x[:1].clone())
     rows = graph.logits.shape[1] if jacobian else 1
-    sample = 2 * kept + 2 * rows * math.prod(x.shape[1:]) * x.element_size()
+    sample = 3 * kept + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
     return max(1, min(x.shape[0], budget // max(1, sample)))

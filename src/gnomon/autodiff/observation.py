@@ -42,7 +42,7 @@ def observe(
         seen: dict[str, Tensor] = {}
         if "jacobian" in names:
             with timed(seconds, "jacobian", x):
-                seen["jacobian"] = torch.stack(graph.jacobian_rows(), dim=1)
+                seen["jacobian"] = graph.jacobian()
         if "centroid" in names:
             with timed(seconds, "centroid", x):
                 ones = torch.ones_like(graph.logits)
@@ -82,7 +82,9 @@ def map_graphs(
                 pieces[name].append(piece)
             else:
                 # Filled in place, so that the result never stands in memory twice.
-                whole.setdefault(name, piece.new_empty((len(x), *piece.shape[1:])))[start : start + size] = piece
+                if name not in whole:
+                    whole[name] = piece.new_empty((len(x), *piece.shape[1:]))
+                whole[name][start : start + size] = piece
         del graph
     return whole | {name: torch.cat(parts) for name, parts in pieces.items()}
 

@@ -11,8 +11,8 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
 
     $\langle x, \mu_x\rangle$
 
-    It moves exactly as far as the neural tangent kernel lets it: a resting inner product is the linear regime, a
-    moving one feature learning.
+    Its rate of change is a sum over the training points of the neural tangent kernel times the residual. The papers
+    read a moving inner product as feature learning; under a constant kernel it moves too (docs/errata.md).
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, theorem 6 (theorem 9 of arXiv:2506.12284).

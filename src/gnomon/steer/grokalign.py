@@ -121,7 +121,7 @@ class GrokAlign:
 
     def _norm(self, x: Tensor, logits: Tensor) -> Float[Tensor, "n"]:
         if self.estimator == "exact":
-            return frobenius_norm(torch.stack(Graph(x, logits, create_graph=True).jacobian_rows(), 1))
+            return frobenius_norm(Graph(x, logits, create_graph=True).jacobian())
         norms = [projected_norm(logits, x, self._unit_vectors(logits)) for _ in range(self.projections)]
         scale = math.sqrt(logits.shape[1] / self.projections)
         return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))
