@@ -13,8 +13,8 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
     $\mu_x = J_x^\top \mathbf{1}$
 
     For a piecewise affine network whose sum of outputs is convex these are the sites of a power diagram that its linear
-    regions form (docs/errata.md); for any other network the sum of the rows stays defined, the diagram need not. Follows torch's grad mode, as `input_jacobian`
-    does.
+    regions form (docs/errata.md); for any other network the sum of the rows stays defined, the diagram need not.
+    Follows torch's grad mode, as `input_jacobian` does.
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, theorem 4; Balestriero et al. 2019.
