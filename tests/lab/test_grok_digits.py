@@ -1,0 +1,100 @@
+"""The first experiment: what it says of its records, and its smallest variant from end to end in a browser."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from gnomon.errors import RangeError
+from gnomon_lab.papers import grok_digits
+from gnomon_lab.papers.grok_digits import ARMS, Config, claims, figures, run, summary, table
+from gnomon_lab.report.build import build, stated
+from gnomon_lab.runs import Run, open_run
+from gnomon_lab.runs.files import write_json
+
+
+def made_up(test, train=1.0):
+    """Records of both arms at three steps, with the given accuracies on unseen digits at the end."""
+    images = np.zeros((12, 64)).tolist()
+    records = []
+    for arm, final in zip(ARMS, test, strict=True):
+        for step, share in ((0, 0.0), (10, 0.5), (100, 1.0)):
+            numbers = {"centroid_alignment": 0.1, "frobenius_norm": 2.0, "explained_variance": 0.3}
+            accuracies = {"train": train * share, "test": final * share}
+            shown = {"digits": images, "standardised": images} if step == 0 else {}
+            seconds = {"trained": 1.5}
+            records.append(
+                {"arm": arm, "step": step, **accuracies, **numbers, "centroids": images, **shown, "seconds": seconds}
+            )
+    return records
+
+
+def test_claims_hold_where_they_should():
+    good, bad = made_up((0.3, 0.95)), made_up((0.7, 0.85), train=0.98)
+    assert [claim.holds for claim in claims([good])] == [True] * 4
+    assert [claim.holds for claim in claims([bad])] == [False] * 4
+    assert [claim.holds for claim in claims([good, bad])] == [False] * 4
+    assert claims([good, bad])[1].measured == "30.0% to 70.0% over 2 seeds"
+    assert claims([good])[3].expected == "at least 90%"
+
+
+def test_claims_at_their_thresholds():
+    """At most and at least include the threshold; a hair beyond does not hold."""
+    assert [claim.holds for claim in claims([made_up((0.6, 0.9), train=0.99)])] == [True] * 4
+    assert [claim.holds for claim in claims([made_up((0.6001, 0.8999), train=0.9899)])] == [False] * 4
+
+
+def test_table_and_summary_say_the_end():
+    records = made_up((0.3, 0.95))
+    columns, rows = table(records)
+    assert len(columns) == len(rows[0]) == 7
+    assert rows[1] == ("GrokAlign", "100.0%", "95.0%", "0.100", "2.00", "0.300", "1.5")
+    assert "GrokAlign network knows 100% of the digits it was trained on and 95%" in summary(records)
+
+
+def test_figures_mark_memorisation_and_generalisation():
+    curves, slider = figures(made_up((0.3, 0.95)))
+    labels = [mark.label for mark in curves.panels[0].marks]
+    assert labels == [
+        "baseline memorised, step 100", "GrokAlign memorised, step 100", "GrokAlign generalised, step 100"
+    ]  # fmt: skip
+    assert [panel.title for panel in curves.panels] == ["Accuracy", "Centroid alignment", "Jacobian norm", "PC1"]
+    assert [frame.label for frame in slider.frames] == ["step 0", "step 10", "step 100"]
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(RangeError, match=r"steps at least 1, got 0; .*train from 12 to 1796, got 5"):
+        Config(steps=0, train=5)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on this machine")
+def test_smallest_variant_from_end_to_end(tmp_path):
+    """Trained for real, its page opened without a network: three figures' worth of drawing, and a slider that moves."""
+    from playwright.sync_api import sync_playwright
+
+    found = open_run(tmp_path, "grok-digits", Config(steps=20, width=8, train=20), 0)
+    run(Config(steps=20, width=8, train=20), Run(found.folder, 0))
+    write_json(found.folder / "result.json", {})
+    assert not stated(found)
+    assert stated(open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0))
+    with sync_playwright() as play:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        context = browser.new_context()
+        context.set_offline(True)
+        page, said = context.new_page(), []
+        page.on("console", lambda message: said.append(message.text))
+        page.goto(build(found).as_uri())
+        page.wait_for_function("() => document.querySelectorAll('.slider-label').length")
+        assert page.locator("figure").count() == 2
+        assert page.locator("figure").first.locator(".scatterlayer path").count() > 4
+        assert page.locator(".heatmaplayer image").count() == 4
+        before = page.locator(".heatmaplayer image").nth(3).get_attribute("href")
+        page.locator(".slider-rail-touch-rect").scroll_into_view_if_needed()
+        rail = page.locator(".slider-rail-touch-rect").bounding_box()
+        page.mouse.click(rail["x"] + 0.99 * rail["width"], rail["y"] + rail["height"] / 2)
+        page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 20'")
+        assert page.locator(".heatmaplayer image").nth(3).get_attribute("href") != before
+        assert said == []
+        browser.close()
