@@ -54,6 +54,7 @@ BUILDERS = {
     "dropout": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 3)), (5, 6)),
     "residual": (lambda: Residual(6), (5, 6)),
     "shared": (lambda: Shared(6), (5, 6)),
+    "tokens": (lambda: nn.Sequential(nn.Linear(40, 4), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)), (20, 3, 40)),
     "attention": (lambda: Attention(), (4, 3, 8)),
 }
 """From a name to how to build the network, and the shape of its batch."""

@@ -58,7 +58,9 @@ def linear_entrance(logits: Tensor, x: Tensor) -> tuple[GradientEdge, Float[Tens
         if node.name() in VIEWS:
             leaf = node
         elif PRODUCTS.get(node.name()) == place and getattr(node, "_saved_alpha", 1) == 1:
-            return GradientEdge(node, 0), node._saved_mat2.T
+            weight = node._saved_mat2.T
+            # A layer on parts of a sample, such as tokens, has more rows than there are samples.
+            return (GradientEdge(node, 0), weight) if weight.shape[1] == x[0].numel() else None
         else:
             break
     return None
