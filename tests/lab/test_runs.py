@@ -41,7 +41,7 @@ class StoppedError(Exception):
     pass
 
 
-def count(folder, steps=10, stop_at=None, arms=("a", "b"), checkpoint_seconds=0.0):
+def count(folder, steps=10, stop_at=None, arms=("a", "b"), checkpoint_seconds=0.0, ends_at=None):
     """Counts and draws: each record holds the count and a random number."""
     run = Run(folder, 0, checkpoint_seconds=checkpoint_seconds)
     for arm in arms:
@@ -50,6 +50,8 @@ def count(folder, steps=10, stop_at=None, arms=("a", "b"), checkpoint_seconds=0.
             if step > 0:
                 counter.value = counter.value + 1
             run.record(step, value=counter.value.item(), draw=torch.rand((), generator=generator).item())
+            if step == ends_at:
+                run.stop()
             if (arm, step) == stop_at:
                 raise StoppedError
     return [{k: v for k, v in record.items() if k != "seconds"} for record in run.records()]
@@ -68,6 +70,16 @@ def test_resuming_ends_with_the_same_records(tmp_path, stop_at, checkpoint_secon
         count(tmp_path / "broken", stop_at=stop_at, checkpoint_seconds=checkpoint_seconds)
     assert count(tmp_path / "broken", checkpoint_seconds=checkpoint_seconds) == whole
     assert count(tmp_path / "broken") == whole, "a finished run runs again"
+
+
+def test_an_arm_that_stops_early_is_finished(tmp_path):
+    (tmp_path / "broken").mkdir()
+    whole = count(tmp_path, ends_at=4)
+    assert [(record["arm"], record["step"]) for record in whole] == [(arm, step) for arm in "ab" for step in range(5)]
+    assert count(tmp_path, ends_at=4) == whole
+    with pytest.raises(StoppedError):
+        count(tmp_path / "broken", stop_at=("b", 2), checkpoint_seconds=60.0, ends_at=4)
+    assert count(tmp_path / "broken", ends_at=4) == whole
 
 
 def test_torn_last_line_is_dropped(tmp_path):

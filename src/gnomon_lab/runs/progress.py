@@ -36,7 +36,7 @@ class Progress:
         if self._console.is_terminal:
             if part not in self._tasks:
                 self._tasks[part] = self._bars.add_task(part, total=total)
-            self._bars.update(self._tasks[part], completed=done)
+            self._bars.update(self._tasks[part], completed=done, total=total)
         elif done == total or time.monotonic() - self._last_line >= self._between:
             self._last_line = time.monotonic()
             self._console.print(f"{part}: step {done:,} of {total:,}", highlight=False)

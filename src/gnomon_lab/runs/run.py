@@ -54,6 +54,7 @@ class Run:
         self._progress = progress
         self._kept = 0
         self._arm = ""
+        self._stopped = False
         self._read = 0.0
         self._trained = 0.0
 
@@ -87,8 +88,9 @@ class Run:
         """The steps 0 to `total` of one arm of the experiment, from where the last checkpoint stands.
 
         At step s the caller makes the s-th update (none at 0) and may `record` a reading. A checkpoint is written
-        every few seconds and at the end; resuming restores `state`, drops the records made since the checkpoint, and
-        makes them again. A finished arm only restores its state.
+        every few seconds and at the end, which is `total` or the step at which the caller calls `stop`; resuming
+        restores `state`, drops the records made since the checkpoint, and makes them again. A finished arm only
+        restores its state.
 
         Raises:
             CheckpointError: if the checkpoint is damaged.
@@ -96,13 +98,13 @@ class Run:
         """
         path = self.checkpoint_path(arm)
         saved = load_checkpoint(path) if path.exists() else None
-        self._arm, self._read, self._trained, done = arm, 0.0, 0.0, -1
+        self._arm, self._read, self._trained, self._stopped, done = arm, 0.0, 0.0, False, -1
         if saved is not None:
             self._kept, done = saved["records"], saved["step"]
             self._read, self._trained = saved["read"], saved["trained"]
             for name, part in state.items():
                 _restore(part, saved["state"][name])
-        if done == total:
+        if saved is not None and saved["finished"]:
             require_records(self.records_path, self._kept)
             return
         keep_records(self.records_path, self._kept)
@@ -113,13 +115,21 @@ class Run:
             now = time.monotonic()
             self._trained += now - mark - (self._read - read_before)
             mark = now
+            finished = self._stopped or step == total
             if self._progress:
-                self._progress.show(arm, step, total)
-            if step == total or now - last_save >= self.checkpoint_seconds:
+                self._progress.show(arm, step, step if finished else total)
+            if finished or now - last_save >= self.checkpoint_seconds:
                 parts = {name: _state(part) for name, part in state.items()}
                 seconds = {"read": self._read, "trained": self._trained}
-                save_checkpoint(path, {"step": step, "records": self._kept, **seconds, "state": parts})
+                where = {"step": step, "finished": finished, "records": self._kept}
+                save_checkpoint(path, where | seconds | {"state": parts})
                 last_save = mark = time.monotonic()
+            if finished:
+                return
+
+    def stop(self) -> None:
+        """Ends the arm with the step that is under way."""
+        self._stopped = True
 
     def record(self, step: int, *readings: Reading, **values: object) -> None:
         """Appends one line: the arm, the step, the readings' scalars, other values, and the seconds spent so far."""
