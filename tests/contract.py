@@ -96,6 +96,14 @@ def first_share(jacobian):
     return values[0] ** 2 / sum(value**2 for value in values)
 
 
+def nearest_boundary(jacobian, x):
+    rows, sample = [row.flatten() for row in jacobian], x.flatten()
+    outputs = [float(row @ sample) for row in rows]
+    y = outputs.index(max(outputs))
+    apart = [(outputs[y] - outputs[j], float((rows[y] - rows[j]).norm())) for j in range(len(rows)) if j != y]
+    return min((gap / length if length else 0.0 for gap, length in apart), default=torch.inf)
+
+
 CONTRACTS = {
     "accuracy": Contract(
         gnomon.accuracy,
@@ -147,6 +155,19 @@ CONTRACTS = {
         jacobian_at_x,
         (0, 1),
         {"scale": scaled(jacobian=-7.0, x=-0.1), "inputs": rotate_inputs, "outputs": rotate_outputs},
+    ),
+    "robust_radius": Contract(
+        gnomon.robust_radius,
+        loop(nearest_boundary),
+        jacobian_at_x,
+        (0, torch.inf),
+        {
+            "scale": scaled(jacobian=7.0),
+            "tiny": scaled(jacobian=1e-200),
+            "inputs": rotate_inputs,
+            "common row": lambda a: a | {"jacobian": a["jacobian"] + a["jacobian"][:, :1]},
+            "outputs": lambda a: a | {"jacobian": a["jacobian"].flip(1)},
+        },
     ),
     "row_alignment": Contract(
         gnomon.row_alignment,

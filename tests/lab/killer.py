@@ -69,6 +69,8 @@ def main(root):
             raise SystemExit("a run never came to its end")
         if plain(folder) != expected:
             raise SystemExit(f"run {runs} differs from the unbroken one")
+        if left := [path.name for path in folder.iterdir() if path.name.endswith(".part")]:
+            raise SystemExit(f"left behind: {left}")
         runs += 1
     print(json.dumps({"kills": kills, "runs": runs, "moments": sorted(moments), "records": len(expected)}))
 

@@ -137,10 +137,13 @@ def test_verify_counts_only_the_stated_settings(ran, tmp_path):
         ),
         (["run", "grok-digits", "--seeds", "one"], ["--seeds", "expected numbers like 0, 0-9 or 0,3,5, got 'one'"]),
         (["run", "grok-digits", "--seeds", "3-1"], ["got '3-1'"]),
+        (["run", "grok-digits", "--seeds", "0-999999999999"], ["expected seeds below 10^9"]),
+        (["run", "grok-digits", "--coefficient", "inf"], ["coefficient finite and at least 0, got inf"]),
+        (["run", "grok-digits", "--data-dir", "nowhere"], ["expected a folder, got 'nowhere'"]),
         (["run", "grok-digits", "--small", "--paper"], ["expected --small or --paper, got both"]),
         (["report"], ["Missing"]),
         (["report", "nowhere"], ["run(nowhere): expected a run's folder with config.json, got none"]),
-        (["report", "grok-digits"], ["expected a run in runs, got none", "gnomon run grok-digits"]),
+        (["report", "grok-digits"], ["expected a finished run in runs, got none", "gnomon run grok-digits"]),
         (["list", "--rnus", "x"], ["--rnus", "Did you mean --runs?"]),
     ],
 )
@@ -163,8 +166,27 @@ def test_cut_records_are_one_line(ran, tmp_path):
     path = run / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-2000])
     left = path.read_bytes()
-    assert "that the checkpoint stands on, got" in complaint(gnomon(tmp_path, "run", *TINY))
+    assert "that its checkpoint stands on, got" in complaint(gnomon(tmp_path, "run", *TINY))
     assert path.read_bytes() == left
+
+
+def test_cut_records_of_a_finished_run_are_one_line(ran, tmp_path):
+    subprocess.run(["cp", "-r", ran[0] / "runs", tmp_path], check=True)
+    (run,) = (tmp_path / "runs" / "grok-digits").iterdir()
+    path = run / "records.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
+    for command in (["run", *TINY], ["report", str(run)]):
+        assert "expected the records that the run finished with" in complaint(gnomon(tmp_path, *command))
+
+
+def test_full_disk_at_a_checkpoint_is_one_line(tmp_path):
+    """The checkpoint is the largest file here, so that it fails first."""
+
+    def small_disk():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+
+    said = complaint(gnomon(tmp_path, "run", "grok-digits", "--steps", "2", preexec_fn=small_disk))
+    assert "checkpoint-baseline.safetensors" in said
 
 
 def test_flipped_byte_is_one_line(ran, tmp_path):

@@ -10,7 +10,6 @@ from gnomon_lab.papers import grok_digits
 from gnomon_lab.papers.grok_digits import ARMS, Config, claims, figures, run, summary, table
 from gnomon_lab.report.build import build, stated
 from gnomon_lab.runs import Run, open_run
-from gnomon_lab.runs.files import write_json
 
 
 def made_up(test, train=1.0):
@@ -75,7 +74,7 @@ def test_smallest_variant_from_end_to_end(tmp_path):
 
     found = open_run(tmp_path, "grok-digits", Config(steps=20, width=8, train=20), 0)
     run(Config(steps=20, width=8, train=20), Run(found.folder, 0))
-    write_json(found.folder / "result.json", {})
+    found.finish()
     assert not stated(found)
     assert stated(open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0))
     with sync_playwright() as play:

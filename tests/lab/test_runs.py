@@ -97,11 +97,10 @@ def test_damaged_records_are_named(tmp_path):
     path = tmp_path / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], b"{broken\n", *lines[4:]]))
-    with pytest.raises(DataError, match=r"records.jsonl\): expected a JSON object in line 4, got b'\{broken'"):
+    with pytest.raises(DataError, match=r"expected a record with arm and step in line 4, got b'\{broken'"):
         read_records(path)
     path.write_bytes(b"".join(lines[:5]))
-    (tmp_path / "checkpoint-b.safetensors").unlink()
-    with pytest.raises(DataError, match=r"expected the 11 records that the checkpoint stands on, got 5"):
+    with pytest.raises(DataError, match=r"expected the 11 records of a that its checkpoint stands on, got 5"):
         count(tmp_path)
     assert path.read_bytes() == b"".join(lines[:5]), "what was left is lost"
 
@@ -110,8 +109,36 @@ def test_records_of_a_finished_run_that_were_cut_are_named(tmp_path):
     count(tmp_path)
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:15]))
-    with pytest.raises(DataError, match=r"expected the 22 records that the checkpoint stands on, got 15"):
+    with pytest.raises(DataError, match=r"expected the 11 records of b that its checkpoint stands on, got 4"):
         count(tmp_path)
+
+
+@pytest.mark.parametrize("arm", ["a", "b"])
+def test_an_arm_without_checkpoint_runs_again_and_spares_the_other(tmp_path, arm):
+    whole = count(tmp_path)
+    (tmp_path / f"checkpoint-{arm}.safetensors").unlink()
+    assert sorted(count(tmp_path), key=lambda record: record["arm"]) == whole
+
+
+def test_a_checkpoint_of_another_arm_or_run_is_named(tmp_path):
+    count(tmp_path)
+    first, second = (tmp_path / f"checkpoint-{arm}.safetensors" for arm in "ab")
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(CheckpointError, match=r"expected run, arm and parts \('.*', 'b', .*got \('.*', 'a'"):
+        count(tmp_path)
+
+
+def test_what_cannot_come_back_is_not_saved(tmp_path):
+    for state in ({"a": {1, 2}}, {("a", 1): 2}, {"a": object()}):
+        with pytest.raises(CheckpointError, match=r"\(state\): expected tensors, .* got (set|dict|object)"):
+            save_checkpoint(tmp_path / "c", state)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_have_the_modes_of_others(tmp_path):
+    write_json(tmp_path / "ours", 1)
+    (tmp_path / "theirs").touch()
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
 
 
 def test_checkpoint_keeps_every_kind(tmp_path):
@@ -122,6 +149,7 @@ def test_checkpoint_keeps_every_kind(tmp_path):
         "generator": torch.Generator().manual_seed(5).get_state(),
         "numbers": [1, 0.1, None, True, "text"],
         "empty": torch.zeros(0, 3),
+        "expanded": torch.ones(()).expand(1),
     }
     save_checkpoint(tmp_path / "c", state)
     loaded = load_checkpoint(tmp_path / "c")
@@ -187,7 +215,7 @@ def test_same_configuration_same_folder(tmp_path):
     with pytest.raises(DataError, match="expected the same configuration, got another"):
         open_run(tmp_path, "grok-digits", Config(), 3)
     write_json(first.folder / "config.json", {"seed": 3})
-    with pytest.raises(DataError, match=r"expected experiment, config, seed and made_with in config\.json"):
+    with pytest.raises(DataError, match=r"expected experiment, config, seed, made_with and started in config\.json"):
         load_run(first.folder)
 
 

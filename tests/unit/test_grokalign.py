@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from gnomon import GrokAlign, frobenius_norm, input_jacobian
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
 
@@ -28,9 +28,6 @@ def grads(loss, model):
 @pytest.mark.parametrize("shared", [True, False])
 def test_exact_is_the_mean_norm_and_its_gradient(name, shared):
     model, x = zoo(name)
-    if name == "attention":
-        # Fused attention has no second derivative; in training people choose the math kernel, as here.
-        torch.backends.mha.set_fastpath_enabled(False)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         expected = 0.3 * exact_norms(model, x).mean()
         x.requires_grad_()
@@ -162,6 +159,14 @@ def test_training_with_it_shrinks_the_jacobian():
 
 
 @pytest.mark.bad_input
+def test_fused_attention_works_alone_and_is_named_when_shared():
+    model, x = zoo("attention", torch.float32)
+    assert all(torch.isfinite(g).all() for g in grads(GrokAlign(1.0)(model.train(), x), model))
+    x.requires_grad_()
+    with pytest.raises(UnsupportedModuleError, match=r"second derivative, got ScaledDotProduct.*sdpa_kernel"):
+        GrokAlign(1.0)(model, x, model(x))
+
+
 def test_bad_settings_are_listed_together():
     with pytest.raises(
         RangeError, match=r"coefficient finite.*got -1; estimator.*got 'x'; fraction in \(0, 1\], got 2"
@@ -178,5 +183,12 @@ def test_bad_batches_are_named():
         GrokAlign(1.0)(model, x[:0])
     with pytest.raises(RangeError, match=r"GrokAlign\(x\): expected a floating-point tensor"):
         GrokAlign(1.0)(model, x.long())
-    with pytest.raises(ShapeError, match=r"GrokAlign\(logits\): expected shape \(5, c\), got \(5, 3, 1\)"):
+    x.requires_grad_()
+    with pytest.raises(RangeError, match=r"GrokAlign\(logits\): expected logits with a graph to x"):
+        GrokAlign(1.0)(model, x, model(x.detach().clone().requires_grad_()))
+    with pytest.raises(RangeError, match=r"projections a whole number from 1 on, got 1\.5"):
+        GrokAlign(1.0, projections=1.5)
+    with pytest.raises(
+        ShapeError, match=r"GrokAlign\(model\): expected outputs of shape \(5, c\), got shape \(5, 3, 1\)"
+    ):
         GrokAlign(1.0)(lambda x: model(x)[..., None], x)

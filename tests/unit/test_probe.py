@@ -5,7 +5,7 @@ import torch
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
-from gnomon.errors import EmptyError, RangeError
+from gnomon.errors import EmptyError, RangeError, ShapeError
 from tests.zoo import BUILDERS, zoo
 
 
@@ -130,6 +130,12 @@ def test_bad_quantities_are_named():
         Probe(model, x, {"f": lambda jacobain: jacobain})
     with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
         Probe(model, x, [accuracy])
+    with pytest.raises(RangeError, match=r"expected names that are not observations, got jacobian"):
+        Probe(model, x, {"jacobian": lambda x: x})
+    with pytest.raises(ShapeError, match=r"Probe\(labels\): expected 5 samples as in x, got 4"):
+        Probe(model, (x, torch.zeros(4)), [accuracy])
+    with pytest.raises(ShapeError, match=r"expected a tensor from f, got float"):
+        Probe(model, x, {"f": lambda x: 1.0}).read()
     with pytest.raises(RangeError, match=r"expected distinct names, got <lambda>"):
         Probe(model, x, [lambda x: x])
     with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):

@@ -24,6 +24,8 @@ class Graph:
 
     def vector_jacobian(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
         """Each sample's vᵀJ, by one backward pass over the whole batch: right where samples do not mix."""
+        if not self.logits.requires_grad:
+            return torch.zeros_like(self.x)
         (product,) = torch.autograd.grad(
             self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, materialize_grads=True
         )
@@ -43,7 +45,7 @@ class Graph:
         return jacobian
 
 
-def forward(where: str, model: Model, x: Float[Tensor, "n *d"]) -> Graph:
+def forward(where: str, model: Model, x: Float[Tensor, "n *d"], *, mixed: bool = False) -> Graph:
     """Runs the model on `x` so that its outputs can be differentiated by the input.
 
     Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
@@ -51,21 +53,27 @@ def forward(where: str, model: Model, x: Float[Tensor, "n *d"]) -> Graph:
 
     Raises:
         ShapeError: if the model's output is not (n, c).
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, unless they may be `mixed`.
     """
-    unmixed(where, model)
+    if not mixed:
+        unmixed(where, model)
     keep = torch.is_grad_enabled() and (x.requires_grad or depends_on_parameters(model))
     # Fused attention has no double backward; inference tensors cannot enter a graph.
     with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         leaf = x if keep and x.requires_grad else (x.clone() if x.is_inference() else x.detach()).requires_grad_()
-        logits = model(leaf)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[0] != x.shape[0]:
-        got = f"shape {_checks.shape_of(logits)}" if isinstance(logits, Tensor) else type(logits).__name__
+        logits = outputs_of(where, model(leaf), x)
+    return Graph(leaf, logits, create_graph=keep)
+
+
+def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
+    """What the model returned, if it is one row of outputs a sample; ShapeError otherwise."""
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
+        got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ShapeError(
             f"{where}(model): expected outputs of shape ({x.shape[0]}, c), got {got}. "
             f"Wrap the model so that it returns one row of outputs a sample."
         )
-    return Graph(leaf, logits, create_graph=keep)
+    return outputs
 
 
 def depends_on_parameters(model: Model) -> bool:

@@ -25,7 +25,7 @@ def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None
         x: the samples.
         memory: bytes to use beyond the result; 512 MiB unless told. Samples are taken in chunks that fit.
     Returns:
-        The Jacobians, in the dtype and on the device of the outputs. Unit: outputs per input.
+        The Jacobians, in the dtype and on the device of x. Unit: outputs per input.
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.

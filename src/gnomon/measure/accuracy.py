@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import ShapeError
+from gnomon.errors import RangeError, ShapeError
 
 
 def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -18,7 +18,7 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity in the logits.
+        RangeError: at NaN or infinity in the logits, or at labels that are no classes.
     Cost: O(n c).
     Example:
         >>> import torch, gnomon
@@ -33,4 +33,9 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
             f"beside {_checks.shape_of(logits)}. Pass one class index a sample."
         )
     _checks.finite(where, logits=logits)
+    if labels.is_floating_point() or labels.min() < 0 or labels.max() >= logits.shape[1]:
+        raise RangeError(
+            f"{where}(labels): expected whole numbers from 0 to {logits.shape[1] - 1}, got {labels.dtype} from "
+            f"{labels.min().item()} to {labels.max().item()}. Number the classes from 0."
+        )
     return (logits.argmax(1) == labels).to(logits.dtype)

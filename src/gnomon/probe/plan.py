@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError
+from gnomon.measure.centroid import centroid
 
 Quantity = Callable[..., Tensor]
 """A function whose argument names are what it looks at."""
@@ -40,7 +41,7 @@ def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, 
 def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequence[str]) -> Plan:
     """Finds, for each quantity, its arguments among `given`, the observations and the other quantities.
 
-    A quantity with the name of an observation (such as `gnomon.centroid`) is that observation: it is taken once.
+    `gnomon.centroid` as a quantity is the observation of that name: it is taken once.
 
     Raises:
         EmptyError: if there are no quantities.
@@ -49,6 +50,11 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
     by_name = named(quantities)
     if not by_name:
         raise EmptyError("Probe(quantities): expected at least one quantity, got none. Name what to measure.")
+    taken = {name for name in by_name if name in given or (name in OBSERVATIONS and by_name[name] is not centroid)}
+    if taken:
+        raise RangeError(
+            f"Probe(quantities): expected names that are not observations, got {', '.join(sorted(taken))}. Rename them."
+        )
     known = {*given, *OBSERVATIONS, *by_name}
     arguments = {
         name: () if name in OBSERVATIONS else tuple(wanted(name, quantity, known)) for name, quantity in by_name.items()

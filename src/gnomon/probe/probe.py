@@ -7,8 +7,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from gnomon import _checks
 from gnomon.autodiff import observe
 from gnomon.autodiff.observation import timed
+from gnomon.errors import ShapeError
 from gnomon.probe.plan import Quantity, plan
 from gnomon.probe.reading import Reading
 from gnomon.probe.schedule import Schedule, every
@@ -36,7 +38,8 @@ class Probe:
 
     Raises:
         EmptyError: if there are no quantities.
-        RangeError: if a quantity asks for what is not there.
+        RangeError: if a quantity asks for what is not there, or has an observation's name.
+        ShapeError: if there are not as many labels as samples.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class Probe:
         self.model = model
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
-        self._given = {"x": data} if isinstance(data, Tensor) else dict(zip(("x", "labels"), data, strict=True))
+        self._given = {"x": data} if isinstance(data, Tensor) else {"x": data[0], "labels": data[1]}
+        _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, (*self._given, "model", "parameters"))
 
     def __call__(self, step: int) -> Reading | None:
@@ -77,6 +81,11 @@ class Probe:
             for name, quantity in self._plan.quantities.items():
                 with timed(seconds, name, x):
                     values[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
+                if not isinstance(values[name], Tensor):
+                    raise ShapeError(
+                        f"Probe(quantities): expected a tensor from {name}, got {type(values[name]).__name__}. "
+                        f"Return one."
+                    )
                 known[name] = values[name]
         return Reading(step, {name: values[name] for name in self._plan.arguments}, dict(seconds))
 

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.autodiff import Graph, projected_norm
+from gnomon.autodiff import Graph, forward, fused_attention, outputs_of, projected_norm, reaches
 from gnomon.autodiff.graph import Model
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.measure.frobenius_norm import frobenius_norm
 
 
@@ -44,7 +44,8 @@ class GrokAlign:
         estimator: "projection" or "exact".
         projections: random vectors a sample, for "projection".
         level: hold the mean norm at this value instead of minimising it.
-        fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part.
+        fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part, so
+            that half a batch costs no less than a shared whole one. Its own pass moves BatchNorm's running statistics.
         squared: penalise the squared norm; `level` is then one of squared norms.
         generator: where the random vectors and parts come from; torch's global one unless told.
     Raises:
@@ -69,7 +70,7 @@ class GrokAlign:
             "GrokAlign",
             ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
             ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
-            ("projections", self.projections, "at least 1", self.projections >= 1),
+            ("projections", self.projections, "a whole number from 1 on", self.projections in range(1, 2**31)),
             ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
             ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
         )
@@ -92,32 +93,34 @@ class GrokAlign:
             RangeError: if x is not of floating point, or logits have no graph to it.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
+            UnsupportedModuleError: if logits came through fused attention, which has no second derivative.
         """
         _checks.floating("GrokAlign", x=x)
         _checks.samples("GrokAlign", 1, x=x)
         if logits is None or self.fraction < 1:
-            x, logits = self._own_forward(model, x)
-        elif not x.requires_grad or logits.grad_fn is None:
+            graph = forward("GrokAlign", model, self._part(x.detach()), mixed=True)
+            x, logits = graph.x, graph.logits
+        elif not x.requires_grad or not reaches(outputs_of("GrokAlign", logits, x), x):
             raise RangeError(
                 "GrokAlign(logits): expected logits with a graph to x, got none. "
                 "Call x.requires_grad_() before model(x), or leave logits out."
             )
-        if logits.ndim != 2 or logits.shape[0] != x.shape[0]:
-            raise ShapeError(
-                f"GrokAlign(logits): expected shape ({x.shape[0]}, c), got {_checks.shape_of(logits)}. "
-                f"Return one row of outputs a sample."
+        elif fused := fused_attention(logits):
+            raise UnsupportedModuleError(
+                f"GrokAlign(logits): expected layers with a second derivative, got {fused}. "
+                f"Run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), or leave logits out."
             )
         size = self._norm(x, logits)
         mean = size.square().mean() if self.squared else size.mean()
         return self.coefficient * (mean if self.level is None else (mean - self.level).abs())
 
-    def _own_forward(self, model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.fraction < 1:
-            part = math.ceil(self.fraction * len(x))
-            device = x.device if self.generator is None else self.generator.device
-            x = x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
-        x = x.detach().requires_grad_()
-        return x, model(x)
+    def _part(self, x: Tensor) -> Tensor:
+        if self.fraction == 1:
+            return x
+        # The tiny number undoes rounding up of what is whole, as 0.07 * 100.
+        part = math.ceil(self.fraction * len(x) - 1e-9)
+        device = x.device if self.generator is None else self.generator.device
+        return x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
 
     def _norm(self, x: Tensor, logits: Tensor) -> Float[Tensor, "n"]:
         if self.estimator == "exact":

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnomon_lab.report.build import build
-from gnomon_lab.runs import Found, Run, open_run, read_records
-from gnomon_lab.runs.files import write_json
+from gnomon_lab.runs import Found, Run, open_run
 from gnomon_lab.runs.progress import Progress
 
 
@@ -41,12 +40,12 @@ def train(module: ModuleType, config: object, found: Found, console: Console, da
         with run.locked():
             module.run(config, run)
             columns, rows = module.table(run.records())
-            write_json(found.folder / "result.json", {"columns": columns, "rows": rows})
+            found.finish(columns=columns, rows=rows)
 
 
 def show(module: ModuleType, found: Found, console: Console) -> None:
     """Prints the run's table, writes its page and says where."""
-    columns, rows = module.table(read_records(found.folder / "records.jsonl"))
+    columns, rows = module.table(found.records())
     table = Table()
     for column in columns:
         table.add_column(column, justify="right" if column else "left")

@@ -16,7 +16,7 @@ class Options:
     """Write a run's page again, from its records."""
 
     run: tyro.conf.Positional[str]
-    """The run's folder, or an experiment's name for its latest run."""
+    """The run's folder, or an experiment's name for its latest finished run."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
 
@@ -28,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     from gnomon_lab.runs import all_runs, load_run
 
     if options.run in EXPERIMENTS:
-        found = all_runs(options.runs, options.run)
+        found = [run for run in all_runs(options.runs, options.run) if run.finished]
         if not found:
             raise DataError(
-                f"gnomon report({options.run}): expected a run in {options.runs}, got none. "
+                f"report({options.run}): expected a finished run in {options.runs}, got none. "
                 f"Call `gnomon run {options.run}` first."
             )
         print(build(found[-1]))

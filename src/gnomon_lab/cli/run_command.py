@@ -54,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     options, config = parse(both, rest, f"gnomon run {name}", module.__doc__)
     if options.small and options.paper:
         raise DataError("gnomon run: expected --small or --paper, got both. Choose one.")
+    if options.data_dir is not None and not options.data_dir.is_dir():
+        raise DataError(f"run(--data-dir): expected a folder, got {str(options.data_dir)!r}. Correct the path.")
     from gnomon_lab.cli.execute import execute
 
     return execute(name, module, config, seeds(options.seeds), options.runs, options.data_dir)
@@ -74,6 +76,8 @@ def seeds(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, final = part.strip().partition("-")
         if not first.isdecimal() or (dash and (not final.isdecimal() or int(final) < int(first))):
-            raise DataError(f"gnomon run(--seeds): expected numbers like 0, 0-9 or 0,3,5, got {text!r}. Correct it.")
+            raise DataError(f"run(--seeds): expected numbers like 0, 0-9 or 0,3,5, got {text!r}. Correct it.")
+        if int(final or first) >= 10**9 or int(final or first) - int(first) >= 10_000:
+            raise DataError(f"run(--seeds): expected seeds below 10^9, 10,000 at most, got {text!r}. Ask for fewer.")
         found += range(int(first), int(final or first) + 1)
     return list(dict.fromkeys(found))

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     from rich.table import Table
 
     from gnomon_lab.report.build import stated
-    from gnomon_lab.runs import all_runs, read_records
+    from gnomon_lab.runs import all_runs
 
     console, failed = Console(), False
     for name in [options.name] if options.name else EXPERIMENTS:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"[bold]{name}[/] ({EXPERIMENTS[name].source})" + ("" if finished else ": not run"))
         finished.sort(key=lambda run: run.digest)
         for digest, group in itertools.groupby(finished, key=lambda run: run.digest):
-            seeds = [read_records(found.folder / "records.jsonl") for found in group]
+            seeds = [found.records() for found in group]
             board = Table("claim", "expected", "measured", "verdict", caption=f"{options.runs / name / digest}-*")
             for claim in experiment(name).claims(seeds):
                 failed |= not claim.holds

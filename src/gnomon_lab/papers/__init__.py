@@ -23,6 +23,11 @@ EXPERIMENTS = {
         "one network memorises 500 handwritten digits, its twin with GrokAlign groks them",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
+    "accelerate": Entry(
+        "gnomon_lab.papers.accelerate",
+        "how much sooner GrokAlign groks MNIST than weight decay, Grokfast and input noise",
+        "Walker et al., arXiv:2506.12284, table 1",
+    ),
 }
 
 
@@ -34,5 +39,7 @@ def experiment(name: str) -> ModuleType:
     """
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0)
-        raise DataError(f"run(NAME): expected an experiment, got {name!r}. Did you mean {near[0]}? See `gnomon list`.")
+        raise DataError(
+            f"experiment(NAME): expected an experiment, got {name!r}. Did you mean {near[0]}? See `gnomon list`."
+        )
     return importlib.import_module(EXPERIMENTS[name].module)

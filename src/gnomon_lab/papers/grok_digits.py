@@ -1,5 +1,6 @@
 """grok-digits: the first run a newcomer sees. A network memorises 500 digits; its twin with GrokAlign groks them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -63,11 +64,16 @@ class Config:
     def __post_init__(self) -> None:
         _checks.settings(
             "grok-digits",
-            ("init_scale", self.init_scale, "above 0", self.init_scale is None or self.init_scale > 0),
-            ("coefficient", self.coefficient, "at least 0", self.coefficient >= 0),
+            (
+                "init_scale",
+                self.init_scale,
+                "finite and above 0",
+                self.init_scale is None or 0 < self.init_scale < math.inf,
+            ),
+            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
             ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("learning_rate", self.learning_rate, "above 0", self.learning_rate > 0),
-            ("weight_decay", self.weight_decay, "at least 0", self.weight_decay >= 0),
+            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
+            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
             ("train", self.train, f"from {SHOWN} to 1796", SHOWN <= self.train <= 1796),
             ("width", self.width, "at least 1", self.width >= 1),
             ("readings", self.readings, "at least 1", self.readings >= 1),

@@ -7,7 +7,7 @@ from gnomon.errors import EmptyError
 from gnomon.plot.static import save
 from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.report.page import Report, Table, write
-from gnomon_lab.runs import Found, read_records
+from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
 from gnomon_lab.runs.find import plain
 
@@ -19,7 +19,7 @@ def build(found: Found) -> Path:
         EmptyError: if the run has not come far enough to be shown.
         DataError: if its records are damaged.
     """
-    records = read_records(found.folder / "records.jsonl")
+    records = found.records()
     if not found.finished:
         raise EmptyError(
             f"report({found.folder}): expected a finished run, got {len(records)} records of an unfinished one. "

@@ -18,11 +18,20 @@ State = Any
 
 
 def save_checkpoint(path: Path, state: State) -> None:
-    """Writes the state beside `path` and renames it: a process killed here leaves the old checkpoint whole."""
+    """Writes the state beside `path` and renames it: a process killed here leaves the old checkpoint whole.
+
+    Raises:
+        CheckpointError: if the state holds what could not be loaded again.
+        OSError: if the disk is full.
+    """
     tensors: dict[str, Tensor] = {}
     structure = json.dumps(_unpack(state, tensors))
     metadata = {"structure": structure, "sha256": _digest(structure, tensors)}
-    replace_file(path, lambda beside: save_file(tensors, beside, metadata))
+    try:
+        replace_file(path, lambda beside: save_file(tensors, beside, metadata))
+    except SafetensorError as error:
+        # A full disk, most of all, which safetensors does not raise as what it is.
+        raise OSError(f"{path}: {error}") from error
 
 
 def load_checkpoint(path: Path) -> State:
@@ -55,13 +64,18 @@ def _unpack(state: State, tensors: dict[str, Tensor]) -> State:
     if isinstance(state, Tensor):
         name = str(len(tensors))
         # safetensors wants tensors that share no memory.
-        tensors[name] = state.detach().cpu().contiguous().clone()
+        tensors[name] = state.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"tensor": name}
-    if isinstance(state, dict):
+    if isinstance(state, dict) and all(isinstance(key, str | int) for key in state):
         return {"dict": [[key, _unpack(value, tensors)] for key, value in state.items()]}
     if isinstance(state, list | tuple):
         return {"list": [_unpack(value, tensors) for value in state]}
-    return {"value": state}
+    if state is None or isinstance(state, bool | int | float | str):
+        return {"value": state}
+    raise CheckpointError(
+        f"save_checkpoint(state): expected tensors, numbers, strings, None, lists, and dictionaries with such keys, "
+        f"got {type(state).__name__}. Convert it in state_dict()."
+    )
 
 
 def _pack(state: State, tensors: dict[str, Tensor]) -> State:

@@ -1,9 +1,7 @@
 """Files that are whole or not there."""
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,28 +13,33 @@ Json = Any
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Has `write` fill a file beside `path`, and renames it: readers see the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    beside = Path(name)
+    """Has `write` fill a file beside `path`, and renames it: readers see the old file or the new one, never a part.
+
+    What a killed process leaves beside is written over by the next.
+    """
+    beside = path.with_name(f".{path.name}.part")
     try:
         write(beside)
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         beside.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink()
+        beside.unlink(missing_ok=True)
         raise
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all."""
+
+    def write(beside: Path) -> None:
+        beside.write_bytes(content)
+
+    replace_file(path, write)
 
 
 def replace_text(path: Path, text: str) -> None:
     """Writes a text file, whole or not at all."""
-
-    def write(beside: Path) -> None:
-        beside.write_text(text, encoding="utf-8")
-
-    replace_file(path, write)
+    replace_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: object) -> None:

@@ -4,12 +4,14 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import DataError
 from gnomon_lab.runs.files import read_json, write_json
 from gnomon_lab.runs.machine import machine
+from gnomon_lab.runs.records import Record, read_records
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,34 @@ class Found:
     config: dict[str, Any]
     seed: int
     made_with: dict[str, Any]
+    started: str
 
     @property
     def finished(self) -> bool:
         """Whether the run reached its end."""
         return (self.folder / "result.json").exists()
+
+    def finish(self, **result: object) -> None:
+        """Writes result.json, which says that the run is finished and seals its records."""
+        write_json(self.folder / "result.json", result | {"records_sha256": self._records_hash()})
+
+    def records(self) -> list[Record]:
+        """The records; of a finished run, those that it finished with.
+
+        Raises:
+            DataError: if they are damaged, missing, or were changed since.
+        """
+        path = self.folder / "records.jsonl"
+        if self.finished and read_json(self.folder / "result.json").get("records_sha256") != self._records_hash():
+            raise DataError(
+                f"read_records({path}): expected the records that the run finished with, got others or none. "
+                f"Restore the file, or delete the run's folder to run again."
+            )
+        return read_records(path)
+
+    def _records_hash(self) -> str:
+        path = self.folder / "records.jsonl"
+        return hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest()
 
     @property
     def digest(self) -> str:
@@ -49,6 +74,7 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
     if not (folder / "config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         asked = {"experiment": experiment, "config": settings, "seed": seed, "made_with": machine()}
+        asked["started"] = datetime.now(UTC).isoformat()
         write_json(folder / "config.json", asked)
     found = load_run(folder)
     if (found.experiment, found.config, found.seed) != (experiment, settings, seed):
@@ -66,19 +92,19 @@ def load_run(folder: Path) -> Found:
         raise DataError(f"run({folder}): expected a run's folder with config.json, got none. See `gnomon list`.")
     config = read_json(folder / "config.json")
     try:
-        parts = (config["experiment"], config["config"], config["seed"], config["made_with"])
+        parts = (config["experiment"], config["config"], config["seed"], config["made_with"], config["started"])
         return Found(folder, *parts)
     except (KeyError, TypeError) as error:
         raise DataError(
-            f"run({folder}): expected experiment, config, seed and made_with in config.json, got no {error}. "
+            f"run({folder}): expected experiment, config, seed, made_with and started in config.json, got no {error}. "
             f"Restore the file, or delete the folder to run again."
         ) from error
 
 
 def all_runs(root: Path, experiment: str | None = None) -> list[Found]:
     """The runs below `root`, of one experiment or of all, oldest first."""
-    folders = [path.parent for path in root.glob(f"{experiment or '*'}/*/config.json")]
-    return [load_run(folder) for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)]
+    runs = [load_run(path.parent) for path in root.glob(f"{experiment or '*'}/*/config.json")]
+    return sorted(runs, key=lambda run: run.started)
 
 
 def plain(config: object) -> dict[str, Any]:

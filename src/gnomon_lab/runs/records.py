@@ -1,11 +1,11 @@
 """records.jsonl: one line a reading, appended and flushed; a torn last line is dropped on reading."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import DataError
+from gnomon_lab.runs.files import replace_bytes
 
 Record = dict[str, Any]
 """Plain JSON: `arm`, `step`, then the numbers of one reading; wall times stand under `seconds`."""
@@ -15,7 +15,7 @@ def read_records(path: Path) -> list[Record]:
     """The whole records of the file, none if there is no file; a last line without its end was being written.
 
     Raises:
-        DataError: if a line before the last is no JSON object.
+        DataError: if a line before the last is no record.
     """
     if not path.exists():
         return []
@@ -26,9 +26,9 @@ def read_records(path: Path) -> list[Record]:
             record = json.loads(line)
         except ValueError:
             record = None
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or not {"arm", "step"} <= record.keys():
             raise DataError(
-                f"read_records({path}): expected a JSON object in line {number}, got {line[:40]!r}. "
+                f"read_records({path}): expected a record with arm and step in line {number}, got {line[:40]!r}. "
                 f"Restore the file, or delete the run's folder to run again."
             )
         records.append(record)
@@ -42,26 +42,26 @@ def append_record(path: Path, record: Record) -> None:
         file.write(line.encode())
 
 
-def require_records(path: Path, count: int) -> None:
-    """Raises DataError if the file holds fewer than `count` records, or damaged ones."""
+def require_records(path: Path, arm: str, count: int) -> list[Record]:
+    """All records, if there are `count` of this arm or more; DataError otherwise."""
     records = read_records(path)
-    if len(records) < count:
+    found = sum(record["arm"] == arm for record in records)
+    if found < count:
         raise DataError(
-            f"read_records({path}): expected the {count} records that the checkpoint stands on, got {len(records)}. "
-            f"Restore the file, or delete the run's folder to run again."
+            f"read_records({path}): expected the {count} records of {arm} that its checkpoint stands on, "
+            f"got {found}. Restore the file, or delete the run's folder to run again."
         )
+    return records
 
 
-def keep_records(path: Path, count: int) -> None:
-    """Cuts the file after `count` records, the torn last line included.
+def keep_records(path: Path, arm: str, count: int) -> None:
+    """Drops what one arm recorded after its first `count` records, and the torn last line; other arms keep theirs.
 
     Raises:
         DataError: if there are fewer.
     """
-    require_records(path, count)
+    records = require_records(path, arm, count)
+    dropped = {*[place for place, record in enumerate(records) if record["arm"] == arm][count:]}
     if path.exists():
-        with path.open("rb+") as file:
-            for _ in range(count):
-                file.readline()
-            file.truncate()
-            os.fsync(file.fileno())
+        lines = path.read_bytes().splitlines(keepends=True)[: len(records)]
+        replace_bytes(path, b"".join(line for place, line in enumerate(lines) if place not in dropped))

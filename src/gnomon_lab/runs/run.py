@@ -2,14 +2,15 @@
 
 import fcntl
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from gnomon.errors import CheckpointError
+from gnomon.errors import CheckpointError, DataError
 from gnomon.probe import Reading
 from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint
 from gnomon_lab.runs.progress import Progress
@@ -96,18 +97,19 @@ class Run:
             CheckpointError: if the checkpoint is damaged.
             DataError: if records that it stands on are missing.
         """
-        path = self.checkpoint_path(arm)
+        path, done = self.checkpoint_path(arm), -1
+        self._arm, self._kept, self._read, self._trained, self._stopped = arm, 0, 0.0, 0.0, False
         saved = load_checkpoint(path) if path.exists() else None
-        self._arm, self._read, self._trained, self._stopped, done = arm, 0.0, 0.0, False, -1
         if saved is not None:
+            self._check_owner(path, saved, state.keys())
             self._kept, done = saved["records"], saved["step"]
             self._read, self._trained = saved["read"], saved["trained"]
             for name, part in state.items():
                 _restore(part, saved["state"][name])
         if saved is not None and saved["finished"]:
-            require_records(self.records_path, self._kept)
+            require_records(self.records_path, arm, self._kept)
             return
-        keep_records(self.records_path, self._kept)
+        keep_records(self.records_path, arm, self._kept)
         last_save = mark = time.monotonic()
         for step in range(done + 1, total + 1):
             read_before = self._read
@@ -121,11 +123,22 @@ class Run:
             if finished or now - last_save >= self.checkpoint_seconds:
                 parts = {name: _state(part) for name, part in state.items()}
                 seconds = {"read": self._read, "trained": self._trained}
-                where = {"step": step, "finished": finished, "records": self._kept}
+                owner = {"run": self.folder.name, "arm": arm}
+                where = owner | {"step": step, "finished": finished, "records": self._kept}
                 save_checkpoint(path, where | seconds | {"state": parts})
                 last_save = mark = time.monotonic()
             if finished:
                 return
+
+    def _check_owner(self, path: Path, saved: State, parts: Collection[str]) -> None:
+        """Raises CheckpointError unless the checkpoint is of this run and arm, and holds these parts."""
+        found = (saved.get("run"), saved.get("arm"), sorted(saved.get("state", ())))
+        expected = (self.folder.name, self._arm, sorted(parts))
+        if found != expected:
+            raise CheckpointError(
+                f"load_checkpoint({path}): expected run, arm and parts {expected}, got {found}. "
+                f"Restore the file, or delete it to train this part again."
+            )
 
     def stop(self) -> None:
         """Ends the arm with the step that is under way."""
@@ -133,11 +146,17 @@ class Run:
 
     def record(self, step: int, *readings: Reading, **values: object) -> None:
         """Appends one line: the arm, the step, the readings' scalars, other values, and the seconds spent so far."""
-        self._read += sum(sum(reading.seconds.values()) for reading in readings)
-        scalars = {name: value for reading in readings for name, value in reading.scalars().items()}
-        cost = {name: took for reading in readings for name, took in reading.seconds.items()}
-        seconds = {"trained": self._trained, "read": self._read, "cost": cost}
-        append_record(self.records_path, {"arm": self._arm, "step": step, **scalars, **values, "seconds": seconds})
+        cost: Counter[str] = Counter()
+        values = {"arm": self._arm, "step": step, **values}
+        for reading in readings:
+            cost.update(reading.seconds)
+            scalars = reading.scalars()
+            if twice := sorted(scalars.keys() & {*values, "seconds"}):
+                raise DataError(f"record(readings): expected distinct names, got {twice} twice. Rename a quantity.")
+            values |= scalars
+        self._read += cost.total()
+        seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
+        append_record(self.records_path, values | {"seconds": seconds})
         self._kept += 1
 
 

@@ -1,0 +1,399 @@
+"""Empirical kernels of the gradients as sums of products of Gram matrices, in blocks to a memory budget."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.hooks import RemovableHandle
+
+from gnomon.autodiff.memory import DEFAULT_BUDGET
+from gnomon.autodiff.parameter_jacobian import (
+    differentiable,
+    outputs,
+    outside_inference,
+    parameter_jacobian,
+    parameter_jacobian_vector,
+    trainable,
+    vector_parameter_jacobian,
+)
+from gnomon.errors import RangeError, UnsupportedModuleError
+
+TILE = 64
+"""Rows and columns of a symmetric result that are made at once: the smaller, the less is made twice."""
+ELEMENTWISE = {
+    *("ReluBackward0", "LeakyReluBackward0", "EluBackward0", "GeluBackward0", "SiluBackward0"),
+    *("SoftplusBackward0", "SigmoidBackward0", "TanhBackward0", "HardtanhBackward0", "HardswishBackward0"),
+}
+"""The autograd nodes of functions of single entries, whose derivative is one number an entry."""
+CALL = 2e7
+"""What one small Jacobian-vector product costs beyond its arithmetic, as floating-point operations."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A part of every sample's gradient: the outer product of `left` (n a) with `right` (c n h), or `right` alone.
+
+    With `constant` the left factor has one more entry, 1: a bias. Outputs come first in `right`, as they are made.
+    With `scale` (n h), `right` is (c 1 h), the same for all samples, and stands for their product.
+    """
+
+    left: Tensor | None
+    right: Tensor
+    constant: bool = False
+    scale: Tensor | None = None
+
+    def part(self, start: int, stop: int) -> "Factor":
+        """The samples from `start` to `stop`."""
+        left = None if self.left is None else self.left[start:stop]
+        if self.scale is None:
+            return Factor(left, self.right[:, start:stop], self.constant)
+        return Factor(left, self.right, self.constant, self.scale[start:stop])
+
+    def whole(self) -> Float[Tensor, "c n h"]:
+        """The right factor of every sample."""
+        return self.right if self.scale is None else self.right * self.scale
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one pass through a linear layer leaves: its input, the place of its output in the graph, and a version."""
+
+    layer: nn.Linear
+    x: Tensor
+    version: int
+    edge: GradientEdge
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to compute the kernel: the layers taken by Gram products, the other parameters, and the samples a block."""
+
+    layers: frozenset[str]
+    rest: dict[str, Tensor]
+    outputs: int
+    dtype: torch.dtype
+    block: int
+    products: bool
+
+
+def gradient_kernel(
+    where: str,
+    model: nn.Module,
+    x: Shaped[Tensor, "n *d"],
+    x2: Shaped[Tensor, "m *d"] | None,
+    *,
+    trace: bool,
+    memory: int | None,
+) -> Float[Tensor, "n m"] | Float[Tensor, "n m c c"]:
+    """The kernel of the gradients of the outputs in the parameters, full or summed over equal outputs.
+
+    Every `nn.Linear` that is called once, on one row a sample, contributes the product of two Gram matrices, of its
+    inputs and of what is propagated back to its outputs: the gradient itself is never formed. The other parameters
+    contribute the contraction of their Jacobians, or Jacobian-vector products where these are cheaper.
+    """
+    parameters = trainable(where, model)
+    x = outside_inference(x)
+    x2 = None if x2 is None else outside_inference(x2)
+    keep = torch.is_grad_enabled()
+    budget = DEFAULT_BUDGET if memory is None else memory
+    if budget <= 0:
+        raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
+    with differentiable(recording=True):
+        plan = make_plan(where, model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
+    if keep:
+        first = factors(where, model, plan, x, keep=True)
+        second = first if x2 is None else factors(where, model, plan, x2, keep=True)
+        pairs = [grams(a, b, trace=trace) for a, b in zip(first, second, strict=True)]
+        return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
+    kernel = assemble(where, model, plan, x, x2, trace=trace, budget=budget)
+    if plan.products:
+        add_products(where, model, plan, x, x if x2 is None else x2, kernel)
+    return kernel
+
+
+def make_plan(
+    where: str,
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    x: Tensor,
+    x2: Tensor | None,
+    *,
+    trace: bool,
+    budget: int,
+    keep: bool,
+) -> Plan:
+    """Looks at one sample's graph: which layers allow Gram products, and what the others cost."""
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    # A clone, since a slice would count with the storage of all samples.
+    one = x[:1].detach().clone()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        logits, calls = watch(where, model, one)
+    for p in model.parameters():
+        sizes.pop(p.untyped_storage().data_ptr(), None)
+    kept, c, itemsize = sum(sizes.values()), logits.shape[1], logits.element_size()
+    found = eligible(*nodes_of(logits), calls, 1)
+    covered = {id(p) for name in found for p in calls[name][0].layer.parameters()}
+    rest = {name: p for name, p in parameters.items() if id(p) not in covered}
+    count = sum(p.numel() for p in rest.values())
+    # The graph twice, for what it keeps and the gradients in flight; for the rest, one for each output, and the
+    # Jacobian once more while its parts are put in order.
+    sample = 2 * kept + itemsize * sum(
+        calls[name][0].layer.in_features + c * calls[name][0].layer.out_features for name in found
+    )
+    wide = sample + (2 * itemsize * c * count + 2 * c * kept if rest else 0)
+    n, m = len(x), len(x if x2 is None else x2)
+    # An eighth is left for the tiles; two blocks are held at once.
+    fits = (7 * budget // 8) // 2
+    products = False
+    if rest and not keep:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(one)
+        forward = counter.get_total_flops()
+        passes = math.ceil(n / max(1, fits // wide))
+        contraction = 2 * n * m * count * c ** (1 if trace else 2) + 3 * forward * c * (n + m * passes) + CALL
+        products = fits < wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
+    block = max(1, fits // max(1, sample if products else wide))
+    return Plan(frozenset(found), rest, c, logits.dtype, block, products)
+
+
+def watch(where: str, model: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, list[Call]]]:
+    """One forward pass, and the calls of every plain linear layer in it, by the layer's name."""
+    calls: defaultdict[str, list[Call]] = defaultdict(list)
+    handles: list[RemovableHandle] = []
+
+    def watcher(name: str, layer: nn.Linear) -> RemovableHandle:
+        def record(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+            if output.requires_grad and len(arguments) == 1:
+                calls[name].append(Call(layer, arguments[0], arguments[0]._version, get_gradient_edge(output)))
+
+        # Before other hooks, which may replace the output.
+        return layer.register_forward_hook(record, prepend=True)
+
+    try:
+        for name, module in model.named_modules():
+            # A subclass may compute something else.
+            if type(module) is nn.Linear and any(p.requires_grad for p in module.parameters()):
+                handles.append(watcher(name, module))
+        logits = outputs(where, model, x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not logits.requires_grad:
+        raise UnsupportedModuleError(
+            f"{where}(model): expected outputs that depend on the parameters, got outputs without a gradient. "
+            f"Remove the torch.no_grad() or detach() in the model."
+        )
+    return logits, dict(calls)
+
+
+def nodes_of(logits: Tensor) -> tuple[set[Node], Counter[int]]:
+    """All nodes of the graph, and how many of them use each node, by its id, or by that of the leaf it stands for."""
+    uses: Counter[int] = Counter()
+    waiting: list[Node] = [logits.grad_fn] if logits.grad_fn is not None else []
+    seen = set(waiting)
+    while waiting:
+        for source, _ in waiting.pop().next_functions:
+            if source is None:
+                continue
+            uses[id(getattr(source, "variable", source))] += 1
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    return seen, uses
+
+
+def eligible(seen: set[Node], uses: Counter[int], calls: Mapping[str, list[Call]], n: int) -> list[str]:
+    """The layers called once, on one row a sample, whose parameters nothing else uses."""
+
+    def right(called: list[Call]) -> bool:
+        first = called[0]
+        once = all(uses[id(p)] == 1 for p in first.layer.parameters() if p.requires_grad)
+        rows = first.x.ndim == 2 and len(first.x) == n
+        return len(called) == 1 and once and rows and first.edge.node in seen and first.x._version == first.version
+
+    return [name for name, called in calls.items() if right(called)]
+
+
+def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
+    """The gradients of these samples, as the factors whose Gram matrices make the kernel."""
+    made: list[Factor] = []
+    if plan.layers:
+        with differentiable(recording=True):
+            logits, calls = watch(where, model, x)
+            seen, uses = nodes_of(logits)
+            if not plan.layers.issubset(eligible(seen, uses, calls, len(x))):
+                raise UnsupportedModuleError(
+                    f"{where}(model): expected a forward pass that takes the same layers for every sample, got one "
+                    f"that changes. Split the samples by the way they take."
+                )
+            made += layer_factors(logits, [calls[name][0] for name in sorted(plan.layers)], uses, keep=keep)
+    if plan.rest and not plan.products:
+        with differentiable(recording=keep):
+            made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(where, model, plan.rest, x)]
+    return made
+
+
+def layer_factors(logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool) -> list[Factor]:
+    """The factors of the layers: their inputs, and what comes back to their outputs."""
+    known = at_the_end(logits, calls, uses, keep=keep)
+    others = [call for call in calls if call.edge.node not in known]
+    backs = iter(propagate_back(logits, [call.edge for call in others], keep=keep) if others else [])
+    made = []
+    for call in calls:
+        weight, bias = call.layer.weight, call.layer.bias
+        left = (call.x if keep else call.x.detach()) if weight.requires_grad else None
+        right, scale = known.get(call.edge.node) or (next(backs), None)
+        made.append(Factor(left, right, bias is not None and bias.requires_grad, scale))
+    return made
+
+
+def at_the_end(
+    logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool
+) -> dict[Node, tuple[Tensor, Tensor]]:
+    """Right factors and scales that need no pass back: of the layer that makes the outputs, and of the one before.
+
+    The last layer's are unit vectors. Where the one before is followed by a function of single entries, its are the
+    rows of the last weight, scaled by that function's derivative: their Gram matrices need no sum over the outputs.
+    """
+    known: dict[Node, tuple[Tensor, Tensor]] = {}
+    for last in calls:
+        if last.edge.node is not logits.grad_fn:
+            continue
+        units = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
+        known[last.edge.node] = (units[:, None], torch.ones_like(logits))
+        between = last.x.grad_fn
+        if between is None or between.name() not in ELEMENTWISE or uses[id(between)] != 1:
+            continue
+        weight = last.layer.weight if keep else last.layer.weight.detach()
+        for call in calls:
+            if call.edge.node is between.next_functions[0][0] and uses[id(call.edge.node)] == 1:
+                ones = torch.ones_like(last.x)
+                (slope,) = torch.autograd.grad(last.x, [call.edge], ones, retain_graph=True, create_graph=keep)
+                known[call.edge.node] = (weight[:, None], slope)
+    return known
+
+
+def propagate_back(logits: Tensor, edges: list[GradientEdge], *, keep: bool) -> list[Float[Tensor, "c n _"]]:
+    """The derivatives of each output at each edge, one backward pass an output."""
+    n, c = logits.shape
+    units = torch.eye(c, dtype=logits.dtype, device=logits.device)
+    rows: list[tuple[Tensor, ...]] = []
+    whole: list[Tensor] = []
+    for k, unit in enumerate(units):
+        row = torch.autograd.grad(logits, edges, unit.expand(n, c), retain_graph=True, create_graph=keep)
+        if keep:
+            rows.append(row)
+            continue
+        # Filled in place, so that the passes do not stand in memory twice.
+        whole = whole or [part.new_empty(c, *part.shape) for part in row]
+        for target, part in zip(whole, row, strict=True):
+            target[k] = part
+    return [torch.stack(parts) for parts in zip(*rows, strict=True)] if keep else whole
+
+
+def grams(first: Factor, second: Factor, *, trace: bool) -> tuple[Tensor, Tensor | None]:
+    """The Gram matrix of the right factors, and that of the left ones, shaped to multiply it."""
+    if trace and first.scale is not None and second.scale is not None:
+        gram = (first.scale * first.right.square().sum((0, 1))) @ second.scale.T
+    elif trace:
+        gram = torch.addbmm(first.right.new_zeros(()), first.right, second.right.mT)
+    else:
+        one, other = first.whole(), second.whole()
+        gram = one.flatten(0, 1) @ other.flatten(0, 1).T
+        gram = gram.view(*one.shape[:2], *other.shape[:2]).permute(1, 3, 0, 2)
+    if first.left is None or second.left is None:
+        return gram, None
+    weight = first.left @ second.left.T
+    if first.constant:
+        weight = weight + 1
+    return gram, weight if trace else weight[:, :, None, None]
+
+
+def assemble(
+    where: str, model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trace: bool, budget: int
+) -> Tensor:
+    """The kernel, block by block and tile by tile; where it is symmetric, its upper triangle and the mirror of it."""
+    symmetric, columns = x2 is None, x if x2 is None else x2
+    n, m, c = len(x), len(columns), plan.outputs
+    kernel = torch.zeros((n, m) if trace else (n, m, c, c), dtype=plan.dtype, device=x.device)
+    entry = 3 * plan.dtype.itemsize * (1 if trace else c**2)
+    tile = max(1, math.isqrt(budget // 8 // entry))
+    if symmetric:
+        tile = min(tile, TILE)
+    only = factors(where, model, plan, columns, keep=False) if m <= plan.block and not symmetric else None
+    with torch.no_grad():
+        for i in range(0, n, plan.block):
+            first = factors(where, model, plan, x[i : i + plan.block], keep=False)
+            for j in range(i if symmetric else 0, m, plan.block):
+                if symmetric and i == j:
+                    second = first
+                else:
+                    second = only or factors(where, model, plan, columns[j : j + plan.block], keep=False)
+                target = kernel[i : i + plan.block, j : j + plan.block]
+                fill(target, first, second, tile, trace=trace, symmetric=symmetric and i == j)
+                if symmetric and i != j:
+                    kernel[j : j + plan.block, i : i + plan.block] = mirror(target)
+                # Else it would stand in memory while the next is made.
+                del second
+    return kernel
+
+
+def fill(target: Tensor, first: list[Factor], second: list[Factor], tile: int, *, trace: bool, symmetric: bool) -> None:
+    """Adds the factors' products to a block of the kernel."""
+    n, m = target.shape[:2]
+    for i in range(0, n, tile):
+        rows = [factor.part(i, i + tile) for factor in first]
+        for j in range(i if symmetric else 0, m, tile):
+            part = target[i : i + tile, j : j + tile]
+            for row, factor in zip(rows, second, strict=True):
+                gram, weight = grams(row, factor.part(j, j + tile), trace=trace)
+                if weight is None:
+                    part += gram
+                else:
+                    part.addcmul_(weight, gram)
+            if symmetric and i != j:
+                target[j : j + tile, i : i + tile] = mirror(part)
+
+
+def mirror(block: Tensor) -> Tensor:
+    """The block on the other side of the diagonal: samples exchanged, and outputs with them."""
+    return block.mT if block.ndim == 2 else block.permute(1, 0, 3, 2)
+
+
+def add_products(where: str, model: nn.Module, plan: Plan, x: Tensor, x2: Tensor, kernel: Tensor) -> None:
+    """Adds the kernel of the parameters outside the layers, one Jacobian-vector product a column."""
+    for j in range(len(x2)):
+        for k, column in enumerate(columns_to(where, model, plan, x, x2[j : j + 1])):
+            if kernel.ndim == 2:
+                kernel[:, j] += column[:, k]
+            else:
+                kernel[:, j, :, k] += column
+
+
+def columns_to(where: str, model: nn.Module, plan: Plan, x: Tensor, point: Tensor) -> list[Float[Tensor, "n c"]]:
+    """For each output k of the point, the products of the gradients of all outputs at x with its gradient there."""
+    with differentiable(recording=True):
+        logits = outputs(where, model, point)
+        units = torch.eye(plan.outputs, dtype=logits.dtype, device=logits.device)
+        tangents = [vector_parameter_jacobian(logits, plan.rest, unit[None], keep=False) for unit in units]
+    with differentiable(recording=False):
+        return [
+            torch.cat(
+                [
+                    parameter_jacobian_vector(where, model, plan.rest, tangent, part)
+                    for part in torch.split(x, plan.block)
+                ]
+            )
+            for tangent in tangents
+        ]

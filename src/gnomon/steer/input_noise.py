@@ -1,0 +1,148 @@
+"""Input noise: Gaussian noise on the inputs that shrinks as the training set is learned."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import ShapeError
+
+
+@overload
+def noise_level(train_accuracy: float, largest: float = 0.06, least: float = 0.03) -> float: ...
+@overload
+def noise_level(train_accuracy: Tensor, largest: float = 0.06, least: float = 0.03) -> Tensor: ...
+def noise_level(train_accuracy: float | Tensor, largest: float = 0.06, least: float = 0.03) -> float | Tensor:
+    r"""The standard deviation of the input noise at a train accuracy.
+
+    $\sigma = \max(\sigma_{\max}(1 - a),\, \sigma_{\min})$
+
+    Source:
+        Tan and Huang, arXiv:2311.06597; these numbers are the setting of Walker et al., arXiv:2506.12284.
+    Args:
+        train_accuracy: a in [0, 1]; a number, or a tensor of several, such as one a seed.
+        largest: σ_max, the level while nothing is learned.
+        least: σ_min, where it stops to shrink; with these numbers from an accuracy of one half on.
+
+    Returns:
+        At least σ_min, falling in a, of the shape of a; in the unit of the inputs.
+
+    Raises:
+        RangeError: listing what is out of range.
+    Example:
+        >>> import gnomon
+        >>> gnomon.noise_level(0.0), gnomon.noise_level(1.0)
+        (0.06, 0.03)
+    """
+    within = (train_accuracy >= 0) & (train_accuracy <= 1)
+    _checks.settings(
+        "noise_level",
+        ("train_accuracy", train_accuracy, "in [0, 1]", bool(torch.as_tensor(within).all())),
+        ("largest", largest, "finite and at least 0", 0 <= largest < math.inf),
+        ("least", least, "finite and at least 0", 0 <= least < math.inf),
+    )
+    level = largest * (1 - train_accuracy)
+    return level.clamp(min=least) if isinstance(level, Tensor) else max(level, least)
+
+
+def input_noise(
+    x: Float[Tensor, "*n"],
+    train_accuracy: float | Tensor,
+    largest: float = 0.06,
+    least: float = 0.03,
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, "*n"]:
+    r"""The inputs with Gaussian noise on them, less of it the more of the training set is learned.
+
+    $x + \sigma\varepsilon$, $\varepsilon \sim N(0, 1)$ for each entry, $\sigma$ = `noise_level(train_accuracy)`
+
+    Train on the result in place of x: `loss = cross_entropy(model(input_noise(x, accuracy)), labels)`.
+
+    Source:
+        Tan and Huang, arXiv:2311.06597, who tie the delay of grokking to robustness. Walker et al., arXiv:2506.12284,
+        call it adversarial training; nothing in it is worst-case.
+    Args:
+        x: the batch.
+        train_accuracy: in [0, 1]; a tensor must broadcast against x, one value a seed as (s, 1, 1) against (s, n, d).
+        largest: the level at accuracy 0, in the unit of x; the default is meant for standardised inputs.
+        least: the level that it never falls below.
+        generator: where the noise comes from; torch's global one unless told.
+
+    Returns:
+        A new tensor like x, with a graph to it.
+
+    Raises:
+        RangeError: if x is not of floating point; listing what else is out of range.
+        ShapeError: if train_accuracy has axes that x has not.
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.input_noise(torch.ones(2), 1.0, least=0.0)
+        tensor([1., 1.])
+    """
+    _checks.floating("input_noise", x=x)
+    level = noise_level(train_accuracy, largest, least)
+    device = x.device if generator is None else generator.device
+    noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=device).to(x.device)
+    if isinstance(level, Tensor):
+        axes = zip(reversed(level.shape), reversed(x.shape), strict=False)
+        if level.ndim > x.ndim or any(size not in (1, along) for size, along in axes):
+            raise ShapeError(
+                f"input_noise(train_accuracy): expected a shape that broadcasts against x, {_checks.shape_of(x)}, "
+                f"got {_checks.shape_of(level)}. Give x the axis of the seeds, or pass a number."
+            )
+        level = level.to(x)
+    return x + level * noise
+
+
+@dataclass
+class InputNoise:
+    """Input noise that remembers the train accuracy between steps.
+
+        noise = InputNoise(generator=generator)
+        loss = cross_entropy(model(noise(x)), labels)
+        ...
+        noise.train_accuracy = accuracy(model(x_train), labels_train)
+
+    Measure the accuracy on clean inputs, as often as you like: the level is constant from `1 - least / largest` on.
+    A checkpoint needs this object and its generator; a resumed run is then bit for bit the unbroken one.
+
+    Source:
+        Tan and Huang, arXiv:2311.06597; see `input_noise`.
+    Args:
+        largest: the level at accuracy 0, in the unit of the inputs.
+        least: the level that it never falls below.
+        generator: where the noise comes from; torch's global one unless told.
+        train_accuracy: the last one known.
+    Raises:
+        RangeError: listing every setting that is out of range.
+    Example:
+        >>> import torch, gnomon
+        >>> noise = gnomon.InputNoise(least=0.0)
+        >>> noise.train_accuracy = 1.0
+        >>> noise(torch.ones(2))
+        tensor([1., 1.])
+    """
+
+    largest: float = 0.06
+    least: float = 0.03
+    generator: torch.Generator | None = None
+    train_accuracy: float | Tensor = 0.0
+
+    def __post_init__(self) -> None:
+        noise_level(self.train_accuracy, self.largest, self.least)
+
+    def __call__(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """The batch with noise on it, as `input_noise` makes it."""
+        return input_noise(x, self.train_accuracy, self.largest, self.least, self.generator)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on, but the generator's state, as others may draw from it too."""
+        return {"train_accuracy": self.train_accuracy}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from there."""
+        self.train_accuracy = state_dict["train_accuracy"]

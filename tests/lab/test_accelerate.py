@@ -1,0 +1,80 @@
+"""accelerate: what it says of its records, and its smallest variant on real digits, killed half way."""
+
+import os
+
+import pytest
+
+from gnomon.errors import RangeError
+from gnomon_lab.papers.accelerate import METHODS, Config, arms, claims, figures, run, summary, table
+from gnomon_lab.runs import Run
+
+ENDS = {"baseline": (7000, 70.0), "GrokAlign": (1000, 12.0), "Grokfast": (7000, 70.0), "input noise": (5000, 140.0)}
+
+
+def made_up(ends=ENDS, reached=True):
+    """Records of all methods with cross-entropy, two each."""
+    numbers = {"centroid_alignment": 0.1, "frobenius_norm": 2.0, "explained_variance": 0.3}
+    numbers |= {"row_alignment.min": -0.2, "row_alignment.max": 0.3, "train": 1.0, "test": 0.86}
+    return [
+        {"arm": f"cross-entropy {method}", "step": at, **numbers, "reached": reached and at > 0,
+         "seconds": {"trained": seconds}}
+        for method, (step, seconds) in ends.items() for at in (0, step)
+    ]  # fmt: skip
+
+
+def test_ratios_are_of_steps_and_seconds_to_the_goal():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0]) == 7
+    assert rows[1] == ("cross-entropy, GrokAlign", "1,000", "12", "7.00 x", "5.83 x", "86.0%", "-0.200 / 0.300")
+    assert summary(made_up()) == "With cross-entropy GrokAlign reaches the goal in 7.00 times fewer steps."
+    assert arms(made_up()) == [("cross-entropy", method) for method in METHODS]
+    (curves,) = figures(made_up())
+    assert [mark.label for mark in curves.panels[0].marks][:2] == ["baseline, step 7,000", "GrokAlign, step 1,000"]
+
+
+def test_claims_hold_within_the_papers_spread():
+    slower = made_up(ENDS | {"GrokAlign": (1100, 20.0)})
+    by_name = {claim.says.split(" takes")[0] + claim.says[-24:]: claim for claim in claims([made_up()])}
+    assert len(by_name) == 5
+    assert [claim.holds for claim in claims([made_up()])] == [True, True, True, True, True]
+    assert claims([made_up(), slower])[0].measured == "6.68 x over 2 seeds"
+    assert not claims([made_up(), slower])[0].holds
+    assert claims([made_up(reached=False)])[0].measured == "goal not reached"
+    assert not claims([made_up(reached=False)])[0].holds
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(RangeError, match=r"methods among .* got \('GrokAlign',\); dtype float32 or float64, got 'int'"):
+        Config(methods=("GrokAlign",), dtype="int")
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.data
+@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
+def test_smallest_variant_resumes_exactly(tmp_path):
+    """Every method with both losses; stopped in the middle of one, the run ends as an unbroken one."""
+    config = Config(losses=("cross-entropy", "mse"), methods=METHODS, samples=300, width=8, steps=12, goal=0.99)
+
+    class Stopping(Run):
+        def record(self, step, *readings, **values):
+            super().record(step, *readings, **values)
+            if (self._arm, step) == ("cross-entropy Grokfast", 6):
+                raise StoppedError
+
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    run(config, Run(tmp_path / "whole", 0))
+    with pytest.raises(StoppedError):
+        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
+    run(config, Run(tmp_path / "broken", 0))
+
+    def plain(name):
+        records = Run(tmp_path / name, 0).records()
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+    assert plain("broken") == plain("whole")
+    ends = {record["frobenius_norm"] for record in plain("whole") if record["step"] == 12}
+    assert len(ends) == 8, "two methods did the same"

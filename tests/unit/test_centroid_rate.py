@@ -1,0 +1,256 @@
+"""The predicted rate of ⟨x, μ_x⟩ is that of one small step of gradient descent; the papers' formulas are its oracle."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnomon import centroid, centroid_inner_product
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.measure.centroid_rate import centroid_rate
+from gnomon.measure.ntk import ntk
+from gnomon.models import mlp
+from tests.zoo import BUILDERS, zoo
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def squared_error(logits, labels):
+    """The papers': summed over outputs, its mean over samples."""
+    return (functional.one_hot(labels, logits.shape[1]) - logits).square().sum(1).mean()
+
+
+def inner(model, x):
+    with torch.no_grad():
+        return centroid_inner_product(centroid(model, x), x)
+
+
+def stepped(model, x, labels, loss, eta):
+    """The network after one step of gradient descent, and the gradients."""
+    gradients = torch.autograd.grad(loss(model(x), labels), list(model.parameters()))
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter, gradient in zip(moved.parameters(), gradients, strict=True):
+            parameter -= eta * gradient
+    return moved, gradients
+
+
+def two_layers(outputs, seed=0):
+    """A network, its samples and labels, and what the formulas are made of."""
+    model = mlp((5, 16, outputs), scale=2.0, generator=torch.Generator().manual_seed(seed)).double()
+    first, second = (p.detach() for p in model.parameters())
+    x = normal(20, 5, seed=seed)
+    return model, x, torch.arange(20) % outputs, first, second
+
+
+def binary(logits, labels):
+    return functional.binary_cross_entropy_with_logits(logits[:, 0], labels)
+
+
+@pytest.mark.parametrize("loss", [functional.cross_entropy, squared_error])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_error_of_a_small_step_falls_linearly(name, loss):
+    model, x = zoo(name)
+    labels = torch.arange(len(x)) % model(x).shape[1]
+    predicted = centroid_rate(model, x, x, labels, loss).detach()
+    # Small enough that no sample of the zoo changes its linear region; large enough to stand above rounding.
+    coarse, fine = (
+        ((inner(stepped(model, x, labels, loss, eta)[0], x) - inner(model, x)) / eta - predicted).norm()
+        for eta in (1e-4, 1e-5)
+    )
+    assert coarse < 1e-3 * predicted.norm() + 1e-9
+    assert fine < 0.11 * coarse + 1e-9
+
+
+@pytest.mark.parametrize("memory", [None, 20_000, 1])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_any_memory_and_grad_mode_give_the_same(name, memory):
+    model, x = zoo(name)
+    labels = torch.arange(len(x)) % model(x).shape[1]
+    expected = centroid_rate(model, x, x, labels, squared_error)
+    with torch.no_grad():
+        quiet = centroid_rate(model, x, x, labels, squared_error, memory=memory)
+    assert not quiet.requires_grad
+    torch.testing.assert_close(quiet, expected.detach())
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 10])
+def test_one_step_differs_by_the_product_of_both_steps_where_no_activation_flips(outputs):
+    """Two layers: all that the rate leaves out is η² 1ᵀ ΔW₂ Q ΔW₁ x, exactly."""
+    model, x, labels, first, _ = two_layers(outputs)
+    loss, eta = squared_error, 1e-3
+    moved, (of_first, of_second) = stepped(model, x, labels, loss, eta)
+    on = (x @ first.T > 0).double()
+    stays = (on == (x @ moved[0].weight.T > 0)).all(1)
+    assert stays.sum() >= 15
+    rate = centroid_rate(model, x, x, labels, loss).detach()
+    product = ((x @ of_first.T) * on @ of_second.T).sum(1)
+    change = inner(moved, x) - inner(model, x)
+    torch.testing.assert_close(change[stays], (eta * rate + eta**2 * product)[stays], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("widths", [(5, 16, 1), (5, 12, 12, 12, 1)])
+def test_theorem_9_at_any_depth(widths):
+    model, x = mlp(widths, generator=torch.Generator().manual_seed(0)).double(), normal(20, 5)
+    labels = (normal(20, seed=1) > 0).double()
+    residual = labels - model(x)[:, 0].sigmoid()
+    rate = centroid_rate(model, x, x, labels, binary)
+    torch.testing.assert_close(rate, ntk(model, x) @ residual / 20)
+
+
+@pytest.mark.parametrize("which", ["hard tanh", "biases"])
+def test_theorem_9_needs_pieces_through_zero_and_no_biases(which):
+    x, labels = normal(20, 5), (normal(20, seed=1) > 0).double()
+    model = mlp((5, 16, 1), bias=which == "biases", generator=torch.Generator().manual_seed(0)).double()
+    if which == "hard tanh":
+        model[1] = nn.Hardtanh()
+        with torch.no_grad():
+            model[0].weight *= 5
+    rate = centroid_rate(model, x, x, labels, binary).detach()
+    printed = ntk(model, x).detach() @ (labels - model(x)[:, 0].sigmoid().detach()) / 20
+    assert (printed - rate).norm() > 0.5 * rate.norm()
+
+
+def proposition_7(m, x, first, second, *, corollary=False):
+    on = (x @ first.T > 0).double()
+    rate = torch.einsum("pc,ch,ph,nh,kh->np", m, second, on, on, second) * (x @ x.T)
+    if not corollary:
+        rate = rate + (x @ first.T * on) @ functional.relu(x @ first.T).T * m.sum(1)
+    return rate.mean(1)
+
+
+@pytest.mark.parametrize("outputs", [2, 10])
+def test_proposition_7_and_corollary_8(outputs):
+    model, x, labels, first, second = two_layers(outputs)
+    logits, units = model(x).detach(), functional.one_hot(labels, outputs).double()
+    for loss, m, corollary in (
+        (functional.cross_entropy, units - logits.softmax(1), True),
+        (functional.cross_entropy, units - logits.softmax(1), False),
+        (squared_error, 2 * (units - logits), False),
+    ):
+        rate = centroid_rate(model, x, x, labels, loss).detach()
+        torch.testing.assert_close(proposition_7(m, x, first, second, corollary=corollary), rate)
+        kernel = ntk(model, x, trace=False).detach()
+        torch.testing.assert_close(torch.einsum("npkl,pl->n", kernel, m) / 20, rate)
+    # As printed: one number, the softmax of the right class, taken from all entries.
+    rate = centroid_rate(model, x, x, labels, functional.cross_entropy).detach()
+    printed = units - logits.softmax(1).gather(1, labels[:, None])
+    if outputs > 2:
+        assert (proposition_7(printed, x, first, second) - rate).norm() > rate.norm()
+    # Corollary 8 is of cross-entropy alone.
+    rate = centroid_rate(model, x, x, labels, squared_error).detach()
+    without = proposition_7(2 * (units - logits), x, first, second, corollary=True)
+    assert (without - rate).norm() > 0.1 * rate.norm()
+
+
+def test_proposition_7_for_hard_tanh():
+    """It holds where theorem 9 does not: it never says that σ(z) = σ'(z) z."""
+    model = nn.Sequential(nn.Linear(5, 16, bias=False), nn.Hardtanh(), nn.Linear(16, 1, bias=False)).double()
+    with torch.no_grad():
+        for seed, parameter in enumerate(model.parameters()):
+            parameter.copy_(normal(*parameter.shape, seed=seed))
+    first, second = (p.detach() for p in model.parameters())
+    x, labels = normal(20, 5), (normal(20, seed=1) > 0).double()
+    z, m = x @ first.T, labels - model(x)[:, 0].sigmoid().detach()
+    on = (z.abs() < 1).double()
+    expected = (on * second.square()) @ on.T * (x @ x.T) @ m + (z * on) @ z.clamp(-1, 1).T @ m
+    torch.testing.assert_close(centroid_rate(model, x, x, labels, binary).detach(), expected / 20)
+
+
+def test_the_inner_product_need_not_be_the_samples_own():
+    """The proof of theorem 9 prints ⟨x', μ_ν⟩; its kernel is that of x' only where ν lies in the region of x'."""
+    model, x, _, _, _ = two_layers(1)
+    labels, other = (normal(20, seed=1) > 0).double(), x.roll(1, 0)
+    moved, _ = stepped(model, x, labels, binary, 1e-6)
+    with torch.no_grad():
+        measured = ((centroid(moved, other) - centroid(model, other)) * x).sum(1) / 1e-6
+        printed = ntk(model, x) @ (labels - model(x)[:, 0].sigmoid()) / 20
+    assert (measured - printed).norm() > 0.3 * measured.norm()
+
+
+def test_a_training_point_does_not_always_pull_its_own_centroid():
+    """After corollary 8: of random networks about half the points push it away."""
+    shares = []
+    for seed in range(10):
+        model = mlp((64, 128, 10), generator=torch.Generator().manual_seed(seed)).double()
+        first, second = (p.detach() for p in model.parameters())
+        x, labels = normal(200, 64, seed=seed), torch.arange(200) % 10
+        m = functional.one_hot(labels, 10) - model(x).detach().softmax(1)
+        on = (x @ first.T > 0).double()
+        pull = torch.einsum("pc,ch,ph,kh->p", m, second, on, second)
+        shares.append((pull < 0).double().mean().item())
+    assert 0.4 < sum(shares) / len(shares) < 0.6
+
+
+def test_other_samples_than_those_trained_on():
+    model, x = zoo("mlp")
+    other, labels = normal(3, 6, seed=4), torch.arange(5) % 3
+    moved, _ = stepped(model, x, labels, squared_error, 1e-6)
+    measured = (inner(moved, other) - inner(model, other)) / 1e-6
+    rate = centroid_rate(model, other, x, labels, squared_error).detach()
+    torch.testing.assert_close(measured, rate, rtol=1e-4, atol=1e-8)
+
+
+def test_is_linear_in_the_loss_and_differentiable():
+    model, x = zoo("flatten")
+    labels = torch.arange(5) % 3
+    rate = centroid_rate(model, x, x, labels, squared_error)
+    mean = centroid_rate(model, x, x, labels, lambda f, y: squared_error(f, y) / 3)
+    torch.testing.assert_close(rate, 3 * mean)
+    weight = model[1].weight
+
+    def at(value):
+        model[1]._parameters["weight"] = value
+        return centroid_rate(model, x, x, labels, squared_error)
+
+    assert torch.autograd.gradcheck(at, weight.detach().clone().requires_grad_())
+
+
+def test_only_a_bias_moves():
+    model, x = zoo("bias")
+    for parameter in list(model.parameters())[:-1]:
+        parameter.requires_grad_(requires_grad=False)
+    torch.testing.assert_close(centroid_rate(model, x, x, torch.zeros(5).long(), squared_error), x.new_zeros(5))
+
+
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+class OnceLayer(nn.Module):
+    def forward(self, x):
+        return Once.apply(x).sin()
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    model, x = zoo("mlp")
+    labels = torch.arange(5) % 3
+    with pytest.raises(EmptyError, match=r"centroid_rate\(x\): expected at least one sample, got none"):
+        centroid_rate(model, x[:0], x, labels, squared_error)
+    with pytest.raises(ShapeError, match=r"centroid_rate\(labels\): expected 5 samples as in train_x, got 4"):
+        centroid_rate(model, x, x, labels[:4], squared_error)
+    with pytest.raises(RangeError, match=r"centroid_rate\(train_x\): expected finite numbers, got inf"):
+        centroid_rate(model, x, x + torch.inf, labels, squared_error)
+    with pytest.raises(RangeError, match=r"centroid_rate\(x\): expected a floating-point tensor"):
+        centroid_rate(model, x.long(), x, labels, squared_error)
+    with pytest.raises(RangeError, match=r"centroid_rate\(loss\): expected finite numbers, got nan"):
+        centroid_rate(model, x, x, labels, lambda f, y: squared_error(f, y) * torch.nan)
+    with pytest.raises(ShapeError, match=r"centroid_rate\(loss\): expected one number, got shape \(5,\)"):
+        centroid_rate(model, x, x, labels, lambda f, y: f[:, 0])
+    once = nn.Sequential(nn.Linear(6, 3), OnceLayer(), nn.Linear(3, 3)).double()
+    with pytest.raises(
+        UnsupportedModuleError, match=r"centroid_rate\(model\): expected layers with a second derivative"
+    ):
+        centroid_rate(once, x, x, labels, squared_error)

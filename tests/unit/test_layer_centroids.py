@@ -1,0 +1,160 @@
+"""Theorems 10 and 13: centroids by recursion and by autodiff, and the power diagram by brute force."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import gnomon
+from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
+from gnomon.measure.layer_centroids import layer_centroids
+from gnomon.models import mlp
+from tests.zoo import zoo
+
+SEQUENTIAL = ["mlp", "bias", "flatten", "one output", "one sample", "conv", "max-pool", "BatchNorm", "LayerNorm"]
+
+
+def net(*widths, seed=0, activation=nn.ReLU):
+    """With biases large enough to matter."""
+    layers = []
+    for width, following in itertools.pairwise(widths):
+        layers += [nn.Linear(width, following), activation()]
+    model = nn.Sequential(*layers[:-1]).double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(generator=generator)
+    return model
+
+
+def inputs(n, d, seed=1):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def slope_and_offset(function, x):
+    """One sample's affine piece, by torch's functional Jacobian."""
+    slope = torch.autograd.functional.jacobian(lambda s: function(s[None])[0].flatten(), x).flatten(1)
+    return slope, function(x[None])[0].flatten() - slope @ x.flatten()
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+@pytest.mark.parametrize("memory", [None, 1])
+def test_recursion_is_autodiff(name, memory):
+    model, x = zoo(name)
+    with torch.no_grad():
+        layers = layer_centroids(model, x, memory=memory)
+    starts = [int(layer.name) for layer in layers]
+    for layer, start, stop in zip(layers, starts, [*starts[1:], len(model)], strict=True):
+        for i, sample in enumerate(x):
+            before, before_offset = slope_and_offset(model[:start], sample) if start else (None, None)
+            hidden = model[:start](sample[None])[0]
+            slope, offset = slope_and_offset(model[start:stop], hidden)
+            own = slope.sum(0)
+            torch.testing.assert_close(layer.centroid[i], own.view(hidden.shape))
+            torch.testing.assert_close(layer.radius[i], own @ own + 2 * offset.sum())
+            through = own if before is None else before.T @ own
+            offset_to = offset.sum() if before is None else own @ before_offset + offset.sum()
+            torch.testing.assert_close(layer.centroid_to[i], through.view(sample.shape))
+            torch.testing.assert_close(layer.radius_to[i], through @ through + 2 * offset_to)
+    torch.testing.assert_close(layers[-1].centroid_to, gnomon.centroid(model, x))
+    torch.testing.assert_close(layers[0].centroid, layers[0].centroid_to)
+
+
+@pytest.mark.parametrize(
+    ("activation", "low"), [(nn.ReLU, 0.0), (lambda: nn.LeakyReLU(0.1), 0.1), (lambda: nn.LeakyReLU(-1.0), -1.0)]
+)
+def test_sample_lies_in_the_cell_of_least_power_among_all_patterns(activation, low):
+    """All 2^6 patterns of each layer: those of the first over all of space, those of the second within a cell."""
+    model, x = net(3, 6, 6, 2, activation=activation), inputs(200, 3)
+    patterns = torch.tensor(list(itertools.product([low, 1.0], repeat=6)), dtype=torch.float64)
+    with torch.no_grad():
+        first, second, last = layer_centroids(model, x)
+        hidden = model[:2](x)
+        for layer, linear, points in ((first, model[0], x), (second, model[2], hidden)):
+            centroid = patterns @ linear.weight
+            radius = centroid.square().sum(1) + 2 * patterns @ linear.bias
+            power = torch.cdist(points, centroid).square() - radius
+            best = power.argmin(1)
+            torch.testing.assert_close(patterns[best], torch.where(linear(points) > 0, 1.0, low).double())
+            torch.testing.assert_close(centroid[best], layer.centroid)
+            torch.testing.assert_close(radius[best], layer.radius)
+            assert len(best.unique()) > 5
+        for i, sample in enumerate(x):
+            before, before_offset = slope_and_offset(model[:2], sample)
+            centroid = patterns @ model[2].weight @ before
+            offset = patterns @ (model[2].weight @ before_offset + model[2].bias)
+            radius = centroid.square().sum(1) + 2 * offset
+            power = (sample - centroid).square().sum(1) - radius
+            best = power.argmin()
+            torch.testing.assert_close(patterns[best], torch.where(model[2](hidden[i]) > 0, 1.0, low).double())
+            torch.testing.assert_close(centroid[best], second.centroid_to[i])
+            torch.testing.assert_close(radius[best], second.radius_to[i])
+    torch.testing.assert_close(last.centroid, model[4].weight.sum(0).expand(200, 6))
+
+
+def violations(model, x):
+    """The share of pairs from different cells that no diagram with these sites could separate so."""
+    with torch.no_grad():
+        (layer, *_) = layer_centroids(model, x)
+    apart = ((x[:, None] - x) * (layer.centroid[:, None] - layer.centroid)).sum(-1)
+    different = (layer.centroid[:, None] != layer.centroid).any(-1)
+    return ((apart < -1e-12) & different).sum().item() / different.sum().item()
+
+
+def test_theorem_10_needs_a_convex_activation():
+    """Hard tanh: at -2, 0 and 2 the sites are 0, 1 and 0, and no diagram on a line has that order."""
+    line = nn.Sequential(nn.Linear(1, 1), nn.Hardtanh()).double()
+    nn.init.ones_(line[0].weight)
+    nn.init.zeros_(line[0].bias)
+    x = torch.tensor([[-2.0], [0.0], [2.0]], dtype=torch.float64)
+    sites = layer_centroids(line, x)[0].centroid
+    torch.testing.assert_close(sites, torch.tensor([[0.0], [1.0], [0.0]]).double())
+    assert ((x[1] - x[2]) * (sites[1] - sites[2])).sum() == -2
+    assert violations(nn.Sequential(*net(3, 6, 2)[:2]), inputs(100, 3)) == 0
+    assert violations(nn.Sequential(*net(3, 6, 2, activation=nn.Hardtanh)[:2]), inputs(100, 3)) > 0.1
+
+
+def test_without_biases_the_radius_is_the_squared_centroid():
+    model, x = mlp((6, 8, 8, 3), generator=torch.Generator().manual_seed(0)).double(), inputs(5, 6)
+    for layer in layer_centroids(model, x):
+        torch.testing.assert_close(layer.radius, layer.centroid.square().sum(1))
+        torch.testing.assert_close(layer.radius_to, layer.centroid_to.square().sum(1))
+
+
+def test_layers_begin_where_weights_are():
+    body = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), body, nn.Linear(8, 3)).double().eval()
+    layers = layer_centroids(model, inputs(5, 6).view(5, 2, 3))
+    assert [layer.name for layer in layers] == ["0", "2.1", "3"]
+    shared = nn.Linear(6, 6)
+    twice = nn.Sequential(shared, nn.ReLU(), shared, nn.ReLU(), nn.Linear(6, 2)).double()
+    assert [layer.name for layer in layer_centroids(twice, inputs(5, 6))] == ["0", "2", "4"]
+
+
+def test_follows_the_grad_mode():
+    model, x = net(3, 6, 2), inputs(4, 3)
+    with torch.no_grad():
+        assert not any(layer.radius_to.requires_grad for layer in layer_centroids(model, x))
+    with torch.inference_mode():
+        layer_centroids(model, x)
+    layer = layer_centroids(model, x)[-1]
+    (gradient,) = torch.autograd.grad(layer.radius_to.sum(), model[0].bias)
+    assert gradient.abs().sum() > 0
+    x.requires_grad_()
+    (flat,) = torch.autograd.grad(layer_centroids(model, x)[0].radius.sum(), x)
+    torch.testing.assert_close(flat, torch.zeros_like(x))
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    with pytest.raises(UnsupportedModuleError, match=r"expected an nn.Sequential with layers, got Linear"):
+        layer_centroids(nn.Linear(3, 2), torch.ones(2, 3))
+    with pytest.raises(UnsupportedModuleError, match=r"expected an nn.Sequential with layers, got an empty one"):
+        layer_centroids(nn.Sequential(), torch.ones(2, 3))
+    with pytest.raises(UnsupportedModuleError, match="got BatchNorm1d '1' normalising by the batch"):
+        layer_centroids(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), torch.ones(2, 3))
+    with pytest.raises(ShapeError, match=r"layer_centroids\(model\): expected outputs of shape \(1, c\)"):
+        layer_centroids(nn.Sequential(nn.Conv2d(1, 1, 2)), torch.ones(2, 1, 3, 3))
+    with pytest.raises(RangeError, match=r"layer_centroids\(x\): expected a floating-point tensor, got torch.int64"):
+        layer_centroids(nn.Sequential(nn.Embedding(3, 2), nn.Flatten()), torch.ones(2, 3, dtype=torch.long))
