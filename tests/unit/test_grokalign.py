@@ -158,7 +158,6 @@ def test_training_with_it_shrinks_the_jacobian():
     assert frobenius_norm(input_jacobian(model, x)).mean().item() < 0.5 * before
 
 
-@pytest.mark.bad_input
 def test_fused_attention_works_alone_and_is_named_when_shared():
     model, x = zoo("attention", torch.float32)
     assert all(torch.isfinite(g).all() for g in grads(GrokAlign(1.0)(model.train(), x), model))
@@ -167,6 +166,7 @@ def test_fused_attention_works_alone_and_is_named_when_shared():
         GrokAlign(1.0)(model, x, model(x))
 
 
+@pytest.mark.bad_input
 def test_bad_settings_are_listed_together():
     with pytest.raises(
         RangeError, match=r"coefficient finite.*got -1; estimator.*got 'x'; fraction in \(0, 1\], got 2"
