@@ -8,9 +8,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gnomon import _checks
-from gnomon.autodiff.graph import unmixed
-from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.autodiff.graph import outputs_of, unmixed
+from gnomon.errors import UnsupportedModuleError
 
 
 def trainable(where: str, model: nn.Module) -> dict[str, Tensor]:
@@ -55,14 +54,7 @@ def outside_inference(x: Tensor) -> Tensor:
 
 def outputs(where: str, model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
     """The model's outputs, checked to be one row a sample."""
-    logits: object = model(x)
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[0] != x.shape[0]:
-        got = f"shape {_checks.shape_of(logits)}" if isinstance(logits, Tensor) else type(logits).__name__
-        raise ShapeError(
-            f"{where}(model): expected outputs of shape ({x.shape[0]}, c), got {got}. "
-            f"Wrap the model so that it returns one row of outputs a sample."
-        )
-    return logits
+    return outputs_of(where, model(x), x)
 
 
 def parameter_jacobian(
