@@ -1,6 +1,7 @@
 """Runs: what is written stays, what is broken is said, and a killed run ends as an unbroken one."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnomon.errors import CheckpointError, DataError, EmptyError
+from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError
 from gnomon_lab.papers.grok_digits import Config
 from gnomon_lab.runs import Run, last, load_run, open_run, read_records, series, settled_at
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -80,6 +81,37 @@ def test_an_arm_that_stops_early_is_finished(tmp_path):
     with pytest.raises(StoppedError):
         count(tmp_path / "broken", stop_at=("b", 2), checkpoint_seconds=60.0, ends_at=4)
     assert count(tmp_path / "broken", ends_at=4) == whole
+
+
+def diverge(folder, at=6, watched=True):
+    """Doubles a parameter, then makes it NaN."""
+    run, counter = Run(folder, 0, checkpoint_seconds=0.0), Counter()
+    for step in run.steps("a", 10, counter=counter):
+        counter.value = counter.value + (float("nan") if step == at else 1)
+        if watched:
+            run.require_finite(penalty=torch.ones(()), loss=counter.value)
+        run.record(step)
+
+
+def test_a_loss_that_becomes_nan_ends_the_run_and_spares_the_checkpoint(tmp_path):
+    good = re.escape(f"Last good checkpoint: step 5, {tmp_path / 'checkpoint-a.safetensors'}.")
+    with pytest.raises(ConvergenceError, match=r"run\(a\): expected a finite loss at step 6, got nan\. .*" + good):
+        diverge(tmp_path)
+    assert load_checkpoint(tmp_path / "checkpoint-a.safetensors")["step"] == 5
+    with pytest.raises(ConvergenceError, match=r"at step 6, got nan\. .*" + good):
+        diverge(tmp_path)
+    assert [record["step"] for record in read_records(tmp_path / "records.jsonl")] == list(range(6))
+
+
+def test_a_state_that_became_nan_never_replaces_a_checkpoint(tmp_path):
+    with pytest.raises(ConvergenceError, match=r"expected numbers in counter\.value at step 6, got nan\..*step 5, "):
+        diverge(tmp_path, watched=False)
+    assert load_checkpoint(tmp_path / "checkpoint-a.safetensors")["step"] == 5
+
+
+def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path):
+    with pytest.raises(ConvergenceError, match=r"at step 0, got nan\. .* Last good checkpoint: none was written yet\."):
+        diverge(tmp_path, at=0)
 
 
 def test_torn_last_line_is_dropped(tmp_path):

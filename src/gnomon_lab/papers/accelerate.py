@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from gnomon import (
     GrokAlign,
@@ -23,13 +21,15 @@ from gnomon import (
     log_spaced,
     row_alignment,
 )
-from gnomon.data import Samples, load_images, normalise
+from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, Line, Mark, Panel
-from gnomon_lab.runs import Claim, Record, Run, last, series
+from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.papers.compare import geometry, lines
+from gnomon_lab.papers.losses import LOSSES
+from gnomon_lab.papers.mnist import mnist_rows
+from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.runs.run import Stateful
 
-LOSSES = ("cross-entropy", "mse")
 METHODS = ("baseline", "GrokAlign", "Grokfast", "input noise")
 PAPER_STEPS = {
     ("cross-entropy", "GrokAlign"): 7.56,
@@ -81,7 +81,7 @@ class Config:
     def __post_init__(self) -> None:
         _checks.settings(
             "accelerate",
-            ("losses", self.losses, f"among {LOSSES}", bool(self.losses) and {*self.losses} <= {*LOSSES}),
+            ("losses", self.losses, f"among {(*LOSSES,)}", bool(self.losses) and {*self.losses} <= {*LOSSES}),
             ("methods", self.methods, f"among {METHODS}, the baseline first",
              self.methods[:1] == ("baseline",) and {*self.methods} <= {*METHODS}),
             ("dtype", self.dtype, "float32 or float64", self.dtype in ("float32", "float64")),
@@ -95,21 +95,15 @@ class Config:
 
 
 SMALL = Config()
-PAPER = Config(losses=LOSSES, methods=METHODS)
+PAPER = Config(losses=tuple(LOSSES), methods=METHODS)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains every method with every loss, from the same start."""
     torch.set_num_threads(config.threads)
-    train, test = (digits(split, config.samples, getattr(torch, config.dtype), run) for split in ("train", "test"))
+    train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
     for loss, method in itertools.product(config.losses, config.methods):
         train_arm(config, run, loss, method, train, test)
-
-
-def digits(split: str, samples: int, dtype: torch.dtype, run: Run) -> Samples:
-    """The first MNIST digits of a split, normalised, as rows of pixels."""
-    images = normalise(load_images("mnist", split, data_dir=run.data_dir, limit=samples), 0.1307, 0.3081)
-    return Samples(images.x.flatten(1).to(dtype), images.labels)
 
 
 def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, test: Samples) -> None:
@@ -124,7 +118,6 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
     state: dict[str, Stateful | torch.Generator] = {"model": model, "optimizer": optimizer, "generator": generator}
     state |= {"grokfast": grokfast, "noise": noise}
     batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
-    criterion = functional.cross_entropy if loss == "cross-entropy" else squared_error
     probe = Probe(model, train, [centroid_alignment, row_alignment, frobenius_norm, explained_variance])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
     for step in run.steps(f"{loss} {method}", config.steps, **state):
@@ -132,9 +125,10 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
         for x, labels in batches if step > 0 else ():
             batch = noise(x) if method == "input noise" else x.detach().requires_grad_(method == "GrokAlign")
             logits = model(batch)
-            objective = criterion(logits, labels)
+            objective = LOSSES[loss](logits, labels)
             if method == "GrokAlign":
                 objective = objective + grokalign(model, batch, logits)
+            run.require_finite(objective=objective)
             optimizer.zero_grad()
             torch.autograd.backward(objective, inputs=parameters)
             if method == "Grokfast":
@@ -147,11 +141,6 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
             run.record(step, probe.read(step), seen.read(step), unseen.read(step), reached=reached)
         if reached:
             run.stop()
-
-
-def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean over samples and outputs, as PyTorch's."""
-    return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits.dtype))
 
 
 def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
@@ -202,23 +191,18 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def curves(records: Sequence[Record], loss: str) -> Curves:
     """The methods of one loss together, with the step at which each reaches the goal."""
     methods = [method for of, method in arms(records) if of == loss]
-
-    def lines(name: str) -> tuple[Line, ...]:
-        return tuple(
-            Line(method, *series(records, f"{loss} {method}", name), colour=METHODS.index(method)) for method in methods
-        )
-
     reached = ((method, end(records, loss, method)) for method in methods)
-    marks = tuple(Mark(f"{name}, step {at[0]:,}", at[0], METHODS.index(name)) for name, at in reached if at)
-    panels = [Panel("Test accuracy", "share correct", lines("test"), marks, (0.0, 1.05))]
-    for name, title, label in (
-        ("centroid_alignment", "Centroid alignment", "cosine"),
-        ("frobenius_norm", "Jacobian norm", "outputs per input"),
-        ("explained_variance", "PC1", "share of first direction"),
-    ):
-        panels.append(Panel(title, label, lines(name), marks))
+    marks = tuple(Mark(f"{name}, step {at[0]:,}", at[0], methods.index(name)) for name, at in reached if at)
+    named = {f"{loss} {method}": method for method in methods}
+    panels = (Panel("Test accuracy", "share correct", lines(records, named, "test"), marks, (0.0, 1.05)),)
     caption = "Until more than the goal of unseen digits is recognised, marked for each. Geometry: training means."
-    return Curves(loss, f"How soon each method groks, {loss}", caption, "step (a pass over all batches)", tuple(panels))
+    return Curves(
+        loss,
+        f"How soon each method groks, {loss}",
+        caption,
+        "step (a pass over all batches)",
+        panels + geometry(records, named, marks),
+    )
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:

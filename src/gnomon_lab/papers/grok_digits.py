@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from gnomon import (
     GrokAlign,
@@ -22,8 +21,10 @@ from gnomon import (
 )
 from gnomon.data import Samples, digits, standardise
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
-from gnomon_lab.runs import Claim, Record, Run, last, series, settled_at
+from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.papers.compare import geometry, lines
+from gnomon_lab.papers.losses import LOSSES
+from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 
 ARMS = ("baseline", "GrokAlign")
 SHOWN = 12
@@ -110,9 +111,10 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples,
     for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
         if step > 0:
             logits = model(x)
-            loss = loss_of(config, logits, labels)
+            loss = LOSSES[config.loss](logits, labels)
             if penalty is not None:
                 loss = loss + penalty(model, x, logits)
+            run.require_finite(loss=loss)
             optimizer.zero_grad()
             torch.autograd.backward(loss, inputs=list(model.parameters()))
             optimizer.step()
@@ -126,13 +128,6 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples,
 def rounded(images: torch.Tensor) -> list[list[float]]:
     """Rows of numbers to three digits: enough to see, and records stay small."""
     return [[float(f"{value:.3g}") for value in image] for image in images.tolist()]
-
-
-def loss_of(config: Config, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The configured loss; mse is the mean over samples and outputs, as PyTorch's."""
-    if config.loss == "cross-entropy":
-        return functional.cross_entropy(logits, labels)
-    return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits.dtype))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -169,25 +164,16 @@ def curves(records: Sequence[Record]) -> Curves:
             if step is not None:
                 marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
 
-    def line(name: str, label: str, arm: str, dashed: bool = False) -> Line:
-        return Line(label, *series(records, arm, name), dashed, ARMS.index(arm))
-
-    accuracies = [line("train", f"{arm}, training digits", arm, dashed=True) for arm in ARMS]
-    accuracies += [line("test", arm, arm) for arm in ARMS]
-    panels = [Panel("Accuracy", "share correct", tuple(accuracies), tuple(marks), (0.0, 1.05))]
-    for name, title, label in (
-        ("centroid_alignment", "Centroid alignment", "cosine"),
-        ("frobenius_norm", "Jacobian norm", "outputs per input"),
-        ("explained_variance", "PC1", "share of first direction"),
-    ):
-        panels.append(Panel(title, label, tuple(line(name, arm, arm) for arm in ARMS), tuple(marks)))
+    arms = {arm: arm for arm in ARMS}
+    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
+    known = Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), tuple(marks), (0.0, 1.05))
     return Curves(
         "curves",
         "One memorises, one groks",
         "Both networks know the training digits early (dashed). Only GrokAlign's test accuracy (solid) rises to them, "
         "as its Jacobian shrinks and its centroids turn towards the digits. Means over the training digits.",
         "step",
-        tuple(panels),
+        (known, *geometry(records, arms, tuple(marks))),
     )
 
 
@@ -217,10 +203,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     def claim(says: str, arm: str, name: str, least: float, most: float) -> Claim:
         values = [last(records, arm)[name] for records in seeds]
         expected = f"at most {most:.0%}" if most < 1 else f"at least {least:.0%}"
-        low, high = min(values), max(values)
-        measured = f"{low:.1%}" if len(values) == 1 else f"{low:.1%} to {high:.1%} over {len(values)} seeds"
         holds = all(least <= value <= most for value in values)
-        return Claim(says, "grok-digits", expected, measured, holds)
+        return Claim(says, "grok-digits", expected, over_seeds(values, ".1%"), holds)
 
     return [
         claim("the baseline memorises: train accuracy", "baseline", "train", 0.99, 1.0),

@@ -1,6 +1,6 @@
 """Runs: folders that hold a configuration, its records and its checkpoints, and survive being killed."""
 
-from gnomon_lab.runs.claims import Claim
+from gnomon_lab.runs.claims import Claim, over_seeds
 from gnomon_lab.runs.find import Found, all_runs, load_run, open_run
 from gnomon_lab.runs.records import Record, read_records
 from gnomon_lab.runs.run import Run
@@ -15,6 +15,7 @@ __all__ = [
     "last",
     "load_run",
     "open_run",
+    "over_seeds",
     "read_records",
     "series",
     "settled_at",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def load_checkpoint(path: Path) -> State:
     if _digest(structure, tensors) != expected:
         raise _damaged(path, "contents that do not match their hash")
     return _pack(json.loads(structure), tensors)
+
+
+def tensors_in(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a state with its place there, such as `model.0.weight`."""
+    if isinstance(state, Tensor):
+        yield path, state
+    elif isinstance(state, dict | list | tuple):
+        for key, part in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from tensors_in(part, f"{path}.{key}" if path else str(key))
 
 
 def _damaged(path: Path, got: str) -> CheckpointError:

@@ -1,5 +1,6 @@
 """What a paper says, what was measured, and whether it holds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -20,3 +21,9 @@ class Claim:
     expected: str
     measured: str
     holds: bool
+
+
+def over_seeds(values: Sequence[float], how: str = ".3g") -> str:
+    """What was measured, in words: the value, or the lowest and the highest of several seeds."""
+    low, high = format(min(values), how), format(max(values), how)
+    return low if len(values) == 1 else f"{low} to {high} over {len(values)} seeds"

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
-from gnomon.errors import CheckpointError, DataError
+from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
-from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint
+from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint, tensors_in
 from gnomon_lab.runs.progress import Progress
 from gnomon_lab.runs.records import Record, append_record, keep_records, read_records, require_records
 
@@ -55,6 +56,8 @@ class Run:
         self._progress = progress
         self._kept = 0
         self._arm = ""
+        self._step = 0
+        self._saved: int | None = None
         self._stopped = False
         self._read = 0.0
         self._trained = 0.0
@@ -97,12 +100,13 @@ class Run:
             CheckpointError: if the checkpoint is damaged.
             DataError: if records that it stands on are missing.
         """
-        path, done = self.checkpoint_path(arm), -1
+        path, done, self._saved = self.checkpoint_path(arm), -1, None
         self._arm, self._kept, self._read, self._trained, self._stopped = arm, 0, 0.0, 0.0, False
         saved = load_checkpoint(path) if path.exists() else None
         if saved is not None:
             self._check_owner(path, saved, state.keys())
             self._kept, done = saved["records"], saved["step"]
+            self._saved = done
             self._read, self._trained = saved["read"], saved["trained"]
             for name, part in state.items():
                 _restore(part, saved["state"][name])
@@ -112,7 +116,7 @@ class Run:
         keep_records(self.records_path, arm, self._kept)
         last_save = mark = time.monotonic()
         for step in range(done + 1, total + 1):
-            read_before = self._read
+            read_before, self._step = self._read, step
             yield step
             now = time.monotonic()
             self._trained += now - mark - (self._read - read_before)
@@ -122,10 +126,12 @@ class Run:
                 self._progress.show(arm, step, step if finished else total)
             if finished or now - last_save >= self.checkpoint_seconds:
                 parts = {name: _state(part) for name, part in state.items()}
+                self._require_numbers(parts)
                 seconds = {"read": self._read, "trained": self._trained}
                 owner = {"run": self.folder.name, "arm": arm}
                 where = owner | {"step": step, "finished": finished, "records": self._kept}
                 save_checkpoint(path, where | seconds | {"state": parts})
+                self._saved = step
                 last_save = mark = time.monotonic()
             if finished:
                 return
@@ -139,6 +145,31 @@ class Run:
                 f"load_checkpoint({path}): expected run, arm and parts {expected}, got {found}. "
                 f"Restore the file, or delete it to train this part again."
             )
+
+    def require_finite(self, **quantities: Tensor) -> None:
+        """Ends the run where a loss or a penalty is no longer a finite number, before it spoils the parameters.
+
+        Raises:
+            ConvergenceError: naming the step, the quantity and the last good checkpoint.
+        """
+        for name, quantity in quantities.items():
+            if not torch.isfinite(quantity).all():
+                raise self._diverged(f"a finite {name}", f"{quantity.sum().item():g}")
+
+    def _require_numbers(self, state: State) -> None:
+        """Raises ConvergenceError rather than replace a good checkpoint by one with NaN in it."""
+        for path, tensor in tensors_in(state):
+            if tensor.is_floating_point() and tensor.isnan().any():
+                raise self._diverged(f"numbers in {path}", "nan")
+
+    def _diverged(self, expected: str, got: str) -> ConvergenceError:
+        good = (
+            "none was written yet" if self._saved is None else f"step {self._saved}, {self.checkpoint_path(self._arm)}"
+        )
+        return ConvergenceError(
+            f"run({self._arm}): expected {expected} at step {self._step}, got {got}. "
+            f"Lower the learning rate or the coefficient of the penalty. Last good checkpoint: {good}."
+        )
 
     def stop(self) -> None:
         """Ends the arm with the step that is under way."""
