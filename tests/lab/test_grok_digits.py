@@ -94,6 +94,8 @@ def test_smallest_variant_from_end_to_end(tmp_path):
         rail = page.locator(".slider-rail-touch-rect").bounding_box()
         page.mouse.click(rail["x"] + 0.99 * rail["width"], rail["y"] + rail["height"] / 2)
         page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 20'")
-        assert page.locator(".heatmaplayer image").nth(3).get_attribute("href") != before
+        # The images are drawn after the label.
+        changed = "(before) => document.querySelectorAll('.heatmaplayer image')[3].getAttribute('href') !== before"
+        page.wait_for_function(changed, arg=before)
         assert said == []
         browser.close()
