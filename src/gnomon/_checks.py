@@ -24,6 +24,9 @@ def floating(where: str, **tensors: Tensor) -> None:
 def finite(where: str, **tensors: Tensor) -> None:
     """Raises RangeError that names the first NaN or infinity and its index."""
     for name, tensor in tensors.items():
+        # NaN and infinity never leave a sum, which is ten times as fast to take as their places are to find.
+        if torch.isfinite(tensor.detach().sum()):
+            continue
         bad = ~torch.isfinite(tensor)
         if bad.any():
             index = tuple(bad.nonzero()[0].tolist())

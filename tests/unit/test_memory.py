@@ -1,11 +1,17 @@
 """The memory budget holds: measured as the peak of a process of its own."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
+import torch
+
+import gnomon
+from tests.zoo import BUILDERS, zoo
 
 MEASURE = """
 import torch, gnomon
@@ -41,3 +47,18 @@ def test_peak_is_the_result_and_the_budget():
     # A tenth for the allocator's own needs.
     assert peak(budget) < 1.1 * (RESULT + budget)
     assert peak(2**30) > 3 * (RESULT + budget), "the whole graph would have fitted: the test shows nothing"
+
+
+@pytest.mark.parametrize("measure", [gnomon.input_jacobian, gnomon.centroid, gnomon.ntk], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("name", BUILDERS)
+def test_nothing_stays_in_memory(name, measure):
+    """Every output of a layer is freed: a graph that holds itself would grow a long run until it is killed."""
+    model, x = zoo(name)
+    outputs = []
+    for module in model.modules():
+        module.register_forward_hook(lambda module, inputs, output: outputs.append(weakref.ref(output)))
+    with torch.no_grad():
+        measure(model, x)
+    gc.collect()
+    assert outputs
+    assert [output().shape for output in outputs if output() is not None] == []

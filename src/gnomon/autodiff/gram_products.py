@@ -12,7 +12,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
-from gnomon.autodiff.memory import DEFAULT_BUDGET
+from gnomon.autodiff.memory import DEFAULT_BUDGET, kept_by
 from gnomon.autodiff.parameter_jacobian import (
     differentiable,
     outputs,
@@ -129,19 +129,10 @@ def make_plan(
     keep: bool,
 ) -> Plan:
     """Looks at one sample's graph: which layers allow Gram products, and what the others cost."""
-    sizes: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
     # A clone, since a slice would count with the storage of all samples.
     one = x[:1].detach().clone()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        logits, calls = watch(where, model, one)
-    for p in model.parameters():
-        sizes.pop(p.untyped_storage().data_ptr(), None)
-    kept, c, itemsize = sum(sizes.values()), logits.shape[1], logits.element_size()
+    (logits, calls), kept = kept_by(lambda: watch(where, model, one), model)
+    c, itemsize = logits.shape[1], logits.element_size()
     found = eligible(*nodes_of(logits), calls, 1)
     covered = {id(p) for name in found for p in calls[name][0].layer.parameters()}
     rest = {name: p for name, p in parameters.items() if id(p) not in covered}

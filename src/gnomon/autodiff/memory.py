@@ -1,31 +1,37 @@
 """How many samples fit into a memory budget."""
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gnomon.autodiff.graph import Graph, Model, forward
+from gnomon.autodiff.graph import Model, forward
 from gnomon.errors import RangeError
+
+T = TypeVar("T")
 
 DEFAULT_BUDGET = 512 * 2**20
 """Bytes of tensors that a measurement may hold beyond its own result; the allocator may keep more from the system."""
 
 
-def probe_graph(where: str, model: Model, x: Float[Tensor, "n *d"]) -> tuple[Graph, int]:
-    """The forward pass of `x` and the bytes that autograd keeps for it, parameters not counted."""
+def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
+    """What `build` returns, and the bytes that autograd keeps for its graph, the parameters of `model` not counted."""
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        # Detached: a node that holds its own output is never freed.
+        return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        graph = forward(where, model, x)
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()} if isinstance(model, nn.Module) else set()
-    return graph, sum(size for pointer, size in kept.items() if pointer not in own)
+        built = build()
+    for parameter in model.parameters() if isinstance(model, nn.Module) else ():
+        kept.pop(parameter.untyped_storage().data_ptr(), None)
+    return built, sum(kept.values())
 
 
 def chunk_size(where: str, model: Model, x: Float[Tensor, "n *d"], *, jacobian: bool, budget: int | None) -> int:
@@ -38,7 +44,7 @@ def chunk_size(where: str, model: Model, x: Float[Tensor, "n *d"], *, jacobian: 
     if budget <= 0:
         raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
     # A clone, since a slice would count with the storage of all samples.
-    graph, kept = probe_graph(where, model, x[:1].clone())
+    graph, kept = kept_by(lambda: forward(where, model, x[:1].clone()), model)
     rows = graph.logits.shape[1] if jacobian else 1
     sample = 3 * kept + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
     return max(1, min(x.shape[0], budget // max(1, sample)))

@@ -1,5 +1,7 @@
 """Spectra of batches of matrices."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,7 +13,7 @@ def top_share(matrix: Float[Tensor, "*n r s"]) -> Float[Tensor, "*n"]:
     From the eigenvalues of the smaller Gram matrix: its largest eigenvalue is as exact as the singular value, and its
     gradient has no division by gaps between singular values.
     """
-    scale = matrix.detach().abs().amax((-2, -1), keepdim=True)
+    scale = torch.linalg.vector_norm(matrix.detach(), math.inf, (-2, -1), keepdim=True)
     matrix = matrix / torch.where(scale > 0, scale, 1)
     wide = matrix.shape[-2] <= matrix.shape[-1]
     gram = matrix @ matrix.mT if wide else matrix.mT @ matrix
