@@ -6,7 +6,7 @@ from torch import nn
 
 import gnomon
 from gnomon.autodiff import chunk_size
-from gnomon.autodiff.entrance import linear_entrance
+from gnomon.autodiff.entrance import linear_entrance, passage
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from tests.zoo import BUILDERS, zoo
 
@@ -162,7 +162,7 @@ def test_vector_of_wrong_shape_is_named():
 def test_linear_entrance_is_found_exactly_where_it_is(name):
     model, x = zoo(name)
     x.requires_grad_()
-    found = linear_entrance(model(x), x)
+    found = linear_entrance(passage(model(x), x))
     first = {"mlp": 0, "bias": 0, "flatten": 1, "one output": 0, "one sample": 0, "LayerNorm": 0, "dropout": 0}
     if name in first:
         torch.testing.assert_close(found[1], model[first[name]].weight)

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from gnomon import GrokAlign, frobenius_norm, input_jacobian
@@ -164,6 +165,52 @@ def test_fused_attention_works_alone_and_is_named_when_shared():
     x.requires_grad_()
     with pytest.raises(UnsupportedModuleError, match=r"second derivative, got ScaledDotProduct.*sdpa_kernel"):
         GrokAlign(1.0)(model, x, model(x))
+
+
+class Cube(torch.autograd.Function):
+    """x³, with a gradient that torch differentiates on."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x.square() * grad
+
+
+class CubeOnce(Cube):
+    """The same, with a gradient that is a constant to torch."""
+
+    forward = staticmethod(torch.amp.custom_fwd(Cube.forward, device_type="cpu"))
+    backward = staticmethod(torch.amp.custom_bwd(once_differentiable(Cube.backward), device_type="cpu"))
+
+
+class CubeInHalfToo(Cube):
+    """The same as the first, decorated for mixed precision."""
+
+    forward = staticmethod(torch.amp.custom_fwd(Cube.forward, device_type="cpu"))
+    backward = staticmethod(torch.amp.custom_bwd(Cube.backward, device_type="cpu"))
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("cube", [Cube, CubeOnce, CubeInHalfToo])
+def test_a_layer_without_second_derivative_is_named(cube, share):
+    layer, x = torch.nn.Linear(3, 2).double(), torch.ones(4, 3, dtype=torch.float64, requires_grad=True)
+
+    def model(inputs):
+        return cube.apply(layer(inputs))
+
+    penalty = GrokAlign(1.0, "exact")
+    if cube is CubeOnce:
+        with pytest.raises(UnsupportedModuleError, match=r"second derivative, got CubeOnceBackward\. Use one that"):
+            penalty(model, x, model(x) if share else None)
+        return
+    got = torch.autograd.grad(penalty(model, x, model(x) if share else None), layer.weight)
+    wanted = torch.autograd.grad(penalty(lambda inputs: layer(inputs) ** 3, x), layer.weight)
+    torch.testing.assert_close(got, wanted)
 
 
 @pytest.mark.bad_input

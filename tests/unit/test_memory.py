@@ -55,8 +55,14 @@ def test_nothing_stays_in_memory(name, measure):
     """Every output of a layer is freed: a graph that holds itself would grow a long run until it is killed."""
     model, x = zoo(name)
     outputs = []
+
+    def watch(module, inputs, output):
+        outputs.extend(
+            weakref.ref(part) for part in (output if isinstance(output, tuple) else [output]) if part is not None
+        )
+
     for module in model.modules():
-        module.register_forward_hook(lambda module, inputs, output: outputs.append(weakref.ref(output)))
+        module.register_forward_hook(watch)
     with torch.no_grad():
         measure(model, x)
     gc.collect()

@@ -1,6 +1,6 @@
 """The only floor that differentiates."""
 
-from gnomon.autodiff.entrance import fused_attention, projected_norm, reaches
+from gnomon.autodiff.entrance import Passage, passage, projected_norm, without_second_derivative
 from gnomon.autodiff.graph import Graph, forward, outputs_of
 from gnomon.autodiff.jacobian import input_jacobian, vector_jacobian
 from gnomon.autodiff.memory import DEFAULT_BUDGET, chunk_size
@@ -11,13 +11,14 @@ __all__ = [
     "OBSERVATIONS",
     "Graph",
     "Observed",
+    "Passage",
     "chunk_size",
     "forward",
-    "fused_attention",
     "input_jacobian",
     "observe",
     "outputs_of",
+    "passage",
     "projected_norm",
-    "reaches",
     "vector_jacobian",
+    "without_second_derivative",
 ]

@@ -1,47 +1,47 @@
 """Norms of vᵀJ from a graph that is already there, cheaply where the input enters through one linear map."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
 from torch.autograd.graph import GradientEdge, Node
 
 VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
 """The autograd nodes of `torch.mm` and `torch.addmm`, and the place of the left factor among their inputs."""
+ONCE = once_differentiable(lambda ctx: None).__code__
+"""The code of every function that the decorator makes."""
 
 
-def projected_norm(
-    logits: Float[Tensor, "n c"], x: Float[Tensor, "n *d"], v: Float[Tensor, "n c"]
-) -> Float[Tensor, "n"]:
-    r"""$\|v_i^\top J_i\|$ for each sample, differentiable in the parameters, from the graph of `logits`.
+@dataclass(frozen=True)
+class Passage:
+    """The graph of `logits`, walked once.
 
-    Where x enters through one linear map $z = xW^\top$, as in any multilayer perceptron, $v^\top J = g W$ with
-    $g = \partial(v^\top f)/\partial z$, and $\|gW\|^2 = g\,(WW^\top)\,g^\top$ needs neither the (n d) gradient nor the
-    three products of that size that differentiating it takes. Elsewhere the gradient is taken and then its norm.
-
-    Precision: through $WW^\top$ the relative error is that of the dtype times $\|g\|^2\|W\|^2/\|gW\|^2$; where the
-    rows of W share a part a hundred times larger than the rest, which g cancels, float32 keeps some three digits.
+    Attributes:
+        logits: the outputs, (n c).
+        x: the inputs, (n *d).
+        consumers: each node with the nodes that take its output, and the place where they do.
+        entrance: the node at which x enters; None if it does not.
     """
-    found = linear_entrance(logits, x)
-    if found is not None:
-        edge, weight = found
-        n, (h, d) = x.shape[0], weight.shape
-        # Half precision has not the digits, nor the range, for squares of norms.
-        if h * (2 * d + 3 * n) < 3 * n * d and weight.dtype in (torch.float32, torch.float64):
-            (g,) = torch.autograd.grad(logits, edge, v, create_graph=True)
-            return gram_norm(g, weight)
-    (product,) = torch.autograd.grad(logits, x, v, create_graph=True, materialize_grads=True)
-    return torch.linalg.vector_norm(product.flatten(1), dim=1)
+
+    logits: Tensor
+    x: Tensor
+    consumers: Mapping[Node, list[tuple[Any, int]]]  # Any: torch gives no types for what a node saves.
+    entrance: Node | None
+
+    @property
+    def reaches(self) -> bool:
+        """Whether the outputs depend on x."""
+        return self.logits is self.x or self.entrance is not None
 
 
-def consumers_of(logits: Tensor) -> dict[Node, list[tuple[Any, int]]]:
-    """Each node of the graph with the nodes that take its output, and the place where they do."""
-    # Any: torch gives no types for what a node saves.
+def passage(logits: Float[Tensor, "n c"], x: Float[Tensor, "n *d"]) -> Passage:
+    """Walks the graph of `logits`, and looks for `x` in it."""
     consumers: defaultdict[Node, list[tuple[Any, int]]] = defaultdict(list)
     waiting = [logits.grad_fn] if logits.grad_fn is not None else []
     seen = set(waiting)
@@ -54,32 +54,64 @@ def consumers_of(logits: Tensor) -> dict[Node, list[tuple[Any, int]]]:
             if source not in seen:
                 seen.add(source)
                 waiting.append(source)
-    return consumers
-
-
-def node_of(x: Tensor, consumers: Iterable[Node]) -> Node | None:
-    """The node at which `x` enters the graph; None if it does not."""
     if x.grad_fn is not None:
-        return x.grad_fn if x.grad_fn in consumers else None
-    return next((node for node in consumers if getattr(node, "variable", None) is x), None)
+        entrance = x.grad_fn if x.grad_fn in consumers else None
+    else:
+        entrance = next((node for node in consumers if getattr(node, "variable", None) is x), None)
+    return Passage(logits, x, consumers, entrance)
 
 
-def reaches(logits: Tensor, x: Tensor) -> bool:
-    """Whether the graph of `logits` goes back to `x`."""
-    return logits is x or node_of(x, consumers_of(logits)) is not None
+def without_second_derivative(passage: Passage) -> str | None:
+    """The name of a node on the way that cannot be differentiated twice, or says so too late; None if there is none."""
+    for node in {node for taking in passage.consumers.values() for node, _ in taking}:
+        name = node.name()
+        if "ScaledDotProduct" in name and "Math" not in name:
+            return name
+        if isinstance(node, BackwardCFunction) and only_once(node):
+            return name
+    return None
 
 
-def fused_attention(logits: Tensor) -> str | None:
-    """The name of a node of fused attention, which has no second derivative; None if there is none."""
-    nodes = (node for taking in consumers_of(logits).values() for node, _ in taking)
-    names = (node.name() for node in nodes if "ScaledDotProduct" in node.name())
-    return next((name for name in names if "Math" not in name), None)
+def only_once(node: BackwardCFunction) -> bool:
+    """Whether a custom function's gradient is marked `@once_differentiable`: it has no graph.
+
+    Looked for here, since `autograd.grad` passes over the missing graph in silence, and gives wrong gradients.
+    """
+    forward_class: Any = vars(type(node))["_forward_cls"]
+    function = forward_class.backward
+    while function is not None:
+        if getattr(function, "__code__", None) is ONCE:
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
 
 
-def linear_entrance(logits: Tensor, x: Tensor) -> tuple[GradientEdge, Float[Tensor, "h d"]] | None:
-    """The output of the one linear map through which `x` enters the graph, and its weight; None if there is none."""
-    consumers = consumers_of(logits)
-    at = node_of(x, consumers)
+def projected_norm(passage: Passage, v: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    r"""$\|v_i^\top J_i\|$ for each sample, differentiable in the parameters, from the graph of the outputs.
+
+    Where x enters through one linear map $z = xW^\top$, as in any multilayer perceptron, $v^\top J = g W$ with
+    $g = \partial(v^\top f)/\partial z$, and $\|gW\|^2 = g\,(WW^\top)\,g^\top$ needs neither the (n d) gradient nor the
+    three products of that size that differentiating it takes. Elsewhere the gradient is taken and then its norm.
+
+    Precision: through $WW^\top$ the relative error is that of the dtype times $\|g\|^2\|W\|^2/\|gW\|^2$; where the
+    rows of W share a part a hundred times larger than the rest, which g cancels, float32 keeps some three digits.
+    """
+    logits, x = passage.logits, passage.x
+    found = linear_entrance(passage)
+    if found is not None:
+        edge, weight = found
+        n, (h, d) = x.shape[0], weight.shape
+        # Half precision has not the digits, nor the range, for squares of norms.
+        if h * (2 * d + 3 * n) < 3 * n * d and weight.dtype in (torch.float32, torch.float64):
+            (g,) = torch.autograd.grad(logits, edge, v, create_graph=True)
+            return gram_norm(g, weight)
+    (product,) = torch.autograd.grad(logits, x, v, create_graph=True, materialize_grads=True)
+    return torch.linalg.vector_norm(product.flatten(1), dim=1)
+
+
+def linear_entrance(passage: Passage) -> tuple[GradientEdge, Float[Tensor, "h d"]] | None:
+    """The output of the one linear map through which x enters, and its weight; None if there is none."""
+    consumers, at = passage.consumers, passage.entrance
     while at is not None and len(consumers[at]) == 1:
         ((node, place),) = consumers[at]
         if node.name() in VIEWS:
@@ -87,7 +119,7 @@ def linear_entrance(logits: Tensor, x: Tensor) -> tuple[GradientEdge, Float[Tens
         elif PRODUCTS.get(node.name()) == place and getattr(node, "_saved_alpha", 1) == 1:
             weight = node._saved_mat2.T
             # A layer on parts of a sample, such as tokens, has more rows than there are samples.
-            return (GradientEdge(node, 0), weight) if weight.shape[1] == x[0].numel() else None
+            return (GradientEdge(node, 0), weight) if weight.shape[1] == passage.x[0].numel() else None
         else:
             break
     return None

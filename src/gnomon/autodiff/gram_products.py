@@ -1,17 +1,15 @@
 """Empirical kernels of the gradients as sums of products of Gram matrices, in blocks to a memory budget."""
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils.flop_counter import FlopCounterMode
-from torch.utils.hooks import RemovableHandle
 
+from gnomon.autodiff.layer_factors import Factor, eligible, layer_factors, nodes_of, watch
 from gnomon.autodiff.memory import DEFAULT_BUDGET, kept_by
 from gnomon.autodiff.parameter_jacobian import (
     differentiable,
@@ -26,48 +24,8 @@ from gnomon.errors import RangeError, UnsupportedModuleError
 
 TILE = 64
 """Rows and columns of a symmetric result that are made at once: the smaller, the less is made twice."""
-ELEMENTWISE = {
-    *("ReluBackward0", "LeakyReluBackward0", "EluBackward0", "GeluBackward0", "SiluBackward0"),
-    *("SoftplusBackward0", "SigmoidBackward0", "TanhBackward0", "HardtanhBackward0", "HardswishBackward0"),
-}
-"""The autograd nodes of functions of single entries, whose derivative is one number an entry."""
 CALL = 2e7
 """What one small Jacobian-vector product costs beyond its arithmetic, as floating-point operations."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """A part of every sample's gradient: the outer product of `left` (n a) with `right` (c n h), or `right` alone.
-
-    With `constant` the left factor has one more entry, 1: a bias. Outputs come first in `right`, as they are made.
-    With `scale` (n h), `right` is (c 1 h), the same for all samples, and stands for their product.
-    """
-
-    left: Tensor | None
-    right: Tensor
-    constant: bool = False
-    scale: Tensor | None = None
-
-    def part(self, start: int, stop: int) -> "Factor":
-        """The samples from `start` to `stop`."""
-        left = None if self.left is None else self.left[start:stop]
-        if self.scale is None:
-            return Factor(left, self.right[:, start:stop], self.constant)
-        return Factor(left, self.right, self.constant, self.scale[start:stop])
-
-    def whole(self) -> Float[Tensor, "c n h"]:
-        """The right factor of every sample."""
-        return self.right if self.scale is None else self.right * self.scale
-
-
-@dataclass(frozen=True)
-class Call:
-    """What one pass through a linear layer leaves: its input, the place of its output in the graph, and a version."""
-
-    layer: nn.Linear
-    x: Tensor
-    version: int
-    edge: GradientEdge
 
 
 @dataclass(frozen=True)
@@ -158,64 +116,6 @@ def make_plan(
     return Plan(frozenset(found), rest, c, logits.dtype, block, products)
 
 
-def watch(where: str, model: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, list[Call]]]:
-    """One forward pass, and the calls of every plain linear layer in it, by the layer's name."""
-    calls: defaultdict[str, list[Call]] = defaultdict(list)
-    handles: list[RemovableHandle] = []
-
-    def watcher(name: str, layer: nn.Linear) -> RemovableHandle:
-        def record(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-            if output.requires_grad and len(arguments) == 1:
-                calls[name].append(Call(layer, arguments[0], arguments[0]._version, get_gradient_edge(output)))
-
-        # Before other hooks, which may replace the output.
-        return layer.register_forward_hook(record, prepend=True)
-
-    try:
-        for name, module in model.named_modules():
-            # A subclass may compute something else.
-            if type(module) is nn.Linear and any(p.requires_grad for p in module.parameters()):
-                handles.append(watcher(name, module))
-        logits = outputs(where, model, x)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not logits.requires_grad:
-        raise UnsupportedModuleError(
-            f"{where}(model): expected outputs that depend on the parameters, got outputs without a gradient. "
-            f"Remove the torch.no_grad() or detach() in the model."
-        )
-    return logits, dict(calls)
-
-
-def nodes_of(logits: Tensor) -> tuple[set[Node], Counter[int]]:
-    """All nodes of the graph, and how many of them use each node, by its id, or by that of the leaf it stands for."""
-    uses: Counter[int] = Counter()
-    waiting: list[Node] = [logits.grad_fn] if logits.grad_fn is not None else []
-    seen = set(waiting)
-    while waiting:
-        for source, _ in waiting.pop().next_functions:
-            if source is None:
-                continue
-            uses[id(getattr(source, "variable", source))] += 1
-            if source not in seen:
-                seen.add(source)
-                waiting.append(source)
-    return seen, uses
-
-
-def eligible(seen: set[Node], uses: Counter[int], calls: Mapping[str, list[Call]], n: int) -> list[str]:
-    """The layers called once, on one row a sample, whose parameters nothing else uses."""
-
-    def right(called: list[Call]) -> bool:
-        first = called[0]
-        once = all(uses[id(p)] == 1 for p in first.layer.parameters() if p.requires_grad)
-        rows = first.x.ndim == 2 and len(first.x) == n
-        return len(called) == 1 and once and rows and first.edge.node in seen and first.x._version == first.version
-
-    return [name for name, called in calls.items() if right(called)]
-
-
 def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
     """The gradients of these samples, as the factors whose Gram matrices make the kernel."""
     made: list[Factor] = []
@@ -233,64 +133,6 @@ def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) 
         with differentiable(recording=keep):
             made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(where, model, plan.rest, x)]
     return made
-
-
-def layer_factors(logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool) -> list[Factor]:
-    """The factors of the layers: their inputs, and what comes back to their outputs."""
-    known = at_the_end(logits, calls, uses, keep=keep)
-    others = [call for call in calls if call.edge.node not in known]
-    backs = iter(propagate_back(logits, [call.edge for call in others], keep=keep) if others else [])
-    made = []
-    for call in calls:
-        weight, bias = call.layer.weight, call.layer.bias
-        left = (call.x if keep else call.x.detach()) if weight.requires_grad else None
-        right, scale = known.get(call.edge.node) or (next(backs), None)
-        made.append(Factor(left, right, bias is not None and bias.requires_grad, scale))
-    return made
-
-
-def at_the_end(
-    logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool
-) -> dict[Node, tuple[Tensor, Tensor]]:
-    """Right factors and scales that need no pass back: of the layer that makes the outputs, and of the one before.
-
-    The last layer's are unit vectors. Where the one before is followed by a function of single entries, its are the
-    rows of the last weight, scaled by that function's derivative: their Gram matrices need no sum over the outputs.
-    """
-    known: dict[Node, tuple[Tensor, Tensor]] = {}
-    for last in calls:
-        if last.edge.node is not logits.grad_fn:
-            continue
-        units = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
-        known[last.edge.node] = (units[:, None], torch.ones_like(logits))
-        between = last.x.grad_fn
-        if between is None or between.name() not in ELEMENTWISE or uses[id(between)] != 1:
-            continue
-        weight = last.layer.weight if keep else last.layer.weight.detach()
-        for call in calls:
-            if call.edge.node is between.next_functions[0][0] and uses[id(call.edge.node)] == 1:
-                ones = torch.ones_like(last.x)
-                (slope,) = torch.autograd.grad(last.x, [call.edge], ones, retain_graph=True, create_graph=keep)
-                known[call.edge.node] = (weight[:, None], slope)
-    return known
-
-
-def propagate_back(logits: Tensor, edges: list[GradientEdge], *, keep: bool) -> list[Float[Tensor, "c n _"]]:
-    """The derivatives of each output at each edge, one backward pass an output."""
-    n, c = logits.shape
-    units = torch.eye(c, dtype=logits.dtype, device=logits.device)
-    rows: list[tuple[Tensor, ...]] = []
-    whole: list[Tensor] = []
-    for k, unit in enumerate(units):
-        row = torch.autograd.grad(logits, edges, unit.expand(n, c), retain_graph=True, create_graph=keep)
-        if keep:
-            rows.append(row)
-            continue
-        # Filled in place, so that the passes do not stand in memory twice.
-        whole = whole or [part.new_empty(c, *part.shape) for part in row]
-        for target, part in zip(whole, row, strict=True):
-            target[k] = part
-    return [torch.stack(parts) for parts in zip(*rows, strict=True)] if keep else whole
 
 
 def grams(first: Factor, second: Factor, *, trace: bool) -> tuple[Tensor, Tensor | None]:

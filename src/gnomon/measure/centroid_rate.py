@@ -7,7 +7,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff.gram_products import nodes_of
+from gnomon.autodiff.layer_factors import nodes_of
 from gnomon.autodiff.memory import chunk_size
 from gnomon.autodiff.parameter_jacobian import (
     differentiable,

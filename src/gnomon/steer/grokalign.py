@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.autodiff import Graph, forward, fused_attention, outputs_of, projected_norm, reaches
+from gnomon.autodiff import Graph, Passage, forward, outputs_of, passage, projected_norm, without_second_derivative
 from gnomon.autodiff.graph import Model
 from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.measure.frobenius_norm import frobenius_norm
@@ -93,24 +93,28 @@ class GrokAlign:
             RangeError: if x is not of floating point, or logits have no graph to it.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
-            UnsupportedModuleError: if logits came through fused attention, which has no second derivative.
+            UnsupportedModuleError: if a layer has no second derivative, as fused attention.
         """
         _checks.floating("GrokAlign", x=x)
         _checks.samples("GrokAlign", 1, x=x)
         if logits is None or self.fraction < 1:
             graph = forward("GrokAlign", model, self._part(x.detach()), mixed=True)
-            x, logits = graph.x, graph.logits
-        elif not x.requires_grad or not reaches(outputs_of("GrokAlign", logits, x), x):
+            x, logits, shared = graph.x, graph.logits, False
+        else:
+            logits, shared = outputs_of("GrokAlign", logits, x), True
+        way = passage(logits, x)
+        if shared and not (x.requires_grad and way.reaches):
             raise RangeError(
                 "GrokAlign(logits): expected logits with a graph to x, got none. "
                 "Call x.requires_grad_() before model(x), or leave logits out."
             )
-        elif fused := fused_attention(logits):
+        if (node := without_second_derivative(way)) is not None:
             raise UnsupportedModuleError(
-                f"GrokAlign(logits): expected layers with a second derivative, got {fused}. "
-                f"Run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), or leave logits out."
+                f"GrokAlign(model): expected layers with a second derivative, got {node}. Use one that has it; "
+                f"for fused attention run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), "
+                f"or leave logits out."
             )
-        size = self._norm(x, logits)
+        size = self._norm(way)
         mean = size.square().mean() if self.squared else size.mean()
         return self.coefficient * (mean if self.level is None else (mean - self.level).abs())
 
@@ -122,11 +126,11 @@ class GrokAlign:
         device = x.device if self.generator is None else self.generator.device
         return x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
 
-    def _norm(self, x: Tensor, logits: Tensor) -> Float[Tensor, "n"]:
+    def _norm(self, way: Passage) -> Float[Tensor, "n"]:
         if self.estimator == "exact":
-            return frobenius_norm(Graph(x, logits, create_graph=True).jacobian())
-        norms = [projected_norm(logits, x, self._unit_vectors(logits)) for _ in range(self.projections)]
-        scale = math.sqrt(logits.shape[1] / self.projections)
+            return frobenius_norm(Graph(way.x, way.logits, create_graph=True).jacobian())
+        norms = [projected_norm(way, self._unit_vectors(way.logits)) for _ in range(self.projections)]
+        scale = math.sqrt(way.logits.shape[1] / self.projections)
         return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))
 
     def _unit_vectors(self, logits: Tensor) -> Tensor:
