@@ -18,6 +18,7 @@ from .measure import (
     plateau,
     robust_radius,
     row_alignment,
+    singular_values,
 )
 from .measure.feature_learning_interval import FeatureLearningInterval
 from .measure.layer_centroids import LayerCentroids
@@ -61,5 +62,6 @@ __all__ = [
     "plateau",
     "robust_radius",
     "row_alignment",
+    "singular_values",
     "vector_jacobian",
 ]

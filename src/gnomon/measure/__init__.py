@@ -17,6 +17,7 @@ from gnomon.measure.ntk import ntk, ntk_to_point
 from gnomon.measure.plateau import plateau
 from gnomon.measure.robust_radius import robust_radius
 from gnomon.measure.row_alignment import row_alignment
+from gnomon.measure.singular_values import singular_values
 
 __all__ = [
     "accuracy",
@@ -37,4 +38,5 @@ __all__ = [
     "plateau",
     "robust_radius",
     "row_alignment",
+    "singular_values",
 ]
