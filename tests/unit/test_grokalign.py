@@ -239,3 +239,30 @@ def test_bad_batches_are_named():
         ShapeError, match=r"GrokAlign\(model\): expected outputs of shape \(5, c\), got shape \(5, 3, 1\)"
     ):
         GrokAlign(1.0)(lambda x: model(x)[..., None], x)
+
+
+@pytest.mark.parametrize("estimator", ["projection", "exact"])
+@pytest.mark.parametrize("share", [False, True])
+def test_mixed_precision_gives_the_same_to_its_digits(estimator, share):
+    """Under autocast the layers run in bfloat16, which has eight bits: the penalty and its gradients keep two digits."""
+    # Smooth, since no rounding may switch a unit off.
+    model, x = zoo("LayerNorm", torch.float32)
+    x.requires_grad_()
+    found = []
+    for mixed in (False, True):
+        penalty = GrokAlign(1.0, estimator, generator=torch.Generator().manual_seed(1))
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            value = penalty(model, x, model(x) if share else None)
+        found.append(torch.cat([value[None].float(), *(g.flatten() for g in grads(value, model))]).detach())
+    assert (found[0] - found[1]).norm() < 0.02 * found[0].norm()
+    assert not torch.equal(*found), "nothing ran in bfloat16"
+
+
+def test_accumulated_batches_give_the_mean_of_their_penalties():
+    model, x = zoo("mlp")
+    whole = grads(GrokAlign(1.0, "exact")(model, x), model)
+    for p in model.parameters():
+        p.grad = None
+    for part in torch.split(x, 1):
+        (GrokAlign(1.0, "exact")(model, part) / len(x)).backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], list(whole))
