@@ -1,5 +1,18 @@
 """Figures: `figures` says what one shows, `static` draws it with matplotlib, `interactive` with plotly."""
 
 from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon.plot.scatter import Points, Scatter, ScatterPanel
 
-__all__ = ["Curves", "Figure", "ImageFrame", "ImageRow", "ImageSlider", "Line", "Mark", "Panel"]
+__all__ = [
+    "Curves",
+    "Figure",
+    "ImageFrame",
+    "ImageRow",
+    "ImageSlider",
+    "Line",
+    "Mark",
+    "Panel",
+    "Points",
+    "Scatter",
+    "ScatterPanel",
+]

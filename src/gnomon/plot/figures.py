@@ -1,13 +1,13 @@
 """What a figure shows, as plain data: no renderer is imported here, and both renderers draw the same."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.plot._checks import all_finite, palette_place
+from gnomon.plot.scatter import Scatter
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Line:
             )
         if not self.x:
             raise EmptyError(f"Line(x): expected at least one point, got none for {self.label!r}. Leave the line out.")
-        _all_finite("Line(x)", self.x, self.label)
-        _all_finite("Line(y)", self.y, self.label)
-        _palette_place("Line(colour)", self.colour)
+        all_finite("Line(x)", self.x, self.label)
+        all_finite("Line(y)", self.y, self.label)
+        palette_place("Line(colour)", self.colour)
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Mark:
     colour: int = 0
 
     def __post_init__(self) -> None:
-        _all_finite("Mark(x)", (self.x,), self.label)
-        _palette_place("Mark(colour)", self.colour)
+        all_finite("Mark(x)", (self.x,), self.label)
+        palette_place("Mark(colour)", self.colour)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Panel:
                 f"Panel(lines): expected at least one line, got none in {self.title!r}. Leave the panel out."
             )
         if self.y_range is not None:
-            _all_finite("Panel(y_range)", self.y_range, self.title)
+            all_finite("Panel(y_range)", self.y_range, self.title)
             if self.y_range[0] >= self.y_range[1]:
                 raise RangeError(
                     f"Panel(y_range): expected (lower, upper), got {self.y_range} in {self.title!r}. Swap or widen it."
@@ -250,18 +250,4 @@ class ImageSlider:
             )
 
 
-Figure = Curves | ImageSlider
-
-
-def _all_finite(where: str, values: Sequence[float], label: str) -> None:
-    for i, value in enumerate(values):
-        if not math.isfinite(value):
-            raise RangeError(
-                f"{where}: expected finite numbers, got {value} at index {i} of {label!r}. "
-                "Leave out what was not measured."
-            )
-
-
-def _palette_place(where: str, colour: int) -> None:
-    if colour < 0:
-        raise RangeError(f"{where}: expected a place in the palette from 0, got {colour}. Count from 0.")
+Figure = Curves | ImageSlider | Scatter

@@ -1,15 +1,16 @@
 """Figures as plotly draws them, for pages: hover, one legend for all panels, a slider over frames."""
 
-import html
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
 from gnomon.plot import _layout
+from gnomon.plot._plotly import base, number, text
 from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel
+from gnomon.plot.interactive_scatter import interactive_scatter
+from gnomon.plot.scatter import Scatter
 
-_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 _LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
 _BELOW_IMAGES, _ROW_LABEL = 120, 30
 _FRAME_MS = 500
@@ -26,33 +27,24 @@ def interactive(figure: Figure, *, titled: bool = True) -> go.Figure:
         A plotly figure of fixed height. `layout.meta` holds the sizes from which a page fits it to another width.
         Images are rounded to a thousandth of their largest |value|.
     """
-    drawing = _curves(figure) if isinstance(figure, Curves) else _images(figure)
+    drawing = _drawn(figure)
     if titled:
         layout = drawing.layout
         layout.margin.t += _TITLE
         layout.height += _TITLE
-        layout.title = {"text": f"<b>{_text(figure.title)}</b>", "font": {"size": 17}, "pad": {"t": 12, "l": _EDGE}}
+        layout.title = {"text": f"<b>{text(figure.title)}</b>", "font": {"size": 17}, "pad": {"t": 12, "l": _EDGE}}
         layout.title.update(x=0, xref="container", xanchor="left", y=1, yref="container", yanchor="top")
-        if isinstance(figure, Curves):
+        if not isinstance(figure, ImageSlider):
             layout.legend.y = 1 - _TITLE / layout.height
     return drawing
 
 
-def _text(words: str) -> str:
-    """Plotly reads some HTML in its texts: what comes from outside is shown as it is."""
-    return html.escape(words, quote=False)
-
-
-def _base(height: int, meta: dict[str, Any], **margin: int) -> dict[str, Any]:
-    return {
-        "template": "none",
-        "height": height,
-        "margin": {"pad": 0, "autoexpand": False, **margin},
-        "font": {"family": _FONT, "size": 13, "color": _layout.INK},
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "meta": meta,
-    }
+def _drawn(figure: Figure) -> go.Figure:
+    if isinstance(figure, Curves):
+        return _curves(figure)
+    if isinstance(figure, Scatter):
+        return interactive_scatter(figure)
+    return _images(figure)
 
 
 def _curves(curves: Curves) -> go.Figure:
@@ -69,7 +61,7 @@ def _curves(curves: Curves) -> go.Figure:
         "plot_px": stacked,
         "row_px": _layout.LEGEND_ROW,
     }
-    layout = _base(height, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
+    layout = base(height, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
     layout |= {
         "hovermode": "x unified",
         "hoverlabel": {"namelength": -1},
@@ -94,17 +86,12 @@ def _curves(curves: Curves) -> go.Figure:
     return go.Figure(traces, layout)
 
 
-def _number(i: int) -> str:
-    """Plotly counts its axes: x, x2, x3."""
-    return "" if i == 0 else str(i + 1)
-
-
 def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> dict[str, Any]:
     last = i == len(curves.panels) - 1
     low, high = _layout.x_span(curves)
     common = {"gridcolor": _layout.GRID, "linecolor": "#b8c0ca", "showline": True, "zeroline": False, "ticks": ""}
     x = common | {
-        "anchor": f"y{_number(i)}",
+        "anchor": f"y{number(i)}",
         "showticklabels": last,
         "tickangle": 0,
         "domain": [0, 1],
@@ -115,23 +102,23 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
         x |= {"type": "log", "range": list(lows), "dtick": 1 if lows[1] - lows[0] > 1.5 else "D2", "tickformat": ",~r"}
     else:
         x |= {"type": "linear", "range": [low, high], "tickformat": ",~r"}
-    x |= {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{_text(curves.x_label)} %{{x}}"}}
+    x |= {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{text(curves.x_label)} %{{x}}"}}
     x |= {"showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "solid", "spikesnap": "data"}
     if i > 0:
         x["matches"] = "x"
     if last:
-        x["title"] = {"text": _text(curves.x_label), "standoff": 10, "font": {"size": 13}}
+        x["title"] = {"text": text(curves.x_label), "standoff": 10, "font": {"size": 13}}
     y = common | {
-        "anchor": f"x{_number(i)}",
+        "anchor": f"x{number(i)}",
         "domain": list(domain),
         "nticks": 6,
         "hoverformat": ".4~g",
         "showspikes": False,
     }
-    y["title"] = {"text": _text(panel.y_label), "standoff": 6, "font": {"size": 13}}
+    y["title"] = {"text": text(panel.y_label), "standoff": 6, "font": {"size": 13}}
     if panel.y_range is not None:
         y["range"] = list(panel.y_range)
-    return {f"xaxis{_number(i)}": x, f"yaxis{_number(i)}": y}
+    return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
 
 
 def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) -> go.Scatter:
@@ -140,18 +127,18 @@ def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) ->
     first = key not in seen
     seen.add(key)
     return go.Scatter(
-        x=xs, y=ys, name=_text(line.label), mode="markers" if len(xs) == 1 else "lines", marker_size=7,
+        x=xs, y=ys, name=text(line.label), mode="markers" if len(xs) == 1 else "lines", marker_size=7,
         line={"color": _layout.colour(line.colour), "width": 2 if line.dashed else 2.4,
               "dash": "5px,3px" if line.dashed else "solid"},
         marker_color=_layout.colour(line.colour), legendgroup=repr(key), showlegend=first,
-        xaxis=f"x{_number(i)}", yaxis=f"y{_number(i)}",
+        xaxis=f"x{number(i)}", yaxis=f"y{number(i)}",
     )  # fmt: skip
 
 
 def _pole(flag: _layout.Flag, i: int) -> list[dict[str, Any]]:
     """The mark's line through the panel, and above it the piece that reaches up to the label."""
     at: dict[str, Any] = {
-        "type": "line", "xref": f"x{_number(i)}", "yref": f"y{_number(i)} domain", "layer": "below",
+        "type": "line", "xref": f"x{number(i)}", "yref": f"y{number(i)} domain", "layer": "below",
         "x0": flag.mark.x, "x1": flag.mark.x,
         "line": {"color": _layout.colour(flag.mark.colour), "width": 1.5, "dash": "2px,2px"},
     }  # fmt: skip
@@ -165,19 +152,19 @@ def _pole(flag: _layout.Flag, i: int) -> list[dict[str, Any]]:
 def _label(flag: _layout.Flag, i: int, curves: Curves) -> dict[str, Any]:
     over = _layout.overhang(curves, flag.mark, _layout.WIDTH - _LEFT - _RIGHT, _layout.WIDTH - _LEFT)
     return {
-        "name": "flag", "text": _text(flag.mark.label), "showarrow": False, "font": {"size": 12}, "borderpad": 0,
+        "name": "flag", "text": text(flag.mark.label), "showarrow": False, "font": {"size": 12}, "borderpad": 0,
         "bgcolor": "white",
-        "xref": f"x{_number(i)}", "x": _layout.exponents(flag.mark.x)[0] if curves.log_x else flag.mark.x,
-        "yref": f"y{_number(i)} domain", "y": 1, "yanchor": "middle", "yshift": (flag.level + 0.5) * _layout.FLAG,
+        "xref": f"x{number(i)}", "x": _layout.exponents(flag.mark.x)[0] if curves.log_x else flag.mark.x,
+        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "middle", "yshift": (flag.level + 0.5) * _layout.FLAG,
         "xanchor": "left", "xshift": 4 - over,
     }  # fmt: skip
 
 
 def _panel_title(panel: Panel, panel_flags: tuple[_layout.Flag, ...], i: int) -> dict[str, Any]:
     return {
-        "text": f"<b>{_text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
+        "text": f"<b>{text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
         "xref": "paper", "x": 0, "xanchor": "left", "xshift": _EDGE - _LEFT,
-        "yref": f"y{_number(i)} domain", "y": 1, "yanchor": "bottom",
+        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "bottom",
         "yshift": _layout.levels(panel_flags) * _layout.FLAG + 3,
     }  # fmt: skip
 
@@ -194,12 +181,12 @@ def _images(figure: ImageSlider) -> go.Figure:
     top = 8
     plot_px = round((_layout.WIDTH - 2 * _EDGE) * deep / cells)
     meta = {"kind": "images", "cells": cells, "image_height": h, "row_label_px": _ROW_LABEL}
-    layout = _base(top + plot_px + _BELOW_IMAGES, meta, l=_EDGE, r=_EDGE, t=top, b=_BELOW_IMAGES)
+    layout = base(top + plot_px + _BELOW_IMAGES, meta, l=_EDGE, r=_EDGE, t=top, b=_BELOW_IMAGES)
     bare = {"visible": False, "fixedrange": True}
     layout["xaxis"] = bare | {"range": [-0.5, cells - 0.5], "constrain": "domain"}
     layout["yaxis"] = bare | {"range": [deep - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"}
     layout["annotations"] = [
-        {"text": f"<b>{_text(row.label)}</b>", "showarrow": False, "font": {"size": 13}, "borderpad": 1,
+        {"text": f"<b>{text(row.label)}</b>", "showarrow": False, "font": {"size": 13}, "borderpad": 1,
          "x": -0.5, "xanchor": "left", "y": i * (h + room) + room - 0.5, "yanchor": "bottom"}
         for i, row in enumerate(rows)
     ]  # fmt: skip
@@ -224,9 +211,9 @@ def _pixels(frame: ImageFrame, gap: int) -> list[list[list[float | None]]]:
 def _heatmap(z: Sequence[Sequence[float | None]], label: str, top: float, diverging: bool) -> go.Heatmap:
     stops = _layout.DIVERGING if diverging else _layout.SEQUENTIAL
     return go.Heatmap(
-        z=z, y0=top, dy=1, zmin=-1 if diverging else 0, zmax=1, showscale=False, hoverongaps=False, name=_text(label),
+        z=z, y0=top, dy=1, zmin=-1 if diverging else 0, zmax=1, showscale=False, hoverongaps=False, name=text(label),
         colorscale=[[i / (len(stops) - 1), stop] for i, stop in enumerate(stops)],
-        hovertemplate=f"{_text(label)}<br>%{{z:.0%}} of this image's largest value<extra></extra>",
+        hovertemplate=f"{text(label)}<br>%{{z:.0%}} of this image's largest value<extra></extra>",
     )  # fmt: skip
 
 
@@ -245,7 +232,7 @@ def _controls(figure: ImageSlider) -> dict[str, Any]:
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
     play = still | {"frame": {"duration": _FRAME_MS, "redraw": True}, "fromcurrent": True}
     steps = [
-        {"label": _text(frame.label), "method": "animate", "args": [[str(k)], still]}
+        {"label": text(frame.label), "method": "animate", "args": [[str(k)], still]}
         for k, frame in enumerate(figure.frames)
     ]
     left, right = (max(8, round(3.3 * len(figure.frames[k].label)) - 8) for k in (0, -1))  # half an end's label

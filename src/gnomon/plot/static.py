@@ -14,6 +14,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from gnomon.plot import _layout
 from gnomon.plot.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel
+from gnomon.plot.scatter import Scatter
+from gnomon.plot.static_scatter import draw_scatter, height
 
 _DPI = 96
 _STYLE: Any = {
@@ -45,6 +47,10 @@ def draw(figure: Figure) -> Drawing:
     with matplotlib.rc_context(_STYLE):
         if isinstance(figure, Curves):
             return _draw_curves(figure)
+        if isinstance(figure, Scatter):
+            drawing = _canvas(_layout.WIDTH, height(figure), figure.title)
+            draw_scatter(drawing, figure)
+            return drawing
         return _draw_images(figure)
 
 

@@ -41,14 +41,18 @@
       change["yaxis.range"] = [deep - 0.5, -0.5];
       change.annotations = layout.annotations.map((words, i) => ({ ...words, y: tops[i] - 0.5 }));
     } else {
-      const abreast = Math.max(1, Math.min(meta.entries, Math.floor(width / meta.entry_px)));
+      const room = width - margin.l - margin.r;  // plotly gives a legend no more
+      const abreast = Math.max(1, Math.min(meta.entries, Math.floor(room / meta.entry_px)));
       const rows = Math.ceil(meta.entries / abreast);
       const columns = Math.ceil(meta.entries / rows);
       const top = rows * meta.row_px + 8;
       change["margin.t"] = top;
-      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(width / (columns + 1)) + 1) - 40;
+      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 40;
       change.height = top + meta.plot_px + margin.b;
-      for (const key of axes(layout, "x")) change[key + ".tickformat"] = width < NARROW ? "~s" : ",~r";
+      // The axes of scatter plots need not count steps.
+      if (meta.kind === "curves") {
+        for (const key of axes(layout, "x")) change[key + ".tickformat"] = width < NARROW ? "~s" : ",~r";
+      }
       change.annotations = layout.annotations.map(
         (words) => (words.name === "flag" ? besidePole(layout, words, width) : words));
     }

@@ -1,0 +1,89 @@
+"""What both renderers of scatter plots share: colours, shapes, pixel sizes, ends of axes. Pure."""
+
+import math
+
+from gnomon.plot import _layout
+from gnomon.plot.scatter import Points, Scatter, ScatterPanel
+
+# Viridis: even in lightness, and read by the colour-blind; the rims of the points stand out on any ground.
+VALUES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
+SHAPES = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up"))
+"""As matplotlib and as plotly name them."""
+
+# Sizes in CSS pixels, as in `_layout`.
+PLOT, MARKER = 250, 9
+BAR_LABEL, BAR, BAR_ROOM = 20, 12, 58
+
+
+def shape(points: Points) -> tuple[str, str]:
+    """The shape at the points' place, for matplotlib and for plotly."""
+    return SHAPES[points.colour % len(SHAPES)]
+
+
+def fill(points: Points) -> str:
+    """The one colour for points without values, and for the legend."""
+    return _layout.colour(points.colour) if points.values is None else _layout.MUTED
+
+
+def legend(scatter: Scatter) -> tuple[Points, ...]:
+    """The first points of each legend entry: those of one label and colour share one."""
+    first: dict[tuple[str, int], Points] = {}
+    for panel in scatter.panels:
+        for points in panel.points:
+            first.setdefault((points.label, points.colour), points)
+    return tuple(first.values())
+
+
+def entry_px(scatter: Scatter) -> int:
+    """The width to reserve for the longest legend entry (pixels)."""
+    return 62 + 7 * max(len(points.label) for points in legend(scatter))
+
+
+def legend_columns(scatter: Scatter, width: int) -> int:
+    """How many legend entries to set side by side in `width` pixels, with rows as even as can be."""
+    entries = len(legend(scatter))
+    fit = max(1, min(entries, width // entry_px(scatter)))
+    return math.ceil(entries / math.ceil(entries / fit))
+
+
+def stack(scatter: Scatter) -> tuple[int, tuple[int, ...], int]:
+    """The height of all panels but for the last x axis, and from its top (pixels) that of each panel and of the bar.
+
+    The colour bar with its label stands below the x axis of the last panel that has values.
+    """
+    valued = [i for i, panel in enumerate(scatter.panels) if any(points.values for points in panel.points)]
+    tops, y, bar = [], 0, 0
+    for i in range(len(scatter.panels)):
+        tops.append(y + _layout.PANEL_TITLE)
+        y += _layout.PANEL_TITLE + PLOT + _layout.X_AXIS
+        if valued and i == valued[-1]:
+            bar, y = y, y + BAR_ROOM
+    return y - _layout.X_AXIS, tuple(tops), bar
+
+
+def span(panel: ScatterPanel, axis: str) -> tuple[float, float]:
+    """Both ends of an axis, "x" or "y": all points, and 5 % on either side."""
+    numbers = [number for points in panel.points for number in getattr(points, axis)]
+    low, high = min(numbers), max(numbers)
+    if logarithmic(panel, axis):
+        pad = 0.05 * math.log10(high / low) or 0.5
+        return low / 10**pad, high * 10**pad
+    pad = 0.05 * (high - low) or 0.5
+    return low - pad, high + pad
+
+
+def logarithmic(panel: ScatterPanel, axis: str) -> bool:
+    """Whether an axis, "x" or "y", is."""
+    return panel.log_x if axis == "x" else panel.log_y
+
+
+def decades(panel: ScatterPanel, axis: str) -> float:
+    """How many factors of ten a logarithmic axis shows."""
+    low, high = span(panel, axis)
+    return math.log10(high / low)
+
+
+def bar_ends(scatter: Scatter) -> tuple[float, float]:
+    """The values at the ends of the colour bar; apart even where all values are equal."""
+    low, high = scatter.value_span or (0.0, 1.0)
+    return (low, high) if low < high else (low - 0.5, high + 0.5)

@@ -1,0 +1,123 @@
+"""What a scatter plot shows, as plain data: points, the colours of their values, lines through them."""
+
+from dataclasses import dataclass
+
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.plot._checks import all_finite, palette_place
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of one kind.
+
+    Attributes:
+        label: what they are; points of one label and colour share one legend entry over all panels.
+        x: their first coordinates.
+        y: their second coordinates; as many.
+        values: what the colour bar tells of each point; as many. None draws all in the palette's colour.
+        joined: whether a line in the palette's colour runs through them, in the order given.
+        colour: place in the palette and among the shapes of points, from 0; wraps round.
+
+    Raises:
+        ShapeError: if `x`, `y` and `values` differ in length.
+        EmptyError: if there is no point.
+        RangeError: if a number is NaN or infinite, or `colour` is negative.
+    """
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    values: tuple[float, ...] | None = None
+    joined: bool = False
+    colour: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.x:
+            raise EmptyError(
+                f"Points(x): expected at least one point, got none for {self.label!r}. Leave the points out."
+            )
+        for name, numbers in (("x", self.x), ("y", self.y), ("values", self.values)):
+            if numbers is None:
+                continue
+            if len(numbers) != len(self.x):
+                raise ShapeError(
+                    f"Points({name}): expected as many as x has, {len(self.x)}, got {len(numbers)} for {self.label!r}. "
+                    f"Pass one for each point."
+                )
+            all_finite(f"Points({name})", numbers, self.label)
+        palette_place("Points(colour)", self.colour)
+
+
+@dataclass(frozen=True)
+class ScatterPanel:
+    """One of the panels of `Scatter`, with axes of its own.
+
+    Attributes:
+        title: what the panel shows.
+        x_label: the x axis and its unit.
+        y_label: the y axis and its unit.
+        points: drawn in this order.
+        log_x: logarithmic x axis; every x must be above 0.
+        log_y: logarithmic y axis; every y must be above 0.
+
+    Raises:
+        EmptyError: if there are no points.
+        RangeError: if a logarithmic axis cannot show a point.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    points: tuple[Points, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise EmptyError(
+                f"ScatterPanel(points): expected some points, got none in {self.title!r}. Leave the panel out."
+            )
+        for axis, log in (("x", self.log_x), ("y", self.log_y)):
+            least = min(min(getattr(points, axis)) for points in self.points)
+            if log and least <= 0:
+                raise RangeError(
+                    f"ScatterPanel(log_{axis}): expected {axis} above 0 everywhere, got {least:g} in {self.title!r}. "
+                    f"Set log_{axis}=False, or leave that point out."
+                )
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Scatter plots, one below the other, with one colour bar for all.
+
+    Attributes:
+        name: the figure's file name, without suffix.
+        title: one line that says what to see.
+        caption: what is drawn, in sentences.
+        panels: from top to bottom.
+        value_label: what the colours are, and their unit; needed where points have values.
+
+    Raises:
+        EmptyError: if there is no panel, or points have values and the colour bar no label.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[ScatterPanel, ...]
+    value_label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.panels:
+            raise EmptyError(f"Scatter(panels): expected at least one panel, got none in {self.name!r}. Add a panel.")
+        if self.value_span is not None and not self.value_label:
+            raise EmptyError(
+                f"Scatter(value_label): expected words for the colour bar, got none in {self.name!r}. "
+                "Say what the values are."
+            )
+
+    @property
+    def value_span(self) -> tuple[float, float] | None:
+        """The lowest and the highest value, which the ends of the colour bar show; None where no point has one."""
+        values = [value for panel in self.panels for points in panel.points for value in points.values or ()]
+        return (min(values), max(values)) if values else None

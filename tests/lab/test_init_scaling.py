@@ -1,0 +1,147 @@
+"""init-scaling: what it says of made-up records; the batch of networks; its smallest variant, killed half way."""
+
+import os
+
+import pytest
+import torch
+
+from gnomon import centroid
+from gnomon.data import Samples
+from gnomon.errors import RangeError
+from gnomon_lab.papers.init_scaling import (
+    MECHANISMS,
+    Config,
+    centroids,
+    claims,
+    correlation,
+    figures,
+    of,
+    outputs,
+    run,
+    stack,
+    summary,
+    sweep,
+    table,
+)
+from gnomon_lab.papers.ntk_regime import binary_cross_entropy, zeros_and_ones
+from gnomon_lab.runs import Run
+
+
+def made_up(output=(0.3, 0.6, 0.9), weights=(0.2, 0.4, 0.7)):
+    """Records of three scales of each mechanism; the alignment peaks at step 10."""
+    start = {
+        "mechanism": ["output"] * 3 + ["weights"] * 3,
+        "scale": [4.0, 2.0, 1.0] * 2,
+        "reciprocal": [0.25, 0.5, 1.0, 0.1, 0.2, 1.0],
+        "rate": [-8.0, 4.0, 1.0, 9.0, 5.0, 1.0],
+    }
+    best = [*output, *weights]
+    rows = ((0, [0.0] * 6), (10, best), (20, [a - 0.1 for a in best]))
+    records = [{"arm": "sweep", "step": step, "alignment": alignment} for step, alignment in rows]
+    return [records[0] | start, *records[1:]]
+
+
+def test_the_best_of_each_network():
+    assert [(n.scale, n.best, n.step) for n in of(made_up(), "weights")] == [
+        (1.0, 0.7, 10),
+        (2.0, 0.4, 10),
+        (4.0, 0.2, 10),
+    ]
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0]) == 5
+    assert rows[2] == ("output × 4", "0.25", "8", "0.300", "10")
+    assert summary(made_up()).startswith(
+        "The best alignment is 0.90 with the output × 1, and 0.70 with the weights × 1."
+    )
+
+
+def test_correlations_are_of_ranks():
+    records = made_up(output=(1e-6, 0.4, 0.99), weights=(1e-9, 1e-8, 0.98))
+    assert correlation(records, "reciprocal", "best") == pytest.approx(0.986, abs=2e-3)  # one tie
+    assert correlation(records, "reciprocal", "speed") < -0.9
+
+
+def test_claims():
+    assert [claim.holds for claim in claims([made_up()])] == [True, True, True]
+    better = made_up(weights=(0.2, 0.4, 0.95))
+    assert claims([made_up(), better])[2].measured == "output 0.900, weights 0.700; output 0.900, weights 0.950"
+    assert not claims([made_up(), better])[2].holds
+    backwards = claims([made_up(output=(0.9, 0.6, 0.3), weights=(0.9, 0.8, 0.1))])
+    assert not backwards[0].holds
+
+
+def test_the_figure_shows_every_network_twice():
+    (scatter,) = figures(made_up())
+    above, below = scatter.panels
+    assert [points.label for points in above.points] == [f"{mechanism} scaled" for mechanism in MECHANISMS]
+    assert above.points[0].y == (1.0, 4.0, 8.0)
+    assert above.points[0].values == below.points[0].y == (0.9, 0.6, 0.3)
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(
+        RangeError, match=r"init-scaling: expected scales two or more, .* got \(1.0,\); width at least 1"
+    ):
+        Config(scales=(1.0,), width=0)
+
+
+def test_the_batch_says_what_each_network_says(tmp_path):
+    x = torch.randn(20, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    train = Samples(x, (x[:, 0] > 0).double())
+    networks = sweep(Config(scales=(0.5, 2.0), width=7), Run(tmp_path, 0), train)
+    stacked = stack(networks)
+    torch.testing.assert_close(outputs(stacked, x), torch.stack([network(x) for network in networks]))
+    torch.testing.assert_close(centroids(stacked, x), torch.stack([centroid(n, x).detach() for n in networks]))
+    # The same start: twice the output is twice the network, weights twice as large are four times a two-layer one.
+    said = outputs(stacked, x)
+    torch.testing.assert_close(said[1], 4 * said[0])
+    torch.testing.assert_close(said[3], 16 * said[2])
+    torch.testing.assert_close(said[1], said[3] / 2)
+
+
+class StoppedError(Exception):
+    pass
+
+
+data = pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
+TINY = Config(scales=(0.5, 2.0), digits=60, width=8, steps=20, readings=6)
+
+
+@pytest.mark.data
+@data
+def test_smallest_variant_resumes_exactly(tmp_path):
+    class Stopping(Run):
+        def record(self, step, *readings, **values):
+            super().record(step, *readings, **values)
+            if step == 10:
+                raise StoppedError
+
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    run(TINY, Run(tmp_path / "whole", 0))
+    with pytest.raises(StoppedError):
+        run(TINY, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
+    run(TINY, Run(tmp_path / "broken", 0))
+
+    def plain(name):
+        records = Run(tmp_path / name, 0).records()
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+    assert plain("broken") == plain("whole")
+
+
+@pytest.mark.data
+@data
+def test_each_network_is_trained_as_if_alone(tmp_path):
+    here = Run(tmp_path, 0)
+    run(TINY, here)
+    train = zeros_and_ones(here, TINY.digits, torch.float32)
+    for k, alone in enumerate(sweep(TINY, here, train)):
+        optimizer = torch.optim.SGD(alone.parameters(), TINY.learning_rate)
+        for _ in range(TINY.steps):
+            optimizer.zero_grad()
+            binary_cross_entropy(alone(train.x), train.labels).backward()
+            optimizer.step()
+        point = train.x[train.labels == 1][:1]
+        cosine = torch.cosine_similarity(centroid(alone, point).detach(), point)
+        torch.testing.assert_close(torch.tensor(here.records()[-1]["alignment"][k]), cosine[0], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,129 @@
+"""Scatter plots: what the data says is what both renderers draw."""
+
+import math
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.plot import Points, Scatter, ScatterPanel, _layout, _scatter_layout
+from gnomon.plot.interactive import interactive
+from gnomon.plot.static import draw, save
+
+ONE = Points("one", (1.0, 10.0, 100.0), (0.5, 0.2, 4.0), values=(0.0, 0.5, 1.0))
+OTHER = Points("other", (2.0, 20.0), (1.0, 2.0), values=(0.25, 0.75), colour=1)
+JOINED = Points("other", (1.0, 2.0, 3.0), (-1.0, 1.0, 0.0), joined=True, colour=1)
+
+
+def scatter(log=True):
+    """Coloured points on logarithmic or plain axes, and below them a line through points."""
+    above = ScatterPanel("Cloud", "length", "speed", (ONE, OTHER), log_x=log, log_y=log)
+    below = ScatterPanel("Line", "scale", "cosine", (JOINED,))
+    return Scatter("cloud", "Cloud & line", "What it shows.", (above, below), "warmth")
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_static_draws_the_data(log):
+    above, below, bar = draw(scatter(log)).axes
+    for points, drawn in zip((ONE, OTHER), above.collections, strict=True):
+        np.testing.assert_array_equal(drawn.get_offsets(), np.transpose([points.x, points.y]))
+        np.testing.assert_array_equal(drawn.get_array(), points.values)
+        assert drawn.get_clim() == (0.0, 1.0)
+    assert {above.get_xscale(), above.get_yscale()} == {"log" if log else "linear"}
+    (line,) = below.get_lines()
+    assert (tuple(line.get_xdata()), tuple(line.get_ydata())) == (JOINED.x, JOINED.y)
+    assert line.get_color() == _layout.colour(1)
+    assert tuple(below.collections[0].get_facecolor()[0]) == to_rgba(_layout.colour(1))
+    assert (bar.get_title("left"), bar.get_xlim()) == ("warmth", (0.0, 1.0))
+    assert (below.get_xlabel(), below.get_ylabel(), below.get_xscale()) == ("scale", "cosine", "linear")
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_interactive_draws_the_data(log):
+    drawing = interactive(scatter(log))
+    *traces, first, second = drawing.data
+    for points, trace in zip((ONE, OTHER, JOINED), traces, strict=True):
+        assert (trace.x, trace.y, trace.showlegend) == (points.x, points.y, False)
+        assert trace.mode == ("lines+markers" if points.joined else "markers")
+        assert trace.marker.color == (points.values or _layout.colour(1))
+        assert trace.marker.coloraxis == ("coloraxis" if points.values else None)
+    assert [trace.yaxis for trace in traces] == ["y", "y", "y2"]
+    assert [(entry.name, entry.x) for entry in (first, second)] == [("one", (None,)), ("other", (None,))]
+    layout = drawing.layout
+    assert (layout.coloraxis.cmin, layout.coloraxis.cmax, layout.coloraxis.colorbar.title.text) == (0.0, 1.0, "warmth")
+    assert {layout.xaxis.type, layout.yaxis.type} == {"log" if log else "linear"}
+    assert layout.xaxis2.type == "linear"
+
+
+def test_the_bar_stands_below_the_last_panel_with_values_and_needs_no_spread():
+    height, (first, second), bar = _scatter_layout.stack(scatter())
+    assert first + _scatter_layout.PLOT < bar < second < height
+    alike = Points("alike", (1.0,), (1.0,), values=(3.0,))
+    one = Scatter("one", "One", "", (ScatterPanel("p", "x", "y", (alike,)),), "warmth")
+    assert one.value_span == (3.0, 3.0)
+    colours = interactive(one).layout.coloraxis
+    assert draw(one).axes[1].get_xlim() == (colours.cmin, colours.cmax) == (2.5, 3.5)
+
+
+def test_without_values_there_is_no_bar():
+    plain = Scatter("plain", "Plain", "", (ScatterPanel("p", "x", "y", (JOINED,)),))
+    assert plain.value_span is None
+    assert len(draw(plain).axes) == 1
+    assert interactive(plain).layout.coloraxis.cmin is None
+
+
+def test_svg_is_deterministic_and_undated(tmp_path):
+    save(scatter(), tmp_path / "one.svg")
+    save(scatter(), tmp_path / "two.svg")
+    one = (tmp_path / "one.svg").read_bytes()
+    assert one == (tmp_path / "two.svg").read_bytes()
+    assert b"dc:date" not in one
+
+
+def test_outside_words_are_shown_not_interpreted(tmp_path):
+    hostile = '<a href="https://example.org">$x^2$ & _y</a>'
+    points = Points(hostile, (1.0, 2.0), (0.0, 1.0), values=(0.0, 1.0))
+    figure = Scatter("x", hostile, hostile, (ScatterPanel(hostile, hostile, hostile, (points,)),), hostile)
+    assert "<a" not in interactive(figure).to_json()
+    save(figure, tmp_path / "x.svg")
+    drawing = draw(figure)
+    assert hostile in [words.get_text() for words in drawing.legends[0].get_texts()]
+    assert (drawing.axes[0].get_ylabel(), drawing.axes[1].get_title("left")) == (hostile, hostile)
+
+
+def panel(**options):
+    return ScatterPanel("p", "x", "y", (Points("a", (0.0, 1.0), (1.0, -1.0)),), **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Points("a", (), ()), EmptyError, r"Points\(x\): expected at least one point, got none for 'a'"),
+        (lambda: Points("a", (1.0, 2.0), (1.0,)), ShapeError, r"Points\(y\): expected as many as x has, 2, got 1"),
+        (lambda: Points("a", (1.0,), (1.0,), ()), ShapeError, r"Points\(values\): expected as many as x has, 1, got 0"),
+        (lambda: Points("a", (1.0,), (math.nan,)), RangeError, r"Points\(y\): expected finite numbers, got nan"),
+        (
+            lambda: Points("a", (1.0,), (1.0,), (math.inf,)),
+            RangeError,
+            r"Points\(values\): expected finite numbers, got inf at index 0 of 'a'",
+        ),
+        (lambda: Points("a", (1.0,), (1.0,), colour=-1), RangeError, r"Points\(colour\): expected .* got -1"),
+        (lambda: ScatterPanel("p", "x", "y", ()), EmptyError, r"ScatterPanel\(points\): expected some .* in 'p'"),
+        (lambda: panel(log_x=True), RangeError, r"ScatterPanel\(log_x\): expected x above 0 everywhere, got 0 in 'p'"),
+        (lambda: panel(log_y=True), RangeError, r"ScatterPanel\(log_y\): expected y above 0 everywhere, got -1 in 'p'"),
+        (
+            lambda: Scatter("s", "", "", ()),
+            EmptyError,
+            r"Scatter\(panels\): expected at least one panel, got none in 's'",
+        ),
+        (
+            lambda: Scatter("s", "", "", (ScatterPanel("p", "x", "y", (ONE,)),)),
+            EmptyError,
+            r"Scatter\(value_label\): expected words for the colour bar, got none in 's'",
+        ),
+    ],
+)
+def test_errors(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
