@@ -1,0 +1,86 @@
+"""The linear regions of a network on a plane."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gnomon.measure.singular_values import singular_values
+from gnomon.regions.plane import Plane
+from gnomon.regions.polygons import Polygons, cross
+
+OUTSIDE = -1
+"""The label of an edge that lies on the box, and the region of a point beyond it."""
+LAYER_BITS = 40
+"""The label of an edge is the place of the layer that made it, times two to this power, plus the unit."""
+POINTS = 2**22
+"""Pairs of a point and a corner that are looked at together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    r"""The linear regions of a network in a part of a plane.
+
+    In region i the network is $f(o + u e_1 + v e_2) = A_i\,(u, v)^\top + b_i$.
+
+    Attributes:
+        model: the network in float64.
+        plane: the slice.
+        polygons: the regions' corners, counter-clockwise, with what made each edge.
+        slopes: $A_i$, the derivative along the plane, (r c 2).
+        offsets: $b_i$, the affine map's value at the plane's origin, (r c).
+        pattern: 64 bits that stand for the states of all units: equal exactly in regions of one activation pattern.
+        layers: the names of the layers, by the number that `edges` gives.
+        by_depth: how many regions the network has up to each bending layer, in the order of the layers.
+    """
+
+    model: nn.Module
+    plane: Plane
+    polygons: Polygons
+    slopes: Float[Tensor, "r c 2"]
+    offsets: Float[Tensor, "r c"]
+    pattern: Int[Tensor, "r"]
+    layers: tuple[str, ...]
+    by_depth: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.pattern)
+
+    @cached_property
+    def areas(self) -> Float[Tensor, "r"]:
+        """In the unit of the plane's directions; they sum to the box's area."""
+        return self.polygons.areas()
+
+    @cached_property
+    def centroids(self) -> Float[Tensor, "r 2"]:
+        """The centres of mass, in the plane's coordinates. Not the centroids of the spline theory, which are inputs."""
+        return self.polygons.centroids()
+
+    @cached_property
+    def norms(self) -> Float[Tensor, "r"]:
+        """The Frobenius norm of the whole input Jacobian in each region, taken at its centre of mass."""
+        with torch.no_grad():
+            return torch.linalg.vector_norm(singular_values(self.model, self.plane.embed(self.centroids)), dim=1)
+
+    def unit_of(self, labels: Int[Tensor, "e"]) -> tuple[Int[Tensor, "e"], Int[Tensor, "e"]]:
+        """The layer, as a place in `layers`, and the unit that made edges of the polygons; -1 for the box's edges."""
+        layer, unit = labels >> LAYER_BITS, labels & (2**LAYER_BITS - 1)
+        return layer, torch.where(labels == OUTSIDE, OUTSIDE, unit)
+
+    def region_of_points(self, points: Float[Tensor, "n 2"]) -> Int[Tensor, "n"]:
+        """The region in which each point of the plane lies, -1 outside of the box; on an edge one of its two.
+
+        Cost: O(n corners).
+        """
+        start, end, valid = self.polygons.vertices, self.polygons.rolled(), self.polygons.valid
+        sides = end - start
+        length = torch.linalg.vector_norm(sides, dim=2)
+        found = []
+        for part in torch.split(points.to(start), max(1, POINTS // length.numel())):
+            left = cross(sides, part[:, None, None] - start) / torch.where(valid, length, 1)
+            depth, region = left.masked_fill(~valid, torch.inf).amin(2).max(1)
+            found.append(torch.where(depth >= -1e-12 * length.max(), region, OUTSIDE))
+        return torch.cat(found)

@@ -1,0 +1,86 @@
+"""Two-dimensional slices of an input space."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, ShapeError
+
+
+@dataclass(frozen=True)
+class Plane:
+    r"""The plane $\{o + u\,e_1 + v\,e_2\}$, with coordinates (u, v).
+
+    Args:
+        origin: o, one input, (*d).
+        directions: e₁ and e₂, (2 *d); any two that are not parallel. Coordinates and areas are in their units, so take
+            orthonormal ones, as `plane_through` does, where these should be the input space's own.
+
+    Raises:
+        ShapeError: if the directions are not two inputs like the origin.
+        RangeError: at NaN or infinity, or if the directions are parallel.
+    """
+
+    origin: Float[Tensor, "*d"]
+    directions: Float[Tensor, "2 *d"]
+
+    def __post_init__(self) -> None:
+        _checks.floating("Plane", origin=self.origin, directions=self.directions)
+        if self.directions.shape != (2, *self.origin.shape):
+            raise ShapeError(
+                f"Plane(directions): expected shape {(2, *self.origin.shape)}, "
+                f"got {_checks.shape_of(self.directions)}. Pass two directions of the origin's shape."
+            )
+        _checks.finite("Plane", origin=self.origin, directions=self.directions)
+        singular = torch.linalg.svdvals(self.directions.flatten(1).double())
+        if singular[1] <= 1e-12 * singular[0]:
+            raise RangeError(
+                "Plane(directions): expected two directions that span a plane, got parallel ones. Choose another point."
+            )
+
+    def embed(self, points: Float[Tensor, "n 2"]) -> Float[Tensor, "n *d"]:
+        """The inputs at these coordinates."""
+        directions = self.directions.to(points).flatten(1)
+        return self.origin.to(points) + (points @ directions).reshape(-1, *self.origin.shape)
+
+    def project(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n 2"]:
+        """The coordinates of the points of the plane that are nearest to these inputs."""
+        directions = self.directions.to(x).flatten(1)
+        return torch.linalg.lstsq(directions.T, (x - self.origin.to(x)).flatten(1).T).solution.T
+
+
+def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Tensor, "*d"]) -> Plane:
+    """The plane through three inputs, with orthonormal directions and its origin at their mean.
+
+    Args:
+        x1: an input; the first direction goes from it to `x2`.
+        x2: another input.
+        x3: a third, on the side of the second direction.
+
+    Raises:
+        ShapeError: if their shapes differ.
+        RangeError: at NaN or infinity, or if they lie on a line.
+
+    Example:
+        >>> import torch
+        >>> plane = plane_through(torch.zeros(3), torch.tensor([2.0, 0, 0]), torch.tensor([0, 0, 5.0]))
+        >>> plane.directions
+        tensor([[1., 0., 0.],
+                [0., 0., 1.]])
+    """
+    _checks.floating("plane_through", x1=x1, x2=x2, x3=x3)
+    _checks.same_shape("plane_through", x1=x1, x2=x2, x3=x3)
+    _checks.finite("plane_through", x1=x1, x2=x2, x3=x3)
+    spread = torch.stack([x2 - x1, x3 - x1]).double().flatten(1)
+    first = spread[0] / torch.linalg.vector_norm(spread[0])
+    second = spread[1] - (spread[1] @ first) * first
+    length = torch.linalg.vector_norm(second)
+    if not length > 1e-9 * torch.linalg.vector_norm(spread):
+        raise RangeError(
+            "plane_through(x3): expected three points that span a plane, got points on a line. Take another."
+        )
+    directions = torch.stack([first, second / length]).reshape(2, *x1.shape).to(x1)
+    return Plane((x1 + x2 + x3) / 3, directions)

@@ -1,0 +1,115 @@
+"""Convex polygons as arrays, and cutting many of them at once, each by a line of its own."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Polygons:
+    """Convex polygons in the plane, vertices counter-clockwise, in rows padded to the longest.
+
+    Attributes:
+        vertices: (p v 2); beyond a polygon's `count` without meaning.
+        count: the number of vertices, (p).
+        labels: (p v); what lies on the edge from each vertex to the next.
+    """
+
+    vertices: Float[Tensor, "p v 2"]
+    count: Int[Tensor, "p"]
+    labels: Int[Tensor, "p v"]
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def __getitem__(self, rows: Tensor | slice) -> "Polygons":
+        """Some of the polygons."""
+        return Polygons(self.vertices[rows], self.count[rows], self.labels[rows])
+
+    @property
+    def valid(self) -> Bool[Tensor, "p v"]:
+        """Which vertices are there."""
+        return torch.arange(self.vertices.shape[1], device=self.count.device) < self.count[:, None]
+
+    def following(self) -> Int[Tensor, "p v"]:
+        """The place of the vertex that follows each one."""
+        places = torch.arange(self.vertices.shape[1], device=self.count.device).expand(len(self), -1)
+        return torch.where(places + 1 < self.count[:, None], places + 1, 0)
+
+    def rolled(self) -> Float[Tensor, "p v 2"]:
+        """The vertex that follows each one."""
+        return self.vertices.gather(1, self.following()[..., None].expand(-1, -1, 2))
+
+    def areas(self) -> Float[Tensor, "p"]:
+        """By the shoelace formula around the first vertex, so that small polygons far out keep their digits."""
+        first = self.vertices[:, :1]
+        one, next_one = self.vertices - first, self.rolled() - first
+        return 0.5 * torch.where(self.valid, cross(one, next_one), 0).sum(1)
+
+    def centroids(self) -> Float[Tensor, "p 2"]:
+        """Centres of mass; of a polygon without area, the mean of its vertices."""
+        first = self.vertices[:, :1]
+        one, next_one = self.vertices - first, self.rolled() - first
+        weights = torch.where(self.valid, cross(one, next_one), 0)
+        total = weights.sum(1, keepdim=True)
+        moment = ((one + next_one) * weights[..., None]).sum(1) / (3 * torch.where(total > 0, total, 1))
+        mean = torch.where(self.valid[..., None], one, 0).sum(1) / self.count[:, None]
+        return first[:, 0] + torch.where(total > 0, moment, mean)
+
+
+def cross(one: Float[Tensor, "... 2"], other: Float[Tensor, "... 2"]) -> Float[Tensor, "..."]:
+    """The area that two vectors span, positive if the second lies to the left of the first."""
+    return one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0]
+
+
+def join(parts: list[Polygons]) -> Polygons:
+    """All polygons together, padded alike."""
+    widest = max(part.vertices.shape[1] for part in parts)
+
+    def padded(tensor: Tensor) -> Tensor:
+        missing = widest - tensor.shape[1]
+        return torch.cat([tensor, tensor.new_zeros(len(tensor), missing, *tensor.shape[2:])], 1) if missing else tensor
+
+    return Polygons(
+        torch.cat([padded(part.vertices) for part in parts]),
+        torch.cat([part.count for part in parts]),
+        torch.cat([padded(part.labels) for part in parts]),
+    )
+
+
+def clip(polygons: Polygons, heights: Float[Tensor, "p v"], labels: Int[Tensor, "p"]) -> Polygons:
+    """The part of each polygon where a function, affine in the plane, is at least 0.
+
+    Args:
+        polygons: what to cut; each has a vertex where the function is positive and one where it is negative.
+        heights: the function's values at the vertices, exactly 0 where a vertex lies on its line.
+        labels: what the new edge is.
+    """
+    valid, after = polygons.valid, polygons.following()
+    heights = torch.where(valid, heights, 0)
+    beyond = heights.gather(1, after)
+    crosses = valid & (heights * beyond < 0)
+    share = torch.where(crosses, heights / torch.where(crosses, heights - beyond, 1), 0)
+    crossing = torch.lerp(polygons.vertices, polygons.rolled(), share[..., None])
+    # Where the boundary leaves the part kept, the cut begins: at a crossing point, or at a vertex on the line.
+    leaving = torch.where(crosses, heights > 0, False)
+    on_line = (heights == 0) & (beyond < 0)
+    cut = labels[:, None].expand_as(polygons.labels)
+    points = torch.stack([polygons.vertices, crossing], 2).flatten(1, 2)
+    kept = torch.stack([valid & (heights >= 0), crosses], 2).flatten(1, 2)
+    names = torch.stack([torch.where(on_line, cut, polygons.labels), torch.where(leaving, cut, polygons.labels)], 2)
+    return gathered(points, kept, names.flatten(1, 2))
+
+
+def gathered(points: Float[Tensor, "p q 2"], kept: Bool[Tensor, "p q"], labels: Int[Tensor, "p q"]) -> Polygons:
+    """Polygons of the points that are kept."""
+    count = kept.sum(1)
+    width = int(count.max()) if len(count) else 0
+    rows, places = kept.nonzero(as_tuple=True)
+    slots = (kept.cumsum(1) - 1)[rows, places]
+    vertices, names = points.new_zeros(len(count), width, 2), labels.new_zeros(len(count), width)
+    vertices[rows, slots] = points[rows, places]
+    names[rows, slots] = labels[rows, places]
+    return Polygons(vertices, count, names)

@@ -1,0 +1,142 @@
+"""The exact partition that a piecewise affine network makes of a plane."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon.errors import ConvergenceError, RangeError, ShapeError
+from gnomon.regions.operations import Affine
+from gnomon.regions.partition import OUTSIDE, Regions
+from gnomon.regions.plane import Plane
+from gnomon.regions.polygons import Polygons, cross, join
+from gnomon.regions.steps import steps_of
+from gnomon.regions.walk import Piece, Walk
+
+DEFAULT_BUDGET = 512 * 2**20
+Progress = Callable[[int, float], object]
+"""Told the number of regions found so far, and the share of the box's area that they fill."""
+
+
+def slice_regions(
+    model: nn.Module,
+    plane: Plane,
+    box: Float[Tensor, "v 2"] | tuple[float, float, float, float],
+    *,
+    max_regions: int = 1_000_000,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> Regions:
+    r"""The linear regions of a network in a convex polygon of a plane, exactly, in float64.
+
+    The network restricted to the plane is followed layer by layer. Inside a cell of the layers before, every unit is an
+    affine function of the plane's two coordinates; the lines where units bend, or where the argument of a maximum
+    changes, cut the cell into convex pieces, and each piece goes on to the next layer with affine functions of its own.
+
+    Source:
+        The quantity is that of SplineCam (Humayun et al., CVPR 2023) and figure 1 of Walker et al., arXiv:2506.12284;
+        the way of computing it, all polygons at once by one line of each at a time, is gnomon's.
+    Args:
+        model: a network of affine layers, ReLU and its kin, and maxima, in eval mode; residual sums and concatenations
+            too. It is copied to float64; yours stays as it is.
+        plane: the slice.
+        box: the part of the plane to look at: the corners of a convex polygon, in order, or (left, right, bottom, top).
+        max_regions: more than so many end with an error.
+        memory: bytes for what is carried along beyond the result; 512 MiB unless told. It decides how many polygons go
+            on together, and not what comes out.
+        progress: called with the number of regions so far and the share of the box's area that is done.
+    Returns:
+        The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
+        and cuts nothing; several units on one line cut once; a line through a corner cuts there.
+    Raises:
+        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
+        ConvergenceError: with more than `max_regions` regions, saying how far it got.
+        ShapeError: if the outputs at the plane's origin are not (1, c).
+        RangeError: if the box is not convex, or has no area.
+    Cost: O(regions x units), a cell being cut only by the units that meet it. Precision: float64 throughout; corners
+        are as exact as the crossing of two lines allows.
+    Example:
+        >>> import torch
+        >>> from gnomon.regions import Plane, slice_regions
+        >>> relu = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU())
+        >>> relu[0].weight.data = torch.eye(2)
+        >>> regions = slice_regions(relu.eval(), Plane(torch.zeros(2), torch.eye(2)), (-1, 1, -1, 1))
+        >>> len(regions), regions.areas.sum().item()
+        (4, 4.0)
+    """
+    where = "slice_regions"
+    budget = DEFAULT_BUDGET if memory is None else memory
+    _checks.settings(
+        where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
+    )
+    start = polygon(box)
+    exact = copy.deepcopy(model).double()
+    steps, source, result = steps_of(exact)
+    with torch.no_grad():
+        image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
+        outputs = exact(plane.origin.double()[None])
+        if outputs.ndim != 2:
+            raise ShapeError(
+                f"{where}(model): expected outputs of shape (1, c), got {_checks.shape_of(outputs)}. "
+                f"Wrap the model so that it returns one row of outputs a sample."
+            )
+        share = budget // max(1, sum(not isinstance(step.operation, Affine) for step in steps))
+        walk = Walk(steps, result, share)
+        total, done, found = float(start.areas()), 0.0, 0
+        leaves: list[Piece] = []
+        first = Piece(start, {source: image}, torch.zeros(1, dtype=torch.int64))
+        for leaf in walk.on(first, 0):
+            found += len(leaf.polygons)
+            done += float(leaf.polygons.areas().sum())
+            if found > max_regions:
+                raise ConvergenceError(
+                    f"{where}(max_regions): expected at most {max_regions:,} regions, got {found:,} with "
+                    f"{min(done / total, 1):.1%} of the box done. Allow more, or take a smaller box."
+                )
+            leaves.append(leaf)
+            if progress is not None:
+                progress(found, min(done / total, 1.0))
+        polygons = join([leaf.polygons for leaf in leaves])
+        outputs = torch.cat([leaf.held[result] for leaf in leaves])
+    return Regions(
+        model=exact,
+        plane=plane,
+        polygons=polygons,
+        slopes=outputs[:, :2].mT,
+        offsets=outputs[:, 2],
+        pattern=torch.cat([leaf.pattern for leaf in leaves]),
+        layers=tuple(step.place for step in steps),
+        by_depth=dict(walk.found),
+    )
+
+
+def polygon(box: Float[Tensor, "v 2"] | tuple[float, float, float, float]) -> Polygons:
+    """The box as a polygon, its corners counter-clockwise, every edge labelled as the box's.
+
+    Raises:
+        ShapeError: if it is not (v, 2) with three corners or more.
+        RangeError: if it is not convex or has no area.
+    """
+    if not isinstance(box, Tensor):
+        left, right, bottom, top = box
+        box = torch.tensor([[left, bottom], [right, bottom], [right, top], [left, top]])
+    if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
+        raise ShapeError(
+            f"slice_regions(box): expected corners of shape (v, 2), v >= 3, got {_checks.shape_of(box)}. Pass them so, "
+            f"or as (left, right, bottom, top)."
+        )
+    corners = box.double()
+    _checks.finite("slice_regions", box=corners)
+    sides = corners.roll(-1, 0) - corners
+    turns = cross(sides, sides.roll(-1, 0))
+    turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
+    if not ((turns > 0).all() or (turns < 0).all()) or turn.abs() > 7:
+        raise RangeError(
+            "slice_regions(box): expected the corners of a convex polygon, in order, none on a side, got others. "
+            "Take its convex hull."
+        )
+    corners = corners if turn > 0 else corners.flip(0)
+    return Polygons(corners[None], torch.tensor([len(corners)]), torch.full((1, len(corners)), OUTSIDE))

@@ -1,0 +1,178 @@
+"""Cutting polygons by many lines: those of all units of a layer, or the ridges where a maximum changes its argument."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gnomon.regions.polygons import Polygons, clip, join
+
+OWN, LAYER = 1e-12, 1e-15
+"""A value counts as zero below so much of its own terms, and of the largest terms of its layer: its rounding errors."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """What became of polygons that were cut.
+
+    Attributes:
+        children: the pieces, those of one polygon together, in the order of the polygons.
+        parent: the polygon that each piece comes from, (q).
+        state: for each unit the linear piece on which it is there, (q u): 0 or 1 for a line, the place of the largest
+            for a maximum.
+    """
+
+    children: Polygons
+    parent: Int[Tensor, "q"]
+    state: Int[Tensor, "q u"]
+
+
+def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: Int[Tensor, "u"]) -> Split:
+    """Cuts each polygon by the zero lines of functions of its own.
+
+    Args:
+        polygons: what to cut.
+        lines: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
+        labels: what the new edges are, by unit.
+
+    Returns:
+        The pieces; a unit's state is 1 where it is positive, else 0. A unit that is zero within rounding everywhere on
+        a polygon counts as not positive.
+    """
+    tolerance = tolerances(polygons, lines)
+    heights = evaluate(polygons, lines)
+    high = (heights > tolerance[:, None]).any(1)
+    crossing = high & (heights < -tolerance[:, None]).any(1)
+    del heights
+    which, counts = listed(crossing)
+    current, parent = polygons, torch.arange(len(polygons), device=counts.device)
+    finished: list[tuple[Polygons, Tensor]] = []
+    for turn in range(which.shape[1]):
+        going = counts[parent] > turn
+        finished.append((current[~going], parent[~going]))
+        current, parent = current[going], parent[going]
+        unit = which[parent, turn]
+        height = zeroed(evaluate(current, lines[parent, :, unit, None])[..., 0], tolerance[parent, unit, None])
+        cut = (height > 0).any(1) & (height < 0).any(1)
+        whole, halves, height, label = current[~cut], current[cut], height[cut], labels[unit[cut]]
+        current = join([whole, clip(halves, height, label), clip(halves, -height, label)])
+        parent = torch.cat([parent[~cut], parent[cut], parent[cut]])
+    children, parent = ordered([*finished, (current, parent)])
+    state = high.long()[parent]
+    for turn in range(which.shape[1]):
+        rows = (counts[parent] > turn).nonzero()[:, 0]
+        unit = which[parent[rows], turn]
+        height = evaluate(children[rows], lines[parent[rows], :, unit, None])[..., 0]
+        state[rows, unit] = (height > tolerance[parent[rows], unit, None]).any(1).long()
+    return Split(children, parent, state)
+
+
+def split_by_maximum(
+    polygons: Polygons, values: Float[Tensor, "p 3 u k"], there: Bool[Tensor, "u k"], labels: Int[Tensor, "u"]
+) -> Split:
+    """Cuts each polygon where the largest of k affine functions changes, for each of u such maxima.
+
+    Args:
+        polygons: what to cut.
+        values: for each polygon and unit k affine functions, given as in `split_by_lines`.
+        there: which of the k exist; at the rim of an image a window has fewer.
+        labels: what the new edges are, by unit.
+
+    Returns:
+        The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
+    """
+    p, _, u, k = values.shape
+    tolerance = tolerances(polygons, values.flatten(2)).view(p, u, k).amax(2)
+    state, settled = largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
+    which, counts = listed(~settled)
+    current, parent = polygons, torch.arange(p, device=counts.device)
+    finished: list[tuple[Polygons, Tensor]] = []
+    for turn in range(which.shape[1]):
+        going = counts[parent] > turn
+        finished.append((current[~going], parent[~going]))
+        current, parent = current[going], parent[going]
+        unit = which[parent, turn]
+        pieces = [cell(i, current, parent, values[parent, :, unit], there[unit], tolerance[parent, unit], labels[unit])
+                  for i in range(k)]  # fmt: skip
+        current, parent = ordered(pieces)
+    children, parent = ordered([*finished, (current, parent)])
+    state = state[parent]
+    for turn in range(which.shape[1]):
+        rows = (counts[parent] > turn).nonzero()[:, 0]
+        unit = which[parent[rows], turn]
+        heights = evaluate(children[rows], values[parent[rows], :, unit])[:, :, None]
+        best, _ = largest(heights, there[unit][:, None], tolerance[parent[rows], unit, None])
+        state[rows, unit] = best[:, 0]
+    return Split(children, parent, state)
+
+
+def cell(
+    i: int,
+    polygons: Polygons,
+    parent: Int[Tensor, "p"],
+    values: Float[Tensor, "p 3 k"],
+    there: Bool[Tensor, "p k"],
+    tolerance: Float[Tensor, "p"],
+    labels: Int[Tensor, "p"],
+) -> tuple[Polygons, Int[Tensor, "q"]]:
+    """The part of each polygon where function i is the largest, and where each part comes from."""
+    rows = there[:, i].nonzero()[:, 0]
+    part = polygons[rows]
+    for j in range(values.shape[2]):
+        if j == i:
+            continue
+        height = evaluate(part, (values[rows, :, i] - values[rows, :, j])[..., None])[..., 0]
+        height = torch.where(there[rows, j, None], zeroed(height, tolerance[rows, None]), 1)
+        height = torch.where(part.valid, height, 0)
+        above, below = (height > 0).any(1), (height < 0).any(1)
+        whole = (above | (i < j)) & ~below
+        cut = above & below
+        part = join([part[whole], clip(part[cut], height[cut], labels[rows[cut]])])
+        rows = torch.cat([rows[whole], rows[cut]])
+    return part, parent[rows]
+
+
+def largest(
+    heights: Float[Tensor, "p v u k"], there: Bool[Tensor, "*p u k"], tolerance: Float[Tensor, "p u"]
+) -> tuple[Int[Tensor, "p u"], Bool[Tensor, "p u"]]:
+    """The first function that is nowhere below the others on a polygon, and whether there is one."""
+    heights = heights.masked_fill(~(there[:, None] if there.ndim == 3 else there), -torch.inf)
+    best = heights.amax(3, keepdim=True) - tolerance[:, None, :, None]
+    dominant = (heights >= best).all(1)
+    return dominant.long().argmax(2), dominant.any(2)
+
+
+def evaluate(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p v u"]:
+    """Affine functions at the vertices; beyond a polygon's last vertex those at its first."""
+    vertices = torch.where(polygons.valid[..., None], polygons.vertices, polygons.vertices[:, :1])
+    return torch.baddbmm(lines[:, 2:], vertices, lines[:, :2])
+
+
+def tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
+    """Below which a value is zero within rounding."""
+    reach = torch.where(polygons.valid[..., None], polygons.vertices, 0).abs().amax(1)
+    terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
+    return OWN * terms + LAYER * terms.amax(1, keepdim=True)
+
+
+def zeroed(heights: Tensor, tolerance: Tensor) -> Tensor:
+    """Exactly zero where a value is zero within rounding."""
+    return torch.where(heights.abs() <= tolerance, 0, heights)
+
+
+def listed(chosen: Bool[Tensor, "p u"]) -> tuple[Int[Tensor, "p k"], Int[Tensor, "p"]]:
+    """The chosen units of each polygon, in rows padded to the longest, and their number."""
+    counts = chosen.sum(1)
+    rows, units = chosen.nonzero(as_tuple=True)
+    starts = counts.cumsum(0) - counts
+    which = units.new_zeros(len(chosen), int(counts.max()) if len(counts) else 0)
+    which[rows, torch.arange(len(rows), device=rows.device) - starts[rows]] = units
+    return which, counts
+
+
+def ordered(pieces: list[tuple[Polygons, Tensor]]) -> tuple[Polygons, Tensor]:
+    """All pieces, those of one parent together, in the order of the parents."""
+    parent = torch.cat([part for _, part in pieces])
+    order = torch.argsort(parent, stable=True)
+    return join([part for part, _ in pieces])[order], parent[order]

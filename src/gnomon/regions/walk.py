@@ -1,0 +1,138 @@
+"""Polygons on their way through a network: each layer that bends cuts them, in parts that fit a memory budget."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon.regions.operations import Affine, Bends, Maximum, Planes
+from gnomon.regions.partition import LAYER_BITS
+from gnomon.regions.polygons import Polygons
+from gnomon.regions.split import Split, split_by_lines, split_by_maximum
+from gnomon.regions.steps import Step
+from gnomon.regions.windows import windows
+
+MIX = 0x9E3779B97F4A7C15 - 2**64
+"""An odd number of 64 random bits: the golden ratio's."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some polygons, each inside one cell of all layers so far.
+
+    Attributes:
+        polygons: the polygons.
+        held: what later steps still need, by name; one row a polygon.
+        pattern: 64 bits that stand for the states of all units so far, (p).
+    """
+
+    polygons: Polygons
+    held: dict[str, Planes]
+    pattern: Int[Tensor, "p"]
+
+    def part(self, rows: Tensor | slice) -> "Piece":
+        """Some of its polygons."""
+        held = {name: planes[rows] for name, planes in self.held.items()}
+        return Piece(self.polygons[rows], held, self.pattern[rows])
+
+
+@dataclass
+class Walk:
+    """The way through a network's steps.
+
+    Attributes:
+        steps: the network.
+        result: the name of what comes out.
+        budget: bytes that the polygons in work at one step may take.
+        found: the number of regions that each bending step has left so far, by its place.
+    """
+
+    steps: Sequence[Step]
+    result: str
+    budget: int
+    found: Counter[str] = field(default_factory=Counter)
+
+    def on(self, piece: Piece, at: int = 0) -> Iterator[Piece]:
+        """The pieces that come out at the end, depth first: what the first part becomes, then the second, and so on."""
+        for place in range(at, len(self.steps)):
+            step = self.steps[place]
+            needed = {name for later in self.steps[place + 1 :] for name in later.inputs} | {self.result}
+            if isinstance(step.operation, Affine):
+                value = step.operation.apply(*(piece.held[name] for name in step.inputs))
+                held = {name: planes for name, planes in (piece.held | {step.name: value}).items() if name in needed}
+                piece = Piece(piece.polygons, held, piece.pattern)
+                continue
+            size = self.chunk(piece, step)
+            if size < len(piece.polygons):
+                for start in range(0, len(piece.polygons), size):
+                    yield from self.on(piece.part(slice(start, start + size)), place)
+                return
+            piece = self.bend(piece, step, step.operation, place, needed)
+            self.found[step.place] += len(piece.polygons)
+        yield piece
+
+    def chunk(self, piece: Piece, step: Step) -> int:
+        """How many polygons may go through a bending step together: what they hold, and the units' heights."""
+        values = piece.held[step.inputs[0]][0].numel()
+        breaks = len(step.operation.breaks) if isinstance(step.operation, Bends) else 1
+        corners = piece.polygons.vertices.shape[1]
+        entries = sum(planes[0].numel() for planes in piece.held.values()) + values * breaks * (2 + corners)
+        return max(1, self.budget // (8 * entries))
+
+    def bend(self, piece: Piece, step: Step, operation: Bends | Maximum, place: int, needed: set[str]) -> Piece:
+        """Cuts the polygons by the units of a bending step, and lets the step act on each."""
+        planes = piece.held[step.inputs[0]]
+        if isinstance(operation, Bends):
+            split, value = straightened(piece.polygons, planes, operation, place)
+        else:
+            split, value = maximised(piece.polygons, planes, operation, place)
+        held = {name: old[split.parent] for name, old in piece.held.items() if name in needed}
+        if step.name in needed:
+            held[step.name] = value
+        pattern = piece.pattern[split.parent] * MIX + (split.state * keys(split.state.shape[1], place)).sum(1)
+        return Piece(split.children, held, pattern)
+
+
+def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int) -> tuple[Split, Planes]:
+    """Cuts by the lines on which a unit's value is one of the breaks; the value on the straight piece of each part."""
+    entries = planes.flatten(2)
+    lines = torch.cat([shifted(entries, at) for at in bends.breaks], 2)
+    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2]).repeat(len(bends.breaks))
+    split = split_by_lines(polygons, lines, labels)
+    # A unit's piece is the number of breaks below its value.
+    state = split.state.view(len(split.state), len(bends.breaks), -1).sum(1)
+    inside = state.view(-1, *planes.shape[2:])
+    slope, offset = torch.zeros_like(inside, dtype=planes.dtype), torch.zeros_like(inside, dtype=planes.dtype)
+    for i, (this_slope, this_offset) in enumerate(zip(bends.slopes, bends.offsets, strict=True)):
+        if isinstance(this_slope, Tensor):
+            this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 3))
+        slope = torch.where(inside == i, this_slope, slope)
+        offset = torch.where(inside == i, this_offset, offset)
+    value = planes[split.parent] * slope[:, None]
+    value[:, 2] += offset
+    return Split(split.children, split.parent, state), value
+
+
+def shifted(entries: Float[Tensor, "p 3 u"], by: float) -> Float[Tensor, "p 3 u"]:
+    """The functions less a number."""
+    return entries if by == 0 else torch.cat([entries[:, :2], entries[:, 2:] - by], 1)
+
+
+def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int) -> tuple[Split, Planes]:
+    """Cuts where the largest entry of a window changes; the largest entry on each part."""
+    entries = planes.flatten(2)
+    looked_at, shape = windows(maximum.window, planes.shape[2:])
+    values = entries[:, :, looked_at.clamp_min(0)]
+    labels = (place << LAYER_BITS) + torch.arange(len(looked_at))
+    split = split_by_maximum(polygons, values, looked_at >= 0, labels)
+    chosen = looked_at[torch.arange(len(looked_at)), split.state]
+    value = entries[split.parent].gather(2, chosen[:, None].expand(-1, 3, -1))
+    return split, value.view(-1, 3, *shape)
+
+
+def keys(units: int, place: int) -> Int[Tensor, "u"]:
+    """64 random bits for each unit of a step."""
+    return torch.randint(-(2**63), 2**63 - 1, (units,), generator=torch.Generator().manual_seed(place))

@@ -1,0 +1,278 @@
+"""xor: a network memorises XOR clusters, generalises, grows robust; does GrokAlign make it so sooner? (figure 4)."""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from gnomon import GrokAlign, Probe, _checks, centroid_alignment, log_spaced
+from gnomon.data import xor_clusters
+from gnomon.models import mlp
+from gnomon.plot import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+
+ARMS = ("weight decay", "GrokAlign")
+BASE = ARMS[0]
+NOISES = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Deviations of the Gaussian noise on all coordinates without signal."""
+LEVEL = 0.95
+"""An accuracy is reached where it stays at this level or above; the paper names none."""
+MUCH = 2.0
+"""How many times fewer steps are "much sooner"; the paper names no number."""
+SOURCE = "Walker et al., arXiv:2506.12284, section 4.2 and figure 4"
+ROBUST = {f"robust to {s}": f"noise {s}" for s in NOISES}
+STAGES = {"memorised": "train", "generalised": "test"} | ROBUST
+"""What a network comes to be, and the accuracy that says so."""
+ONSET = next(iter(ROBUST))
+MARKED = ("memorised", "generalised", ONSET)
+INTRODUCTION = """
+Only the first two of a point's many coordinates say its class, by their product; all the others are noise, by which the
+training points can be told apart. A network first learns them by heart, then finds the pattern, and last, if at all,
+forgets the noise: only then do its answers on unseen points survive when noise is added to them. Two networks start
+from the same weights. One has weight decay, the other the GrokAlign penalty beside it.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of figure 4, but for the width."""
+
+    dimension: int = 40_000
+    """Coordinates of a point, two of them signal."""
+    samples: int = 400
+    """Training points, and as many for testing."""
+    noise: float = 0.05
+    """Size of the coordinates without signal."""
+    width: int = 512
+    """Of the hidden layer."""
+    coefficient: float = 1.0
+    """Of the GrokAlign penalty; the workshop version of the paper has 0.001."""
+    steps: int = 1000
+    """Full-batch SGD steps."""
+    learning_rate: float = 0.1
+    """Of SGD."""
+    weight_decay: float = 0.1
+    """Of SGD, in both arms."""
+    readings: int = 24
+    """Readings in each factor of ten of the steps."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "xor",
+            ("dimension", self.dimension, "at least 2", self.dimension >= 2),
+            ("samples", self.samples, "at least 1", self.samples >= 1),
+            ("noise", self.noise, "finite and at least 0", 0 <= self.noise < math.inf),
+            ("width", self.width, "at least 1", self.width >= 1),
+            ("coefficient", self.coefficient, "finite and above 0", 0 < self.coefficient < math.inf),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
+            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
+            ("readings", self.readings, "at least 1", self.readings >= 1),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )
+
+
+SMALL = Config()
+PAPER = Config(width=2048)
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains both networks from one start, in the subspace in which training takes place."""
+    torch.set_num_threads(config.threads)
+    generator = torch.Generator().manual_seed(run.seed)
+    points = [
+        xor_clusters(config.samples, config.dimension, noise=config.noise, generator=generator, dtype=torch.float64)
+        for _ in ("train", "test")
+    ]
+    kick = off_signal(points[1].x, generator)
+    model = mlp((config.dimension, config.width, 1), generator=generator).double()
+    basis = into_subspace(model, points[0].x)
+    train, test = ((x @ basis, 2.0 * labels[:, None] - 1) for x, labels in points)
+    kick = kick @ basis
+    seen = {"train": train, "test": test} | {f"noise {s}": (test[0] + s * kick, test[1]) for s in NOISES}
+    for arm in ARMS:
+        train_arm(config, run, arm, copy.deepcopy(model), seen)
+
+
+def off_signal(x: Float[Tensor, "n d"], generator: torch.Generator) -> Float[Tensor, "n d"]:
+    """Standard Gaussian noise on all coordinates without signal."""
+    kick = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+    kick[:, :2] = 0
+    return kick
+
+
+def into_subspace(model: nn.Sequential, x: Float[Tensor, "n d"]) -> Float[Tensor, "d r"]:
+    """Rewrites the first layer in an orthonormal basis, which it returns, of the span of its rows and the points.
+
+    Exact: the gradients of the loss and of the penalty in the first weight are sums of points and of its own rows, so
+    that gradient descent never leaves the span, r ≤ n + width; and lengths, angles and outputs are the same there.
+    """
+    weight = model.get_parameter("0.weight").detach()
+    basis = torch.linalg.qr(torch.cat([x, weight]).T).Q
+    model[0] = nn.Linear(basis.shape[1], len(weight), bias=False, device="meta")
+    model[0].weight = nn.Parameter(weight @ basis)
+    return basis
+
+
+def right(logits: Float[Tensor, "n 1"], labels: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
+    """1 where the output has the label's sign, else 0."""
+    return (logits.sign() == labels).to(logits.dtype)[:, 0]
+
+
+def alignment(centroid: Float[Tensor, "n d"], x: Float[Tensor, "n d"], labels: Float[Tensor, "n 1"]) -> Tensor:
+    """Centroid alignment times the label: an aligned network that says -1 has a centroid against its point."""
+    return labels[:, 0] * centroid_alignment(centroid, x)
+
+
+def norm(centroid: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
+    """The centroid's norm, with one output that of the Jacobian."""
+    return torch.linalg.vector_norm(centroid, dim=1)
+
+
+def train_arm(config: Config, run: Run, arm: str, model: nn.Module, seen: dict[str, tuple[Tensor, Tensor]]) -> None:
+    """Trains one network."""
+    parameters = list(model.parameters())
+    optimizer = torch.optim.SGD(parameters, config.learning_rate, weight_decay=config.weight_decay)
+    generator = torch.Generator().manual_seed(run.seed)
+    penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
+    x, labels = seen["train"][0].clone().requires_grad_(penalty is not None), seen["train"][1]
+    point = (seen["train"][0][:1], labels[:1])
+    probes = [Probe(model, where, {name: right}) for name, where in seen.items()]
+    probes += [Probe(model, seen["train"], [alignment, norm])]
+    probes += [Probe(model, point, {"point_alignment": alignment, "point_norm": norm})]
+    due = log_spaced(config.readings)
+    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
+        if step > 0:
+            logits = model(x)
+            loss = mse_loss(logits, labels)
+            if penalty is not None:
+                loss = loss + penalty(model, x, logits)
+            run.require_finite(loss=loss)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss, inputs=parameters)
+            optimizer.step()
+        if due(step) or step == config.steps:
+            run.record(step, *(probe.read(step) for probe in probes))
+
+
+def stages(records: Sequence[Record], arm: str) -> dict[str, int | None]:
+    """The steps from which on the network has memorised, generalised, and is robust to each noise."""
+    return {stage: settled_at(records, arm, name, LEVEL) for stage, name in STAGES.items()}
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The step of each stage, those of robustness by their noise, and the fixed point at the end."""
+    rows: list[tuple[str, ...]] = []
+    for arm in ARMS:
+        end = last(records, arm)
+        steps = ("never" if step is None else f"{step:,}" for step in stages(records, arm).values())
+        point = (f"{end['point_alignment']:.3f}", f"{end['point_norm']:.3f}", f"{end['seconds']['trained']:.0f}")
+        rows.append((arm, *steps, *point))
+    return ("", "memorised", "generalised", *ROBUST.values(), "alignment", "norm", "seconds"), rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in a sentence for each network."""
+    said = []
+    for arm in ARMS:
+        steps = {stage: step for stage, step in stages(records, arm).items() if step is not None}
+        reached = ", ".join(f"{stage} from step {step:,} on" for stage, step in steps.items())
+        said.append(f"With {arm}: {reached or 'nothing reached'}.")
+    return " ".join(said)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """The two rows of figure 4."""
+    return [curves(records, arm) for arm in ARMS]
+
+
+def curves(records: Sequence[Record], arm: str) -> Curves:
+    """Accuracies, the alignment of the fixed point and its norm, with the moments of the three stages."""
+
+    def line(label: str, name: str, colour: int, *, dashed: bool = False) -> Line:
+        return Line(label, *series(records, arm, name), dashed, colour)
+
+    found = stages(records, arm)
+    marks = tuple(
+        Mark(f"{stage}, step {step:,}", step, colour)
+        for colour, stage in enumerate(MARKED)
+        if (step := found[stage]) is not None
+    )
+    known = (line("training points", "train", 0, dashed=True), line("unseen points", "test", 1))
+    shaken = tuple(line(f"noise {s}", f"noise {s}", 2 + place) for place, s in enumerate(NOISES))
+
+    def both(name: str) -> tuple[Line, ...]:
+        return line("one training point", f"point_{name}", 0), line("mean of all", name, 1, dashed=True)
+
+    return Curves(
+        arm.replace(" ", "-"),
+        f"Memorised, generalised, robust: {arm}",
+        "Unseen points also with Gaussian noise of five deviations on all coordinates but the first two. "
+        f"A stage is reached where its accuracy stays at {LEVEL:.0%} or above. Alignment is times the label.",
+        "step",
+        (
+            Panel("Accuracy", "share correct", known + shaken, marks, (0.4, 1.05)),
+            Panel("Centroid alignment", "cosine", both("alignment"), marks),
+            Panel("Centroid norm", "outputs per input", both("norm"), marks),
+        ),
+    )
+
+
+def story(records: Sequence[Record]) -> dict[str, float | None]:
+    """What the paper tells of weight decay alone, in numbers of the fixed point; None where a stage was not reached."""
+    memorised, generalised, robust = (stages(records, BASE)[stage] for stage in MARKED)
+    cosine, size = (dict(zip(*series(records, BASE, f"point_{name}"), strict=True)) for name in ("alignment", "norm"))
+    told: dict[str, float | None] = dict.fromkeys(("delay", "first rise", "second rise", "peak", "fall"))
+    if memorised is not None and generalised is not None:
+        told["delay"] = generalised - memorised
+        told["first rise"] = cosine[generalised] - cosine[memorised] - (cosine[memorised] - cosine[0])
+    if generalised is not None and robust is not None:
+        told["second rise"] = cosine[robust] - cosine[generalised]
+    if robust is not None:
+        peak = max(value for step, value in size.items() if step <= robust)
+        told |= {"peak": peak / size[0], "fall": size[robust] / peak}
+    return told
+
+
+def sooner(records: Sequence[Record], stage: str) -> float | None:
+    """How many times fewer steps GrokAlign takes; weight decay that never gets there counts as at its last step."""
+    base, ours = (stages(records, arm)[stage] for arm in ARMS)
+    return (base or last(records, BASE)["step"]) / ours if ours else None
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What section 4.2 says of the two rows of figure 4, over all finished seeds."""
+    told = [story(records) for records in seeds]
+
+    def claim(says: str, name: str, above: float = 0, below: float = math.inf) -> Claim:
+        return checked(f"{BASE}: {says}", [one[name] for one in told], above, below)
+
+    return [
+        claim("it generalises after it has memorised: steps later", "delay"),
+        claim("alignment rises more while it generalises than while it memorises: difference", "first rise"),
+        claim(f"alignment rises further until it is {ONSET}: gain", "second rise"),
+        claim("before that the centroid's norm grows: peak as a multiple of the start", "peak", above=1),
+        claim(f"the norm has fallen when it is {ONSET}: share of the peak", "fall", below=1),
+        *(
+            checked(f"GrokAlign is {stage} much sooner: times fewer steps", [sooner(r, stage) for r in seeds], MUCH)
+            for stage in ROBUST
+        ),
+    ]
+
+
+def checked(says: str, values: Sequence[float | None], above: float, below: float = math.inf) -> Claim:
+    """A claim that holds if every seed has a value between the two bounds."""
+    reached = [value for value in values if value is not None]
+    measured = over_seeds(reached) if reached else "stage not reached"
+    if 0 < len(reached) < len(values):
+        measured += f", stage not reached by {len(values) - len(reached)} more"
+    expected = f"above {above:g}" if below == math.inf else f"below {below:g}"
+    holds = len(reached) == len(values) and all(above < value < below for value in reached)
+    return Claim(says, SOURCE, expected, measured, holds)

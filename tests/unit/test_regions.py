@@ -1,0 +1,345 @@
+"""Linear regions on a plane: closed forms, brute force, and the network itself at random points of every region."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.models import mlp
+from gnomon.regions import Plane, plane_through, slice_regions
+
+FLAT = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
+
+
+class Residual(nn.Module):
+    """Sums, a concatenation, and activations as functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 6), nn.Linear(6, 6)
+        self.last = nn.Linear(18, 3)
+
+    def forward(self, x):
+        first = functional.leaky_relu(self.first(x), 0.2)
+        second = torch.relu(self.second(first)) + first
+        both = torch.cat([second, torch.abs(first - second)], 1)
+        return self.last(torch.cat((both, functional.hardtanh(second, -0.5, 0.7)), dim=1))
+
+
+class Pooled(nn.Module):
+    """Max-pooling as a function, with padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 3, 3, padding=1), nn.Linear(27, 2)
+
+    def forward(self, x):
+        pooled = functional.max_pool2d(functional.relu(self.conv(x)), 3, stride=2, padding=1)
+        return self.head(torch.flatten(pooled, 1))
+
+
+def image(*layers, channels=3, side=5):
+    """A convolution on 1 x 5 x 5 images, the given layers, and a linear layer."""
+    body = nn.Sequential(nn.Conv2d(1, channels, 3, padding=1), *layers, nn.Flatten())
+    with torch.no_grad():
+        size = body.eval()(torch.zeros(1, 1, side, side)).shape[1]
+    return nn.Sequential(*body, nn.Linear(size, 2))
+
+
+def batch_norm():
+    norm = nn.BatchNorm2d(3)
+    norm.running_mean.uniform_(-1, 1)
+    norm.running_var.uniform_(0.5, 2)
+    nn.init.uniform_(norm.weight, 0.5, 2)
+    nn.init.uniform_(norm.bias, -1, 1)
+    return norm
+
+
+def prelu():
+    layer = nn.PReLU(3)
+    nn.init.uniform_(layer.weight, -0.5, 0.5)
+    return layer
+
+
+NETWORKS = {
+    "mlp": lambda: mlp((2, 8, 8, 3), bias=True),
+    "no bias": lambda: mlp((2, 8, 8, 3)),
+    "leaky": lambda: nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.1), nn.Linear(8, 2)),
+    "hardtanh": lambda: nn.Sequential(nn.Linear(2, 8), nn.Hardtanh(-0.3, 0.5), nn.Linear(8, 6), nn.ReLU6()),
+    "functions": Residual,
+    "dropout": lambda: nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.ReLU(), nn.Identity(), nn.Linear(8, 2)),
+    "BatchNorm": lambda: image(batch_norm(), nn.ReLU()),
+    "prelu": lambda: image(prelu()),
+    "average": lambda: image(nn.ReLU(), nn.AvgPool2d(2), nn.ReLU()),
+    "adaptive": lambda: image(nn.ReLU(), nn.AdaptiveAvgPool2d(2)),
+    "max": lambda: image(nn.MaxPool2d(2)),
+    "max of ReLU": lambda: image(nn.ReLU(), nn.MaxPool2d(2, stride=1)),
+    "max with a rim": lambda: image(nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)),
+    "max, dilated": lambda: image(nn.MaxPool2d((2, 1), stride=(1, 2), dilation=(2, 1))),
+    "max as a function": Pooled,
+    "one dimension": lambda: nn.Sequential(
+        nn.Conv1d(1, 4, 3, padding=1), nn.ReLU(),
+        nn.MaxPool1d(2), nn.Flatten(), nn.Linear(16, 2),
+    ),
+}  # fmt: skip
+IMAGES = {"BatchNorm", "prelu", "average", "adaptive", "max", "max of ReLU", "max with a rim", "max, dilated",
+          "max as a function"}  # fmt: skip
+
+
+def made(name):
+    """A network and a plane through its inputs."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = NETWORKS[name]().double().eval()
+        shape = (1, 5, 5) if name in IMAGES else (1, 8) if name == "one dimension" else None
+        if shape is None:
+            return model, FLAT
+        return model, plane_through(*torch.randn(3, *shape, dtype=torch.float64))
+
+
+def inside(regions, draws=20, seed=0):
+    """Random points in the interior of every region, by rows, and the region of each."""
+    polygons, generator = regions.polygons, torch.Generator().manual_seed(seed)
+    weights = torch.rand(draws, *polygons.labels.shape, generator=generator, dtype=torch.float64) * polygons.valid
+    weights = weights / weights.sum(2, keepdim=True)
+    points = (weights[..., None] * polygons.vertices).sum(2)
+    return points.flatten(0, 1), torch.arange(len(regions)).repeat(draws)
+
+
+def neighbours(regions):
+    """Pairs of regions that share a piece of an edge, the plainest way: points on both sides of each edge's middle."""
+    polygons = regions.polygons
+    along = polygons.rolled() - polygons.vertices
+    long = polygons.valid & (along.norm(dim=2) > 1e-5)
+    middles, along = (polygons.vertices + along / 2)[long], along[long]
+    owner = torch.arange(len(regions))[:, None].expand_as(long)[long]
+    out = torch.stack([along[:, 1], -along[:, 0]], 1)
+    across = middles + 1e-7 * out / out.norm(dim=1, keepdim=True)
+    found = regions.region_of_points(across)
+    return [(int(a), int(b)) for a, b in zip(owner, found, strict=True) if b >= 0]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_region_has_the_networks_affine_map(name):
+    model, plane = made(name)
+    regions = slice_regions(model, plane, (-2, 3, -2.5, 2))
+    assert len(regions) > 5
+    points, owner = inside(regions)
+    wanted = model(plane.embed(points)).detach()
+    got = (regions.slopes[owner] @ points[..., None])[..., 0] + regions.offsets[owner]
+    torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9 * wanted.abs().max().item())
+    torch.testing.assert_close(regions.areas.sum().item(), 22.5, rtol=1e-12, atol=0)
+    assert (regions.areas > 0).all()
+    assert len(regions.pattern.unique()) == len(regions), "two regions with one activation pattern"
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_slopes_are_the_jacobian_along_the_plane_and_norms_the_whole_jacobians(name):
+    model, plane = made(name)
+    regions = slice_regions(model, plane, (-2, 3, -2.5, 2))
+    x = plane.embed(regions.centroids)
+    jacobian = torch.stack([torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample) for sample in x])
+    along = torch.einsum("rcd,kd->rck", jacobian.flatten(2), plane.directions.flatten(1))
+    torch.testing.assert_close(regions.slopes, along, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(regions.norms, jacobian.flatten(1).norm(dim=1), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("units", [1, 2, 5, 30])
+def test_one_layer_cuts_as_many_regions_as_an_arrangement_of_lines(units):
+    """1 + the lines that meet the box + their crossings in it, in general position."""
+    model = mlp((2, units, 2), bias=True, generator=torch.Generator().manual_seed(units)).double()
+    (a, b), box = model[0].parameters(), 3.0
+    corners = torch.tensor([[-box, -box], [box, -box], [box, box], [-box, box]], dtype=torch.float64)
+    heights = corners @ a.T + b
+    expected = 1 + int(((heights > 0).any(0) & (heights < 0).any(0)).sum())
+    for i, j in itertools.combinations(range(units), 2):
+        expected += bool((torch.linalg.solve(a[[i, j]], -b[[i, j]]).abs() < box).all())
+    assert len(slice_regions(model, FLAT, (-box, box, -box, box))) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_equal_brute_force_on_a_fine_grid(seed):
+    model = mlp((2, 6, 6, 2), bias=True, generator=torch.Generator().manual_seed(seed)).double()
+    regions = slice_regions(model, FLAT, (-1, 1, -1, 1))
+    # Midpoints, so that no point lies on an edge of the box.
+    ticks = (torch.arange(600, dtype=torch.float64) + 0.5) / 300 - 1
+    grid = torch.cartesian_prod(ticks, ticks)
+    with torch.no_grad():
+        first = model[1](model[0](grid))
+        signs = torch.cat([first > 0, model[2](first) > 0], 1).long()
+    patterns, cells = torch.unique(signs @ 2 ** torch.arange(12), return_inverse=True)
+    seen = regions.region_of_points(grid)
+    assert (seen >= 0).all()
+    # One region, one pattern; and every region that is wide enough to be hit is.
+    pairs = torch.unique(torch.stack([seen, cells], 1), dim=0)
+    assert len(pairs) == len(patterns) == len(seen.unique())
+    missed = torch.tensor(sorted({*range(len(regions))} - {*seen.tolist()}), dtype=torch.long)
+    assert (regions.areas[missed] < 1e-4).all()
+
+
+@pytest.mark.parametrize("name", ["mlp", "functions", "max of ReLU"])
+def test_chunks_change_nothing(name):
+    model, plane = made(name)
+    whole = slice_regions(model, plane, (-2, 3, -2.5, 2))
+    for memory in (1, 50_000):
+        parts = slice_regions(model, plane, (-2, 3, -2.5, 2), memory=memory)
+        torch.testing.assert_close(parts.pattern, whole.pattern)
+        torch.testing.assert_close(parts.areas, whole.areas)
+        assert parts.by_depth == whole.by_depth
+
+
+@pytest.mark.parametrize("name", ["mlp", "hardtanh", "max of ReLU", "functions"])
+def test_no_two_neighbours_share_a_pattern(name):
+    model, plane = made(name)
+    regions = slice_regions(model, plane, (-2, 3, -2.5, 2))
+    pairs = neighbours(regions)
+    assert len(pairs) > len(regions)
+    assert all(regions.pattern[a] != regions.pattern[b] for a, b in pairs)
+
+
+# Degenerate cases.
+
+
+def one_layer(rows, biases=None):
+    """A ReLU layer with these weights, and the sum of its units."""
+    rows = torch.tensor(rows, dtype=torch.float64)
+    model = nn.Sequential(nn.Linear(2, len(rows)), nn.ReLU(), nn.Linear(len(rows), 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(rows)
+        model[0].bias.copy_(torch.zeros(len(rows)) if biases is None else torch.tensor(biases, dtype=torch.float64))
+        model[2].weight.fill_(1.0)
+    return model
+
+
+SQUARE = (-1.0, 1.0, -1.0, 1.0)
+
+
+@pytest.mark.parametrize("bias", [-1.0, 0.0, 1.0])
+def test_a_unit_that_is_constant_cuts_nothing(bias):
+    regions = slice_regions(one_layer([[1, 0], [0, 0]], [0.0, bias]), FLAT, SQUARE)
+    assert len(regions) == 2
+
+
+def test_units_on_one_line_cut_once():
+    rows = [[1, 2], [2, 4], [-1, -2], [1 / 3, 2 / 3]]
+    regions = slice_regions(one_layer(rows, [0.3, 0.6, -0.3, 0.1]), FLAT, SQUARE)
+    assert len(regions) == 2
+    torch.testing.assert_close(regions.areas.sum().item(), 4.0)
+
+
+def test_a_line_through_a_corner_cuts_there():
+    regions = slice_regions(one_layer([[1, -1], [1, 1]]), FLAT, SQUARE)
+    assert len(regions) == 4
+    torch.testing.assert_close(regions.areas, torch.ones(4, dtype=torch.float64))
+    assert (regions.polygons.count == 3).all()
+
+
+def test_a_line_along_an_edge_of_the_box_cuts_nothing():
+    assert len(slice_regions(one_layer([[1, 0], [0, 1]], [1.0, -1.0]), FLAT, SQUARE)) == 1
+
+
+@pytest.mark.parametrize("units", [3, 7, 40])
+def test_lines_through_one_point_make_a_fan(units):
+    """A network without biases on a plane through the origin: 2n sectors, their tips at one point."""
+    angles = torch.linspace(0, torch.pi, units + 1, dtype=torch.float64)[:-1] + 0.1
+    regions = slice_regions(one_layer(torch.stack([angles.cos(), angles.sin()], 1).tolist()), FLAT, SQUARE)
+    assert len(regions) == 2 * units
+    torch.testing.assert_close(regions.areas.sum().item(), 4.0)
+    deep = slice_regions(mlp((2, units, units, units, 1), generator=torch.Generator().manual_seed(0)), FLAT, SQUARE)
+    points, owner = inside(deep, 5)
+    torch.testing.assert_close((deep.slopes[owner] @ points[..., None])[:, 0], deep.model(points).detach())
+    torch.testing.assert_close(deep.offsets, torch.zeros_like(deep.offsets))
+
+
+# Around it.
+
+
+def test_edges_name_the_unit_that_made_them():
+    model, plane = made("mlp")
+    regions = slice_regions(model, plane, (-2, 3, -2.5, 2))
+    polygons = regions.polygons
+    start, end, labels = (part[polygons.valid] for part in (polygons.vertices, polygons.rolled(), polygons.labels))
+    on_box = labels < 0
+    sides = torch.tensor([-2.0, 3.0, -2.5, 2.0], dtype=torch.float64)
+    for point in (start[on_box], end[on_box]):
+        assert ((point[:, [0, 0, 1, 1]] - sides).abs().amin(1) < 1e-12).all()
+    layer, unit = regions.unit_of(labels[~on_box])
+    assert {regions.layers[i] for i in layer.unique()} == {"1", "3"}
+    with torch.no_grad():
+        for point in (start[~on_box], end[~on_box], (start[~on_box] + end[~on_box]) / 2):
+            first = model[0](point)
+            second = model[2](model[1](first))
+            value = torch.where(layer == 1, first.gather(1, unit[:, None])[:, 0], second.gather(1, unit[:, None])[:, 0])
+            torch.testing.assert_close(value, torch.zeros_like(value), rtol=0, atol=1e-12)
+
+
+def test_boxes_are_any_convex_polygon():
+    triangle = torch.tensor([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0]])
+    model, _ = made("mlp")
+    for corners in (triangle, triangle.flip(0)):
+        torch.testing.assert_close(slice_regions(model, FLAT, corners).areas.sum().item(), 2.0)
+    with pytest.raises(RangeError, match=r"slice_regions\(box\): expected the corners of a convex polygon"):
+        slice_regions(model, FLAT, torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.5, 0.5], [0.0, 2.0]]))
+    angles = torch.arange(5) * 4 * torch.pi / 5
+    with pytest.raises(RangeError, match="convex polygon"):
+        slice_regions(model, FLAT, torch.stack([angles.cos(), angles.sin()], 1))
+    with pytest.raises(
+        ShapeError, match=r"slice_regions\(box\): expected corners of shape \(v, 2\), v >= 3, got \(2, 2\)"
+    ):
+        slice_regions(model, FLAT, triangle[:2])
+
+
+def test_plane_through_three_points():
+    x = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plane = plane_through(*x)
+    torch.testing.assert_close(plane.embed(plane.project(x)), x)
+    directions = plane.directions.flatten(1)
+    torch.testing.assert_close(directions @ directions.T, torch.eye(2, dtype=torch.float64))
+    with pytest.raises(RangeError, match=r"plane_through\(x3\): expected three points that span a plane"):
+        plane_through(x[0], x[1], (x[0] + x[1]) / 2)
+    with pytest.raises(RangeError, match=r"Plane\(directions\): expected two directions that span a plane"):
+        Plane(x[0], torch.stack([x[1], 2 * x[1]]))
+    with pytest.raises(ShapeError, match=r"Plane\(directions\): expected shape \(2, 2, 4\), got \(3, 2, 4\)"):
+        Plane(x[0], x)
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [(nn.GELU(), "GELU at '1.0'"), (nn.Softmax(1), "Softmax at '1.0'"), (nn.LayerNorm(4), "LayerNorm at '1.0'"),
+     (nn.BatchNorm1d(4).train(), "BatchNorm1d at '1.0'"), (nn.Dropout().train(), "Dropout at '1.0'")],
+    ids=lambda part: type(part).__name__,
+)  # fmt: skip
+def test_what_is_not_piecewise_affine_is_named_with_its_place(part, named):
+    with pytest.raises(UnsupportedModuleError, match=rf"expected piecewise affine parts in eval mode, got {named}"):
+        slice_regions(nn.Sequential(nn.Linear(2, 4), nn.Sequential(part, nn.Linear(4, 2))), FLAT, SQUARE)
+
+
+def test_decisions_on_the_data_are_named():
+    with pytest.raises(UnsupportedModuleError, match="takes no decisions on its data"):
+        slice_regions(Branch(), FLAT, SQUARE)
+
+
+def test_too_many_regions_end_with_an_error_that_says_how_far_it_got():
+    model, seen = mlp((2, 20, 20, 2), bias=True, generator=torch.Generator().manual_seed(0)), []
+    regions = slice_regions(model, FLAT, SQUARE, progress=lambda found, share: seen.append((found, share)))
+    assert seen[-1] == (len(regions), pytest.approx(1.0))
+    with pytest.raises(ConvergenceError, match=r"expected at most 20 regions, got \d+ with \d+\.\d% of the box done"):
+        slice_regions(model, FLAT, SQUARE, max_regions=20, memory=1)
+    with pytest.raises(RangeError, match=r"max_regions at least 1, got 0; memory above 0, got -1"):
+        slice_regions(model, FLAT, SQUARE, max_regions=0, memory=-1)
+
+
+def test_the_model_stays_as_it_was():
+    model = mlp((2, 4, 2), generator=torch.Generator().manual_seed(0))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    slice_regions(model, FLAT, SQUARE)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    torch.testing.assert_close(dict(model.state_dict()), before)
