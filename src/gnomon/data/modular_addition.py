@@ -1,0 +1,62 @@
+"""All sums modulo a number, as the tokens of a transformer."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from gnomon.errors import RangeError
+
+
+class Tokens(NamedTuple):
+    """Sequences of tokens and their classes; sequence i is `tokens[i]` with class `labels[i]`.
+
+    Attributes:
+        tokens: numbers of the vocabulary, from 0.
+        labels: the class of each sequence, an integer from 0.
+    """
+
+    tokens: Int[Tensor, "n t"]
+    labels: Int[Tensor, "n"]
+
+
+def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Generator) -> tuple[Tokens, Tokens]:
+    r"""The p² sums $a + b \bmod p$, split at random into train and test.
+
+    Each is the sequence (a, b, =); the token "=" has the number p, so that the vocabulary has p + 1 tokens.
+
+    Source:
+        Nanda et al., Progress measures for grokking via mechanistic interpretability, arXiv:2301.05217, section 3.
+
+    Args:
+        p: the modulus; a prime in the literature.
+        fraction: of the p² pairs that are for training, rounded down.
+        generator: draws the permutation of which the first are taken; its state decides the split.
+
+    Returns:
+        Train and test on the CPU: tokens (n, 3) and labels 0 to p - 1, both int64.
+
+    Raises:
+        RangeError: `p` is below 2, or one side of the split is left without a pair.
+
+    Example:
+        >>> train, test = modular_addition(5, 0.4, generator=torch.Generator().manual_seed(0))
+        >>> train.tokens.shape, test.tokens.shape
+        (torch.Size([10, 3]), torch.Size([15, 3]))
+        >>> bool((train.tokens[:, :2].sum(1) % 5 == train.labels).all())
+        True
+    """
+    if p < 2:
+        raise RangeError(f"modular_addition(p): expected at least 2, got {p}. Take a prime.")
+    # The tiny number undoes rounding down of what is whole, as 0.29 * 100.
+    train = int(fraction * p**2 + 1e-9)
+    if not 1 <= train < p**2:
+        raise RangeError(
+            f"modular_addition(fraction): expected 1 to {p**2 - 1} of the {p**2} pairs, got {train} by {fraction}. "
+            f"Leave at least one on each side."
+        )
+    pairs = torch.randperm(p**2, generator=generator, device=generator.device).cpu()
+    first, second = pairs // p, pairs % p
+    sums = Tokens(torch.stack([first, second, torch.full_like(first, p)], dim=1), (first + second) % p)
+    return Tokens(*(part[:train] for part in sums)), Tokens(*(part[train:] for part in sums))

@@ -1,0 +1,88 @@
+"""A transformer of one layer, as small as the one that learns modular addition."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gnomon.errors import RangeError
+
+
+class OneLayerTransformer(nn.Module):
+    r"""Attention and a ReLU layer over a few tokens, read off at the last of them; no LayerNorm, no dropout.
+
+    With x the embeddings plus positions, of which only the last place $x_t$ asks and is answered:
+    $r = x_t + W_O\,[\mathrm{softmax}(q_h^\top K_h/\sqrt k)\,V_h]_h$,
+    $f = W_U\,(r + W_{out}\,\mathrm{ReLU}(W_{in}\,r + b_{in}) + b_{out})$
+
+    The last place attends to all places, so that no mask is needed, and the other places' outputs are never made. It
+    maps embeddings, not tokens, to logits: `model(model.embed(tokens))`. Thus Jacobians in the input exist, and
+    attention is written out, since fused attention has no second derivative.
+
+    Weights are drawn as in the source: normal with variance 1/width, the unembedding 1/outputs; biases start at 0.
+
+    Source:
+        Nanda et al., Progress measures for grokking via mechanistic interpretability, arXiv:2301.05217, and their
+        code. Departs from it where the unembedding leaves out the token "=", if `outputs` is `tokens` - 1.
+    Args:
+        tokens: in the vocabulary.
+        outputs: c, the logits.
+        context: t, the tokens of a sample.
+        width: d, of the embeddings.
+        heads: of attention; each is `width` / `heads` wide.
+        hidden: m, the neurons.
+        generator: where the weights come from; torch's global one unless told.
+    Raises:
+        RangeError: if a size is not positive, or `heads` does not divide `width`.
+    """
+
+    def __init__(
+        self,
+        tokens: int,
+        outputs: int,
+        *,
+        context: int = 3,
+        width: int = 128,
+        heads: int = 4,
+        hidden: int = 512,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = {"tokens": tokens, "outputs": outputs, "context": context, "width": width, "heads": heads}
+        for name, size in (sizes | {"hidden": hidden}).items():
+            if size < 1:
+                raise RangeError(f"OneLayerTransformer({name}): expected at least 1, got {size}. Enlarge it.")
+        if width % heads:
+            raise RangeError(
+                f"OneLayerTransformer(heads): expected a divisor of the width, {width}, got {heads}. "
+                f"Give every head the same width."
+            )
+
+        def normal(*shape: int, variance: float = 1 / width) -> nn.Parameter:
+            return nn.Parameter(torch.randn(shape, generator=generator) * math.sqrt(variance))
+
+        self.heads = heads
+        self.W_E = normal(tokens, width)
+        self.W_pos = normal(context, width)
+        self.W_Q, self.W_K, self.W_V, self.W_O = (normal(width, width) for _ in range(4))
+        self.W_in, self.W_out = normal(hidden, width), normal(width, hidden)
+        self.b_in, self.b_out = nn.Parameter(torch.zeros(hidden)), nn.Parameter(torch.zeros(width))
+        self.W_U = normal(outputs, width, variance=1 / outputs)
+
+    def embed(self, tokens: Int[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
+        """The rows of the embedding, without positions, with a graph to it."""
+        return self.W_E[tokens]
+
+    def forward(self, embeddings: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
+        """The logits at the last token."""
+        x = embeddings + self.W_pos
+        query, key, value = x[:, -1:] @ self.W_Q.T, x @ self.W_K.T, x @ self.W_V.T
+        by_head = (*x.shape[:2], self.heads, -1)
+        # With one query a sample, sums of products take less time than batches of matrix products this small.
+        scores = (query * key).reshape(by_head).sum(3) / math.sqrt(x.shape[2] / self.heads)
+        attention = scores.softmax(1).unsqueeze(3)
+        mixed = (attention * value.reshape(by_head)).sum(1).flatten(1)
+        last = x[:, -1] + mixed @ self.W_O.T
+        neurons = torch.relu(last @ self.W_in.T + self.b_in)
+        return (last + neurons @ self.W_out.T + self.b_out) @ self.W_U.T

@@ -1,0 +1,112 @@
+"""modular-addition: what it says of its records, and its smallest variant, stopped half way."""
+
+import pytest
+
+from gnomon.errors import RangeError
+from gnomon_lab.papers.modular_addition import Config, arms, claims, figures, run, summary, table
+from gnomon_lab.runs import Run
+
+GROKKED = {
+    ("learned", "weight decay"): 100,
+    ("learned", "GrokAlign"): 1000,
+    ("fixed", "weight decay"): 1000,
+    ("fixed", "GrokAlign"): 100,
+}
+
+
+def made_up(grokked=GROKKED, risen=0.2):
+    """Four readings of each arm, which memorises at step 10 and groks at its step."""
+    records = []
+    for (embeddings, method), at in grokked.items():
+        for step in (1, 10, 100, 1000):
+            known = {"train": 1.0 if step >= 10 else 0.1, "test": 0.9 if at and step >= at else 0.0}
+            numbers = {"centroid_alignment": 0.1, "frobenius_norm": 2.0}
+            numbers |= {"centroid_alignment.min": -0.2, "centroid_alignment.max": 0.3}
+            end = 0.1 + (risen if method == "GrokAlign" else 0.5) * (step == 1000)
+            numbers |= {"gini_embedding": end, "gini_logits": end}
+            arm = {"arm": f"{embeddings} {method}", "step": step, "seconds": {"trained": 5.0}}
+            records.append(arm | known | numbers)
+    return records
+
+
+def test_table_summary_and_figures_name_the_moments():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0])
+    assert rows[3] == ("fixed, GrokAlign", "10", "100", "90.0%", "0.10", "0.30", "0.30", "2")
+    assert table(made_up(GROKKED | {("fixed", "weight decay"): None}))[1][2][2] == "no"
+    assert arms(made_up()) == list(GROKKED)
+    assert summary(made_up()) == (
+        "With learned embeddings weight decay alone groks at step 100, GrokAlign at step 1,000. "
+        "With fixed embeddings weight decay alone groks at step 1,000, GrokAlign at step 100."
+    )
+    learned, fixed = figures(made_up())
+    assert (learned.name, fixed.name) == ("learned", "fixed")
+    assert [mark.label for mark in fixed.panels[0].marks] == [
+        "weight decay grokked, step 1,000",
+        "GrokAlign grokked, step 100",
+    ]
+
+
+def test_claims_are_those_of_the_figures():
+    held = claims([made_up(), made_up()])
+    assert [claim.holds for claim in held] == [True] * 5
+    assert [claim.measured for claim in held] == [
+        "2 of 2 seeds",
+        "0.10 to 0.10 over 2 seeds",
+        "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
+        "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
+        "10.00 to 10.00 over 2 seeds",
+    ]
+    swapped = dict(zip(GROKKED, (1000, 100, 100, 1000), strict=True))
+    failed = claims([made_up(swapped, risen=0.3)])
+    assert [claim.holds for claim in failed] == [True, False, False, False, False]
+
+
+def test_a_network_that_never_groks():
+    never = made_up(GROKKED | {("learned", "weight decay"): None, ("fixed", "GrokAlign"): None})
+    assert [claim.holds for claim in claims([never, made_up()])] == [False, False, True, True, True]
+    assert [claim.holds for claim in claims([never])][1:] == [False, True, True, False]
+    assert claims([never])[1].measured == "weight decay never groks in 1 of 1"
+    assert claims([never, made_up()])[-1].measured == "10.00; GrokAlign never groks in 1 of 2"
+    only = [record for record in made_up() if record["arm"].startswith("fixed")]
+    assert len(claims([only])) == 1
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(RangeError, match=r"fraction in \(0, 1\), got 1.5; heads a divisor of the width, got 5"):
+        Config(fraction=1.5, heads=5)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_smallest_variant_resumes_exactly(tmp_path):
+    """All four arms; stopped in the middle of one, the run ends as an unbroken one."""
+    config = Config(prime=5, width=8, heads=2, hidden=8, steps=12, jacobians=4)
+
+    class Stopping(Run):
+        def record(self, step, *readings, **values):
+            super().record(step, *readings, **values)
+            if (self._arm, step) == ("fixed GrokAlign", 6):
+                raise StoppedError
+
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    run(config, Run(tmp_path / "whole", 0))
+    with pytest.raises(StoppedError):
+        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
+    run(config, Run(tmp_path / "broken", 0))
+
+    def plain(name):
+        records = Run(tmp_path / name, 0).records()
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+    whole = plain("whole")
+    assert plain("broken") == whole
+    ends = {record["arm"]: record for record in whole if record["step"] == 12}
+    assert len({record["frobenius_norm"] for record in ends.values()}) == 4, "two arms did the same"
+    start = whole[0]["gini_embedding"]
+    moved = [arm for arm, record in ends.items() if record["gini_embedding"] != start]
+    assert moved == ["learned weight decay", "learned GrokAlign"]
+    figures(whole), claims([whole])
