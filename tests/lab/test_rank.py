@@ -1,0 +1,85 @@
+"""rank: what it says of its records, and its smallest variant on real digits, stopped half way."""
+
+import os
+
+import pytest
+
+from gnomon.errors import RangeError
+from gnomon_lab.papers.rank import Config, claims, figures, run, summary, table
+from gnomon_lab.runs import Run
+
+PC1 = {
+    "mse weight decay": (0.3, 0.5, 0.91, 0.93),
+    "mse GrokAlign": (0.3, 0.92, 0.94, 0.95),
+    "cross-entropy weight decay": (0.2, 0.3, 0.4, 0.5),
+    "cross-entropy GrokAlign": (0.2, 0.91, 0.6, 0.92),
+}
+"""At the steps 0, 10, 100 and 1000."""
+
+
+def made_up(pc1=PC1):
+    others = {"frobenius_norm": 2.0, "train": 1.0, "test": 0.8, "seconds": {"trained": 5.0}}
+    return [
+        {"arm": arm, "step": step, "explained_variance": value, **others}
+        for arm, values in pc1.items() for step, value in zip((0, 10, 100, 1000), values, strict=True)
+    ]  # fmt: skip
+
+
+def test_near_one_is_where_pc1_comes_to_stay():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0]) == 8
+    assert rows[0] == ("mse, weight decay", "0.300", "0.930", "100", "2", "100.0%", "80.0%", "5")
+    assert [row[3] for row in rows] == ["100", "10", "not reached", "1,000"]
+    assert summary(made_up()).startswith("With mse PC1 ends at 0.93 under weight decay, and at 0.95 with GrokAlign.")
+    mse, entropy = figures(made_up())
+    assert [mark.label for mark in mse.panels[0].marks] == ["weight decay, step 100", "GrokAlign, step 10"]
+    assert [mark.label for mark in entropy.panels[0].marks] == ["GrokAlign, step 1,000"]
+
+
+def test_claims_hold_in_every_seed_or_not_at_all():
+    found = claims([made_up()])
+    assert [claim.holds for claim in found] == [True, True, False, True, True, True]
+    assert found[2].measured == "0.500"
+    assert [claim.measured for claim in found[4:]] == ["10 / 100", "1,000 / never"]
+    later = made_up(PC1 | {"mse GrokAlign": (0.3, 0.5, 0.5, 0.95), "cross-entropy GrokAlign": (0.2, 0.2, 0.2, 0.2)})
+    both = claims([made_up(), later])
+    assert [claim.holds for claim in both] == [True, True, False, False, False, False]
+    assert both[4].measured == "10 to 1,000 over 2 seeds / 100 to 100 over 2 seeds"
+    assert both[5].measured.startswith("1,000 to never over 2 seeds")
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(RangeError, match=r"losses among .* got \(\); coefficient finite and at least 0, got -1"):
+        Config(losses=(), coefficient=-1)
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.data
+@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
+def test_smallest_variant_resumes_exactly(tmp_path):
+    """Both arms with both losses; stopped in the middle of one, the run ends as an unbroken one."""
+    config = Config(coefficient=0.1, samples=300, width=8, steps=4, dtype="float32")
+
+    class Stopping(Run):
+        def record(self, step, *readings, **values):
+            super().record(step, *readings, **values)
+            if (self._arm, step) == ("mse GrokAlign", 2):
+                raise StoppedError
+
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    run(config, Run(tmp_path / "whole", 0))
+    with pytest.raises(StoppedError):
+        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
+    run(config, Run(tmp_path / "broken", 0))
+
+    def plain(name):
+        records = Run(tmp_path / name, 0).records()
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+    assert plain("broken") == plain("whole")
+    ends = {record["frobenius_norm"] for record in plain("whole") if record["step"] == 4}
+    assert len(ends) == 4, "two arms did the same"

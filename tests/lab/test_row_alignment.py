@@ -1,0 +1,67 @@
+"""row-alignment: what it says of its records, and its smallest variant on real digits."""
+
+import os
+
+import pytest
+
+from gnomon_lab.papers.row_alignment import METHODS, PAPER, PRINTED, Config, claims, figures, run, summary, table
+from gnomon_lab.runs import Run
+
+
+def made_up(cosines=PRINTED):
+    """Records that end at the printed cosines, or at others."""
+    return [
+        {"arm": f"{loss} {method}", "step": step, "test": accuracy, "row_alignment.min": low, "row_alignment.max": high}
+        for (loss, method), (accuracy, low, high) in cosines.items() for step in (0, 4000)
+    ]  # fmt: skip
+
+
+def test_table_stands_beside_the_papers():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0]) == 6
+    assert rows[1] == (
+        "cross-entropy, GrokAlign", "4,000", "91.8%", "-0.509 / 0.478", "91.8%", "-0.509 / 0.478"
+    )  # fmt: skip
+    said = "With cross-entropy the cosines span: baseline 0.54, GrokAlign 0.99, input noise 0.53."
+    assert summary(made_up()).startswith(said)
+    for curves in figures(made_up()):
+        assert [(line.label, line.dashed, line.colour) for line in curves.panels[0].lines[1:4]] == [
+            ("GrokAlign, largest", False, 1), ("input noise, largest", False, 2), ("baseline, smallest", True, 0)
+        ]  # fmt: skip
+
+
+def test_a_method_that_the_paper_does_not_print_stands_without_its_numbers():
+    records = made_up({("mse", "baseline"): (0.868, -0.170, 0.272), ("mse", "Grokfast"): (0.86, -0.2, 0.3)})
+    assert table(records)[1][1] == ("mse, Grokfast", "4,000", "86.0%", "-0.200 / 0.300", "", "")
+    assert summary(records) == "With mse the cosines span: baseline 0.44, Grokfast 0.50."
+    assert len(figures(records)[0].panels[0].lines) == 4
+
+
+def test_the_papers_own_numbers_meet_the_claims():
+    found = claims([made_up()])
+    assert [claim.holds for claim in found] == [True] * 6
+    assert [claim.measured for claim in found[1::3]] == ["1.84 x", "3.05 x"]
+
+
+def test_each_claim_fails_on_its_own_and_in_every_seed():
+    one_way = PRINTED | {("cross-entropy", "GrokAlign"): (0.9, -0.2, 0.9)}
+    weaker = PRINTED | {("cross-entropy", "GrokAlign"): (0.9, -0.30, 0.33)}
+    aligned = PRINTED | {("cross-entropy", "input noise"): (0.9, -0.4, 0.5)}
+    for place, cosines in enumerate((one_way, weaker, aligned)):
+        assert [claim.holds for claim in claims([made_up(cosines)])] == [i != place for i in range(6)]
+    mixed = claims([made_up(), made_up(one_way)])
+    assert [claim.holds for claim in mixed[:3]] == [False, True, True]
+    assert mixed[0].measured == "-0.254 / 0.283 to -0.509 / 0.478; -0.254 / 0.283 to -0.200 / 0.900"
+
+
+@pytest.mark.data
+@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
+def test_smallest_variant(tmp_path):
+    """Its training is accelerate's, whose test resumes it; here its records are read."""
+    config = Config(losses=PAPER.losses, methods=METHODS, samples=300, width=8, steps=3, goal=0.99)
+    records = Run(tmp_path, 0)
+    run(config, records)
+    _, rows = table(records.records())
+    assert [row[0] for row in rows] == [f"{loss}, {method}" for loss in config.losses for method in METHODS]
+    assert len(claims([records.records()])) == 6
+    assert len(figures(records.records())) == 2
