@@ -244,7 +244,7 @@ def test_bad_batches_are_named():
 @pytest.mark.parametrize("estimator", ["projection", "exact"])
 @pytest.mark.parametrize("share", [False, True])
 def test_mixed_precision_gives_the_same_to_its_digits(estimator, share):
-    """Under autocast the layers run in bfloat16, which has eight bits: the penalty and its gradients keep two digits."""
+    """Under autocast the layers run in bfloat16, which has eight bits: penalty and gradients keep two digits."""
     # Smooth, since no rounding may switch a unit off.
     model, x = zoo("LayerNorm", torch.float32)
     x.requires_grad_()

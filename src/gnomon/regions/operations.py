@@ -1,7 +1,7 @@
 """What the parts of a network do to a plane through their inputs.
 
 A plane is carried as three tensors along one axis: its two directions, and its origin. An affine layer acts on all
-three, with its bias on the origin alone.
+three, with its bias on the origin alone. More directions make larger flats, up to the whole input space.
 """
 
 import operator
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon.regions.windows import Window
 
-Planes = Float[Tensor, "p 3 *d"]
-"""For each polygon, what a layer holds at the plane's two directions and at its origin."""
+Planes = Float[Tensor, "p k *d"]
+"""For each polygon, what a layer holds at the plane's k - 1 = 2 directions and, last, at its origin."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,33 @@ def of_function(name: str, inputs: int, arguments: Sequence[Any], named: Mapping
     return None
 
 
+def on_pieces(planes: Planes, bends: Bends, state: Int[Tensor, "p *d"]) -> Planes:
+    """What comes out where each unit is on one of its straight pieces."""
+    slope, offset = torch.zeros_like(state, dtype=planes.dtype), torch.zeros_like(state, dtype=planes.dtype)
+    for i, (this_slope, this_offset) in enumerate(zip(bends.slopes, bends.offsets, strict=True)):
+        if isinstance(this_slope, Tensor):
+            this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 3))
+        slope = torch.where(state == i, this_slope, slope)
+        offset = torch.where(state == i, this_offset, offset)
+    value = planes * slope[:, None]
+    value[:, -1] += offset
+    return value
+
+
+def picked(
+    entries: Float[Tensor, "p k d"], windows: Int[Tensor, "u w"], state: Int[Tensor, "p u"]
+) -> Float[Tensor, "p k u"]:
+    """What comes out of a maximum where each window has its largest entry in a given place."""
+    chosen = windows[torch.arange(len(windows), device=state.device), state]
+    return entries.gather(2, chosen[:, None].expand(-1, entries.shape[1], -1))
+
+
 def with_bias(planes: Planes, bias: Tensor | None, behind: int) -> Planes:
     """Adds a bias to the origin alone; its axis has `behind` axes behind it."""
     if bias is None:
         return planes
-    origin = planes[:, 2] + bias.reshape(-1, *[1] * behind)
-    return torch.cat([planes[:, :2], origin[:, None]], 1)
+    origin = planes[:, -1] + bias.reshape(-1, *[1] * behind)
+    return torch.cat([planes[:, :-1], origin[:, None]], 1)
 
 
 def on_samples(function: Callable[[Tensor], Tensor], planes: Planes) -> Planes:

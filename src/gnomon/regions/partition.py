@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gnomon.errors import RangeError
 from gnomon.measure.singular_values import singular_values
 from gnomon.regions.plane import Plane
 from gnomon.regions.polygons import Polygons, cross
@@ -69,6 +70,37 @@ class Regions:
         """The layer, as a place in `layers`, and the unit that made edges of the polygons; -1 for the box's edges."""
         layer, unit = labels >> LAYER_BITS, labels & (2**LAYER_BITS - 1)
         return layer, torch.where(labels == OUTSIDE, OUTSIDE, unit)
+
+    def region_of(self, x: Float[Tensor, "n *d"]) -> Int[Tensor, "n"]:
+        """The region in which each input of the plane lies, -1 outside of the box.
+
+        Raises:
+            RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin.
+        """
+        points = self.plane.project(x.double())
+        off = torch.linalg.vector_norm((x.double() - self.plane.embed(points)).flatten(1), dim=1)
+        reach = torch.linalg.vector_norm((x.double() - self.plane.origin.double()).flatten(1), dim=1)
+        if (far := off > 1e-6 * reach).any():
+            i = int(far.nonzero()[0])
+            raise RangeError(
+                f"region_of(x): expected inputs in the plane, got one {off[i]:.3g} away from it at index {i}. "
+                f"Take a plane through it, or look at the nearest point, region_of_points(plane.project(x))."
+            )
+        return self.region_of_points(points)
+
+    def boundary_distance(self, points: Float[Tensor, "n 2"]) -> Float[Tensor, "n"]:
+        """The distance in the plane's coordinates from each point to the boundary of its region; the box is none.
+
+        Infinite where a region has no boundary but the box's, NaN outside of the box.
+        """
+        region = self.region_of_points(points)
+        polygons = self.polygons[region.clamp_min(0)]
+        start, sides = polygons.vertices, polygons.rolled() - polygons.vertices
+        apart = points.to(start)[:, None] - start
+        along = (apart * sides).sum(2) / sides.square().sum(2).clamp_min(torch.finfo(start.dtype).tiny)
+        distance = torch.linalg.vector_norm(apart - along.clamp(0, 1)[..., None] * sides, dim=2)
+        distance = distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1)
+        return torch.where(region >= 0, distance, torch.nan)
 
     def region_of_points(self, points: Float[Tensor, "n 2"]) -> Int[Tensor, "n"]:
         """The region in which each point of the plane lies, -1 outside of the box; on an edge one of its two.

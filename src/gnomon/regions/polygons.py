@@ -12,7 +12,7 @@ class Polygons:
     """Convex polygons in the plane, vertices counter-clockwise, in rows padded to the longest.
 
     Attributes:
-        vertices: (p v 2); beyond a polygon's `count` without meaning.
+        vertices: (p v 2); beyond a polygon's `count` its first vertex again, so that sums and signs need no mask.
         count: the number of vertices, (p).
         labels: (p v); what lies on the edge from each vertex to the next.
     """
@@ -46,16 +46,16 @@ class Polygons:
         """By the shoelace formula around the first vertex, so that small polygons far out keep their digits."""
         first = self.vertices[:, :1]
         one, next_one = self.vertices - first, self.rolled() - first
-        return 0.5 * torch.where(self.valid, cross(one, next_one), 0).sum(1)
+        return 0.5 * cross(one, next_one).sum(1)
 
     def centroids(self) -> Float[Tensor, "p 2"]:
         """Centres of mass; of a polygon without area, the mean of its vertices."""
         first = self.vertices[:, :1]
         one, next_one = self.vertices - first, self.rolled() - first
-        weights = torch.where(self.valid, cross(one, next_one), 0)
+        weights = cross(one, next_one)
         total = weights.sum(1, keepdim=True)
         moment = ((one + next_one) * weights[..., None]).sum(1) / (3 * torch.where(total > 0, total, 1))
-        mean = torch.where(self.valid[..., None], one, 0).sum(1) / self.count[:, None]
+        mean = one.sum(1) / self.count[:, None]
         return first[:, 0] + torch.where(total > 0, moment, mean)
 
 
@@ -66,11 +66,12 @@ def cross(one: Float[Tensor, "... 2"], other: Float[Tensor, "... 2"]) -> Float[T
 
 def join(parts: list[Polygons]) -> Polygons:
     """All polygons together, padded alike."""
+    parts = [part for part in parts if len(part)] or parts[:1]
     widest = max(part.vertices.shape[1] for part in parts)
 
     def padded(tensor: Tensor) -> Tensor:
         missing = widest - tensor.shape[1]
-        return torch.cat([tensor, tensor.new_zeros(len(tensor), missing, *tensor.shape[2:])], 1) if missing else tensor
+        return torch.cat([tensor, tensor[:, :1].expand(-1, missing, *tensor.shape[2:])], 1) if missing else tensor
 
     return Polygons(
         torch.cat([padded(part.vertices) for part in parts]),
@@ -79,28 +80,28 @@ def join(parts: list[Polygons]) -> Polygons:
     )
 
 
-def clip(polygons: Polygons, heights: Float[Tensor, "p v"], labels: Int[Tensor, "p"]) -> Polygons:
-    """The part of each polygon where a function, affine in the plane, is at least 0.
+def halve(polygons: Polygons, heights: Float[Tensor, "p v"], labels: Int[Tensor, "p"]) -> tuple[Polygons, Polygons]:
+    """The parts of each polygon where a function, affine in the plane, is at least 0, and where it is at most 0.
 
     Args:
         polygons: what to cut; each has a vertex where the function is positive and one where it is negative.
         heights: the function's values at the vertices, exactly 0 where a vertex lies on its line.
         labels: what the new edge is.
     """
-    valid, after = polygons.valid, polygons.following()
-    heights = torch.where(valid, heights, 0)
-    beyond = heights.gather(1, after)
-    crosses = valid & (heights * beyond < 0)
+    beyond = heights.gather(1, polygons.following())
+    crosses = heights * beyond < 0
     share = torch.where(crosses, heights / torch.where(crosses, heights - beyond, 1), 0)
     crossing = torch.lerp(polygons.vertices, polygons.rolled(), share[..., None])
-    # Where the boundary leaves the part kept, the cut begins: at a crossing point, or at a vertex on the line.
-    leaving = torch.where(crosses, heights > 0, False)
-    on_line = (heights == 0) & (beyond < 0)
-    cut = labels[:, None].expand_as(polygons.labels)
     points = torch.stack([polygons.vertices, crossing], 2).flatten(1, 2)
-    kept = torch.stack([valid & (heights >= 0), crosses], 2).flatten(1, 2)
-    names = torch.stack([torch.where(on_line, cut, polygons.labels), torch.where(leaving, cut, polygons.labels)], 2)
-    return gathered(points, kept, names.flatten(1, 2))
+
+    def side(heights: Tensor, beyond: Tensor) -> Polygons:
+        kept = torch.stack([polygons.valid & (heights >= 0), crosses], 2).flatten(1, 2)
+        # The cut begins where the boundary leaves this side: at a crossing, or at a vertex on the line.
+        leaves = torch.stack([(heights == 0) & (beyond < 0), crosses & (heights > 0)], 2).flatten(1, 2)
+        names = torch.where(leaves, labels[:, None], polygons.labels.repeat_interleave(2, 1))
+        return gathered(points, kept, names)
+
+    return side(heights, beyond), side(-heights, -beyond)
 
 
 def gathered(points: Float[Tensor, "p q 2"], kept: Bool[Tensor, "p q"], labels: Int[Tensor, "p q"]) -> Polygons:
@@ -109,7 +110,7 @@ def gathered(points: Float[Tensor, "p q 2"], kept: Bool[Tensor, "p q"], labels: 
     width = int(count.max()) if len(count) else 0
     rows, places = kept.nonzero(as_tuple=True)
     slots = (kept.cumsum(1) - 1)[rows, places]
-    vertices, names = points.new_zeros(len(count), width, 2), labels.new_zeros(len(count), width)
-    vertices[rows, slots] = points[rows, places]
-    names[rows, slots] = labels[rows, places]
-    return Polygons(vertices, count, names)
+    first = kept.long().argmax(1, keepdim=True)
+    source = first.expand(-1, width).clone()
+    source[rows, slots] = places
+    return Polygons(points.gather(1, source[..., None].expand(-1, -1, 2)), count, labels.gather(1, source))

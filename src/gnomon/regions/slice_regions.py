@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.errors import ConvergenceError, RangeError, ShapeError
+from gnomon.errors import RangeError, ShapeError
 from gnomon.regions.operations import Affine
 from gnomon.regions.partition import OUTSIDE, Regions
 from gnomon.regions.plane import Plane
@@ -74,7 +74,7 @@ def slice_regions(
     )
     start = polygon(box)
     exact = copy.deepcopy(model).double()
-    steps, source, result = steps_of(exact)
+    steps, source, result = steps_of(where, exact)
     with torch.no_grad():
         image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
         outputs = exact(plane.origin.double()[None])
@@ -84,21 +84,12 @@ def slice_regions(
                 f"Wrap the model so that it returns one row of outputs a sample."
             )
         share = budget // max(1, sum(not isinstance(step.operation, Affine) for step in steps))
-        walk = Walk(steps, result, share)
-        total, done, found = float(start.areas()), 0.0, 0
+        walk = Walk(steps, result, share, max_regions, float(start.areas()))
         leaves: list[Piece] = []
-        first = Piece(start, {source: image}, torch.zeros(1, dtype=torch.int64))
-        for leaf in walk.on(first, 0):
-            found += len(leaf.polygons)
-            done += float(leaf.polygons.areas().sum())
-            if found > max_regions:
-                raise ConvergenceError(
-                    f"{where}(max_regions): expected at most {max_regions:,} regions, got {found:,} with "
-                    f"{min(done / total, 1):.1%} of the box done. Allow more, or take a smaller box."
-                )
+        for leaf in walk.on(Piece(start, {source: image}, torch.zeros(1, dtype=torch.int64))):
             leaves.append(leaf)
             if progress is not None:
-                progress(found, min(done / total, 1.0))
+                progress(walk.out, walk.share)
         polygons = join([leaf.polygons for leaf in leaves])
         outputs = torch.cat([leaf.held[result] for leaf in leaves])
     return Regions(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gnomon.regions.polygons import Polygons, clip, join
+from gnomon.regions.polygons import Polygons, halve, join
 
 OWN, LAYER = 1e-12, 1e-15
 """A value counts as zero below so much of its own terms, and of the largest terms of its layer: its rounding errors."""
@@ -53,17 +53,16 @@ def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: In
         finished.append((current[~going], parent[~going]))
         current, parent = current[going], parent[going]
         unit = which[parent, turn]
-        height = zeroed(evaluate(current, lines[parent, :, unit, None])[..., 0], tolerance[parent, unit, None])
+        height = zeroed(evaluate_one(current, lines[parent, :, unit]), tolerance[parent, unit, None])
         cut = (height > 0).any(1) & (height < 0).any(1)
-        whole, halves, height, label = current[~cut], current[cut], height[cut], labels[unit[cut]]
-        current = join([whole, clip(halves, height, label), clip(halves, -height, label)])
+        current = join([current[~cut], *halve(current[cut], height[cut], labels[unit[cut]])])
         parent = torch.cat([parent[~cut], parent[cut], parent[cut]])
     children, parent = ordered([*finished, (current, parent)])
     state = high.long()[parent]
     for turn in range(which.shape[1]):
         rows = (counts[parent] > turn).nonzero()[:, 0]
         unit = which[parent[rows], turn]
-        height = evaluate(children[rows], lines[parent[rows], :, unit, None])[..., 0]
+        height = evaluate_one(children[rows], lines[parent[rows], :, unit])
         state[rows, unit] = (height > tolerance[parent[rows], unit, None]).any(1).long()
     return Split(children, parent, state)
 
@@ -122,13 +121,12 @@ def cell(
     for j in range(values.shape[2]):
         if j == i:
             continue
-        height = evaluate(part, (values[rows, :, i] - values[rows, :, j])[..., None])[..., 0]
+        height = evaluate_one(part, values[rows, :, i] - values[rows, :, j])
         height = torch.where(there[rows, j, None], zeroed(height, tolerance[rows, None]), 1)
-        height = torch.where(part.valid, height, 0)
         above, below = (height > 0).any(1), (height < 0).any(1)
         whole = (above | (i < j)) & ~below
         cut = above & below
-        part = join([part[whole], clip(part[cut], height[cut], labels[rows[cut]])])
+        part = join([part[whole], halve(part[cut], height[cut], labels[rows[cut]])[0]])
         rows = torch.cat([rows[whole], rows[cut]])
     return part, parent[rows]
 
@@ -144,14 +142,18 @@ def largest(
 
 
 def evaluate(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p v u"]:
-    """Affine functions at the vertices; beyond a polygon's last vertex those at its first."""
-    vertices = torch.where(polygons.valid[..., None], polygons.vertices, polygons.vertices[:, :1])
-    return torch.baddbmm(lines[:, 2:], vertices, lines[:, :2])
+    """Affine functions at the vertices."""
+    return torch.baddbmm(lines[:, 2:], polygons.vertices, lines[:, :2])
+
+
+def evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tensor, "p v"]:
+    """One affine function for each polygon, at its vertices."""
+    return polygons.vertices[..., 0] * line[:, :1] + polygons.vertices[..., 1] * line[:, 1:2] + line[:, 2:]
 
 
 def tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
     """Below which a value is zero within rounding."""
-    reach = torch.where(polygons.valid[..., None], polygons.vertices, 0).abs().amax(1)
+    reach = polygons.vertices.abs().amax(1)
     terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
     return OWN * terms + LAYER * terms.amax(1, keepdim=True)
 

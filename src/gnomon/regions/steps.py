@@ -25,17 +25,20 @@ class Step:
     inputs: tuple[str, ...]
 
 
-def steps_of(model: nn.Module) -> tuple[list[Step], str, str]:
+def steps_of(where: str, model: nn.Module) -> tuple[list[Step], str, str]:
     """The network's steps, and the names of its input and of its result.
 
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, or that cannot be traced.
     """
+    tracer = fx.Tracer()
+    # A layer alone would be traced into its own weights.
+    model = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
     try:
-        graph = fx.Tracer().trace(model)
+        graph = tracer.trace(model)
     except (fx.proxy.TraceError, TypeError) as error:
         raise UnsupportedModuleError(
-            f"slice_regions(model): expected a forward pass that takes no decisions on its data, got one that cannot "
+            f"{where}(model): expected a forward pass that takes no decisions on its data, got one that cannot "
             f"be traced: {error}. Write it without them."
         ) from error
     steps: list[Step] = []
@@ -46,12 +49,12 @@ def steps_of(model: nn.Module) -> tuple[list[Step], str, str]:
         elif node.op == "output":
             result = node.all_input_nodes[0].name
         else:
-            place, operation = read(model, node)
+            place, operation = read(where, model, node)
             steps.append(Step(node.name, place, operation, tuple(part.name for part in node.all_input_nodes)))
     return steps, source, result
 
 
-def read(model: nn.Module, node: fx.Node) -> tuple[str, Operation]:
+def read(where: str, model: nn.Module, node: fx.Node) -> tuple[str, Operation]:
     """Where a node of the traced graph stands, and what it does."""
     operation: Operation | None = None
     if node.op == "call_module":
@@ -63,7 +66,7 @@ def read(model: nn.Module, node: fx.Node) -> tuple[str, Operation]:
             operation = of_function(what, len(node.all_input_nodes), node.args, node.kwargs)
     if operation is None:
         raise UnsupportedModuleError(
-            f"slice_regions(model): expected piecewise affine parts in eval mode, got {what} at '{place}'. "
+            f"{where}(model): expected piecewise affine parts in eval mode, got {what} at '{place}'. "
             f"Call model.eval(), or replace it."
         )
     return place, operation

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon.regions.operations import Affine, Bends, Maximum, Planes
+from gnomon.errors import ConvergenceError
+from gnomon.regions.operations import Affine, Bends, Maximum, Planes, on_pieces, picked
 from gnomon.regions.partition import LAYER_BITS
 from gnomon.regions.polygons import Polygons
 from gnomon.regions.split import Split, split_by_lines, split_by_maximum
@@ -47,13 +48,26 @@ class Walk:
         steps: the network.
         result: the name of what comes out.
         budget: bytes that the polygons in work at one step may take.
+        most: the number of regions beyond which to give up.
+        area: of all that goes in.
         found: the number of regions that each bending step has left so far, by its place.
+        out: the number of regions that came out.
+        done: the area of those.
     """
 
     steps: Sequence[Step]
     result: str
     budget: int
+    most: int
+    area: float
     found: Counter[str] = field(default_factory=Counter)
+    out: int = 0
+    done: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """How much of the area came out."""
+        return min(self.done / self.area, 1.0)
 
     def on(self, piece: Piece, at: int = 0) -> Iterator[Piece]:
         """The pieces that come out at the end, depth first: what the first part becomes, then the second, and so on."""
@@ -72,6 +86,13 @@ class Walk:
                 return
             piece = self.bend(piece, step, step.operation, place, needed)
             self.found[step.place] += len(piece.polygons)
+            if self.out + len(piece.polygons) > self.most:
+                raise ConvergenceError(
+                    f"slice_regions(max_regions): expected at most {self.most:,} regions, got more with "
+                    f"{self.share:.1%} of the box done. Allow more, or take a smaller box."
+                )
+        self.out += len(piece.polygons)
+        self.done += float(piece.polygons.areas().sum())
         yield piece
 
     def chunk(self, piece: Piece, step: Step) -> int:
@@ -104,15 +125,7 @@ def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int) -
     split = split_by_lines(polygons, lines, labels)
     # A unit's piece is the number of breaks below its value.
     state = split.state.view(len(split.state), len(bends.breaks), -1).sum(1)
-    inside = state.view(-1, *planes.shape[2:])
-    slope, offset = torch.zeros_like(inside, dtype=planes.dtype), torch.zeros_like(inside, dtype=planes.dtype)
-    for i, (this_slope, this_offset) in enumerate(zip(bends.slopes, bends.offsets, strict=True)):
-        if isinstance(this_slope, Tensor):
-            this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 3))
-        slope = torch.where(inside == i, this_slope, slope)
-        offset = torch.where(inside == i, this_offset, offset)
-    value = planes[split.parent] * slope[:, None]
-    value[:, 2] += offset
+    value = on_pieces(planes[split.parent], bends, state.view(-1, *planes.shape[2:]))
     return Split(split.children, split.parent, state), value
 
 
@@ -128,8 +141,7 @@ def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int) 
     values = entries[:, :, looked_at.clamp_min(0)]
     labels = (place << LAYER_BITS) + torch.arange(len(looked_at))
     split = split_by_maximum(polygons, values, looked_at >= 0, labels)
-    chosen = looked_at[torch.arange(len(looked_at)), split.state]
-    value = entries[split.parent].gather(2, chosen[:, None].expand(-1, 3, -1))
+    value = picked(entries[split.parent], looked_at, split.state)
     return split, value.view(-1, 3, *shape)
 
 

@@ -28,6 +28,46 @@ EXPERIMENTS = {
         "how much sooner GrokAlign groks MNIST than weight decay, Grokfast and input noise",
         "Walker et al., arXiv:2506.12284, table 1",
     ),
+    "row-alignment": Entry(
+        "gnomon_lab.papers.row_alignment",
+        "GrokAlign turns the rows of the Jacobians along the data, input noise does not",
+        "Walker et al., arXiv:2506.12284, table 2",
+    ),
+    "rank": Entry(
+        "gnomon_lab.papers.rank",
+        "the Jacobians at the training digits tend to rank one, sooner with GrokAlign than without",
+        "Walker et al., arXiv:2506.12284, figure 2",
+    ),
+    "inhibit": Entry(
+        "gnomon_lab.papers.inhibit",
+        "minimising the Jacobian norm brings generalisation, holding it at 5 prevents it",
+        "Walker et al., arXiv:2506.12284, figure 7",
+    ),
+    "xor": Entry(
+        "gnomon_lab.papers.xor",
+        "a network memorises, generalises and grows robust, and when GrokAlign makes it so",
+        "Walker et al., arXiv:2506.12284, figure 4",
+    ),
+    "ntk-regime": Entry(
+        "gnomon_lab.papers.ntk_regime",
+        "what moves a digit's inner product with its centroid: theorem 9, with and without feature learning",
+        "Walker et al., arXiv:2506.12284, figure 3",
+    ),
+    "init-scaling": Entry(
+        "gnomon_lab.papers.init_scaling",
+        "how the size of the weights or of the output at the start decides the alignment that training reaches",
+        "Walker et al., arXiv:2506.12284, figure 10",
+    ),
+    "delayed-robustness": Entry(
+        "gnomon_lab.papers.delayed_robustness",
+        "GrokAlign makes a CIFAR-10 network robust against attacks, weight decay alone loses robustness",
+        "Walker et al., arXiv:2506.12284, figures 5 and 6",
+    ),
+    "modular-addition": Entry(
+        "gnomon_lab.papers.modular_addition",
+        "where GrokAlign does not help a transformer to grok modular addition, and where it does",
+        "Walker et al., arXiv:2506.12284, figures 8 and 9",
+    ),
 }
 
 

@@ -1,0 +1,146 @@
+"""What is read off linear regions: boundaries, distances, classes, complexity, migration."""
+
+import pytest
+import torch
+from torch import nn
+
+from gnomon.errors import RangeError
+from gnomon.models import mlp
+from gnomon.regions import (
+    Plane,
+    boundary_distance,
+    decision_boundary,
+    local_complexity,
+    migration,
+    plane_through,
+    slice_regions,
+)
+from tests.unit.test_regions import FLAT, NETWORKS, SQUARE, made, one_layer
+
+
+@pytest.mark.parametrize("name", ["mlp", "hardtanh", "functions", "dropout"])
+def test_distance_to_the_boundary_is_that_in_the_plane_where_the_plane_is_all(name):
+    model, plane = made(name)
+    # The regions go on beyond what the points can see of them.
+    regions = slice_regions(model, plane, (-50, 50, -50, 50))
+    points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 2
+    torch.testing.assert_close(boundary_distance(model, points), regions.boundary_distance(points))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_inside_the_distance_the_network_is_affine_and_at_it_no_longer(name):
+    model, plane = made(name)
+    x = plane.embed(torch.randn(6, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    distance = boundary_distance(model, x, memory=1)
+    torch.testing.assert_close(distance, boundary_distance(model, x))
+    steps = torch.randn(6, 300, *x.shape[1:], generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    steps = steps / steps.flatten(2).norm(dim=2).view(6, 300, *[1] * (x.ndim - 1))
+    for sample, radius, directions in zip(x, distance, steps, strict=True):
+        jacobian = torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample)
+        near = model(sample + 0.999 * radius * directions)
+        straight = model(sample[None]) + 0.999 * radius * directions.flatten(1) @ jacobian.flatten(1).T
+        torch.testing.assert_close(near.detach(), straight.detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_distance_finds_the_nearest_of_all_directions():
+    """The foot of the perpendicular lies on the boundary: a step beyond it changes the activation pattern."""
+    model = mlp((5, 20, 20, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    x = torch.randn(10, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    distance = boundary_distance(model, x)
+
+    def pattern(sample):
+        first = model[1](model[0](sample))
+        return torch.cat([first > 0, model[2](first) > 0])
+
+    for sample, radius in zip(x, distance, strict=True):
+        feet = []
+        for unit in range(40):
+            probe = sample.clone().requires_grad_()
+            first = model[0](probe)
+            value = torch.cat([first, model[2](model[1](first))])[unit]
+            (slope,) = torch.autograd.grad(value, probe)
+            if slope.norm() > 0:
+                feet.append(sample - (value / slope.square().sum() * slope).detach() * (1 + 1e-9))
+        nearest = min(feet, key=lambda foot: float((foot - sample).norm()))
+        torch.testing.assert_close((nearest - sample).norm(), radius)
+        assert not torch.equal(pattern(nearest), pattern(sample))
+
+
+def test_an_affine_network_has_no_boundary():
+    assert boundary_distance(nn.Linear(3, 2), torch.randn(4, 3)).tolist() == [torch.inf] * 4
+
+
+@pytest.mark.parametrize("name", ["hardtanh", "functions", "max"])
+def test_decision_boundary_lies_where_the_two_largest_outputs_are_equal(name):
+    model, plane = made(name)
+    regions = slice_regions(model, plane, (-2, 3, -2.5, 2))
+    lines = decision_boundary(regions)
+    assert lines
+    for line in lines:
+        points = torch.cat([line, (line[1:] + line[:-1]) / 2])
+        top = model(plane.embed(points)).detach().topk(2, dim=1).values
+        torch.testing.assert_close(top[:, 0], top[:, 1], rtol=1e-9, atol=1e-9)
+    # Every change of class on a grid is near a line, and the lines are as long as the grid says.
+    ticks = torch.linspace(0.001, 0.999, 200, dtype=torch.float64)
+    grid = torch.cartesian_prod(-2 + 5 * ticks, -2.5 + 4.5 * ticks)
+    classes = model(plane.embed(grid)).argmax(1).view(200, 200)
+    change = (classes[1:, :] != classes[:-1, :]).nonzero()
+    corners = torch.cat(lines)
+    middles = torch.cat([(line[1:] + line[:-1]) / 2 for line in lines])
+    nearest = torch.cdist(grid.view(200, 200, 2)[change[:, 0], change[:, 1]], torch.cat([corners, middles])).amin(1)
+    longest = max(float((line[1:] - line[:-1]).norm(dim=1).max()) for line in lines)
+    assert float(nearest.max()) < 0.03 + longest / 4
+
+
+def test_decision_boundary_of_one_output_is_its_zero_set_and_closed_lines_close():
+    """|u| + |v| = 1/2: one closed line of four sides."""
+    model = one_layer([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    with torch.no_grad():
+        model[2].bias.fill_(-0.5)
+    (line,) = decision_boundary(slice_regions(model, FLAT, SQUARE))
+    torch.testing.assert_close(line[0], line[-1])
+    assert len(line) == 5
+    torch.testing.assert_close(line.abs().sum(1), torch.full((5,), 0.5, dtype=torch.float64))
+    assert decision_boundary(slice_regions(one_layer([[1, 0]], [3.0]), FLAT, SQUARE)) == []
+
+
+def test_regions_are_found_from_inputs_of_the_plane():
+    model = mlp((6, 8, 8, 2), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    x = torch.randn(3, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    plane = plane_through(*x)
+    regions = slice_regions(model, plane, (-9, 9, -9, 9))
+    found = regions.region_of(x)
+    predicted = (regions.slopes[found] @ plane.project(x)[..., None])[..., 0] + regions.offsets[found]
+    torch.testing.assert_close(predicted, model(x).detach())
+    assert regions.region_of_points(torch.tensor([[10.0, 0.0]])).tolist() == [-1]
+    with pytest.raises(RangeError, match=r"region_of\(x\): expected inputs in the plane, got one .* at index 1"):
+        regions.region_of(torch.stack([x[0], torch.randn(6, dtype=torch.float64)]))
+
+
+def test_local_complexity_counts_by_depth():
+    model = mlp((4, 12, 12, 2), bias=True, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(2)
+    wide = local_complexity(model, x, 1.0, generator=generator)
+    assert wide.shape == (7, 2)
+    assert (wide[:, 1] >= wide[:, 0]).all()
+    tight = boundary_distance(model, x).min().item() * 0.99
+    assert (local_complexity(model, x, tight, generator=generator) == 1).all()
+    assert (wide[:, 1] > 1).all()
+    with pytest.raises(
+        RangeError, match=r"local_complexity: expected radius finite and above 0, got 0; sides at least 3"
+    ):
+        local_complexity(model, x, 0, sides=2)
+
+
+def test_migration_is_what_each_slice_says():
+    near, far = one_layer([[1, 0]], [-0.1]), one_layer([[1, 0]], [-0.6])
+    points = torch.tensor([[0.0, 0.0]], dtype=torch.float64)
+    moved = migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, FLAT, SQUARE), points)
+    found = torch.stack([moved.distance_before, moved.distance_after, moved.area_before, moved.area_after])[:, 0]
+    torch.testing.assert_close(found, torch.tensor([0.1, 0.6, 2.2, 3.2], dtype=torch.float64))
+    other = Plane(torch.ones(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
+    with pytest.raises(RangeError, match=r"migration\(after\): expected the plane of `before`"):
+        migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, other, SQUARE), points)
+    with pytest.raises(RangeError, match=r"migration\(points\): expected points inside both boxes, .* at index 0"):
+        migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, FLAT, SQUARE), points + 2)
