@@ -25,15 +25,18 @@ def made_up(pc1=PC1):
     ]  # fmt: skip
 
 
-def test_near_one_is_where_pc1_comes_to_stay():
+def test_half_way_is_where_pc1_comes_to_stay():
     columns, rows = table(made_up())
     assert len(columns) == len(rows[0]) == 8
-    assert rows[0] == ("mse, weight decay", "0.300", "0.930", "100", "2", "100.0%", "80.0%", "5")
-    assert [row[3] for row in rows] == ["100", "10", "not reached", "1,000"]
+    assert rows[0] == ("mse, weight decay", "0.300", "0.930", "step 100", "2", "100.0%", "80.0%", "5")
+    assert [row[3] for row in rows] == ["step 100", "step 10", "not reached", "step 1,000"]
     assert summary(made_up()).startswith("With mse PC1 ends at 0.93 under weight decay, and at 0.95 with GrokAlign.")
     mse, entropy = figures(made_up())
-    assert [mark.label for mark in mse.panels[0].marks] == ["weight decay, step 100", "GrokAlign, step 10"]
-    assert [mark.label for mark in entropy.panels[0].marks] == ["GrokAlign, step 1,000"]
+    assert [mark.label for mark in mse.panels[0].marks] == [
+        "weight decay half way, step 100",
+        "GrokAlign half way, step 10",
+    ]
+    assert [mark.label for mark in entropy.panels[0].marks] == ["GrokAlign half way, step 1,000"]
 
 
 def test_claims_hold_in_every_seed_or_not_at_all():

@@ -113,7 +113,7 @@ def polygon(box: Float[Tensor, "v 2"] | tuple[float, float, float, float]) -> Po
     """
     if not isinstance(box, Tensor):
         left, right, bottom, top = box
-        box = torch.tensor([[left, bottom], [right, bottom], [right, top], [left, top]])
+        box = torch.tensor([[left, bottom], [right, bottom], [right, top], [left, top]], dtype=torch.float64)
     if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
         raise ShapeError(
             f"slice_regions(box): expected corners of shape (v, 2), v >= 3, got {_checks.shape_of(box)}. Pass them so, "
