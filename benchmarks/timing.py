@@ -4,6 +4,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 # Before torch is imported: small operations are slower and less repeatable with more.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -11,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 torch.set_num_threads(1)
+T = TypeVar("T")
 
 
 def compare(title: str, contenders: Mapping[str, Callable[[], object]], rounds: int = 25, calls: int = 10) -> None:
@@ -33,3 +35,14 @@ def compare(title: str, contenders: Mapping[str, Callable[[], object]], rounds: 
     for name, times in took.items():
         ratio = statistics.median(mine / base for mine, base in zip(times, first, strict=True))
         print(f"  {name:<52} {1e3 * statistics.median(times):8.2f} ms   {ratio:5.2f} x")
+
+
+def median_seconds(run: Callable[[], T], rounds: int) -> tuple[float, T]:
+    """The median time of a call, after one that does not count, and what the last returned."""
+    result = run()
+    took = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        result = run()
+        took.append(time.perf_counter() - start)
+    return statistics.median(took), result

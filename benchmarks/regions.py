@@ -1,0 +1,58 @@
+"""Linear regions of a plane, beside SplineCam (Humayun et al., CVPR 2023).
+
+SplineCam needs graph-tool, which is on no package index for Python; where it is not installed, its times are those that
+were measured on a machine of this kind with graph-tool 2.45, one thread: 0.7 s for 447 regions (2-20-20-2), 8.7 s for
+6,248 (2-50-50-50-2), 1.0 s for 324 (784-200-200-200-2), with affine maps in float32. It is compared by the time a
+region, since the networks are not the same draws.
+"""
+
+import time
+from functools import partial
+
+import torch
+
+from gnomon.models import mlp
+from gnomon.regions import Plane, plane_through, slice_regions
+from timing import median_seconds
+
+SPLINECAM = {(2, 20, 20, 2): (447, 0.7), (2, 50, 50, 50, 2): (6248, 8.7), (784, 200, 200, 200, 2): (324, 1.0)}
+"""Regions and seconds."""
+
+
+def plane_of(widths, generator):
+    """The whole plane, or the one through three inputs."""
+    if widths[0] == 2:
+        return Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
+    return plane_through(*torch.randn(3, widths[0], generator=generator, dtype=torch.float64))
+
+
+def beside_splinecam():
+    """The three networks on boxes that hold about as many regions."""
+    print("\nLinear regions, one thread, float64; SplineCam's figures as stated above")
+    for widths, half in (((2, 20, 20, 2), 2.2), ((2, 50, 50, 50, 2), 2.2), ((784, 200, 200, 200, 2), 1.2)):
+        generator = torch.Generator().manual_seed(0)
+        model, plane = mlp(widths, bias=True, generator=generator).double(), plane_of(widths, generator)
+        seconds, regions = median_seconds(partial(slice_regions, model, plane, (-half, half, -half, half)), rounds=7)
+        count, theirs = SPLINECAM[widths]
+        ratio = (theirs / count) / (seconds / len(regions))
+        name = "-".join(map(str, widths))
+        print(f"  {name:<22} {len(regions):>7,} regions {1e3 * seconds:9.1f} ms   {ratio:6.1f} x SplineCam's speed")
+
+
+def over_decades():
+    """Time against regions times units: a straight line if a cell is cut only by the units that meet it."""
+    print("\nSeconds against regions x units, 2-w-w-w-2")
+    generator = torch.Generator().manual_seed(0)
+    plane = plane_of((2,), generator)
+    for width in (10, 20, 40, 80, 160, 320):
+        model = mlp((2, width, width, width, 2), bias=True, generator=generator).double()
+        start = time.perf_counter()
+        regions = slice_regions(model, plane, (-3, 3, -3, 3))
+        seconds = time.perf_counter() - start
+        each = 1e9 * seconds / (len(regions) * 3 * width)
+        print(f"  width {width:>4} {len(regions):>9,} regions {seconds:8.2f} s   {each:7.1f} ns a region and unit")
+
+
+if __name__ == "__main__":
+    beside_splinecam()
+    over_decades()
