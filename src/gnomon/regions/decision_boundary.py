@@ -1,7 +1,7 @@
 """Where a network's predicted class changes on a plane."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon.regions.partition import Regions
@@ -30,14 +30,14 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     return chained(segments)
 
 
-def class_cells(regions: Regions) -> tuple[Polygons, Float[Tensor, "q"]]:
+def class_cells(regions: Regions) -> tuple[Polygons, Int[Tensor, "q"]]:
     """The regions cut where the class changes, and the class of each piece; of one output, 1 where it is positive."""
     outputs = torch.cat([regions.slopes.mT, regions.offsets[:, None]], 1)
     if outputs.shape[2] == 1:
         outputs = torch.cat([torch.zeros_like(outputs), outputs], 2)
     there = torch.ones(1, outputs.shape[2], dtype=torch.bool)
     split = split_by_maximum(regions.polygons, outputs[:, :, None], there, torch.tensor([BOUNDARY]))
-    return split.children, split.state[:, 0]
+    return split.children, split.state(slice(None))[:, 0]
 
 
 def chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:

@@ -1,5 +1,6 @@
 """Cutting polygons by many lines: those of all units of a layer, or the ridges where a maximum changes its argument."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,13 +20,29 @@ class Split:
     Attributes:
         children: the pieces, those of one polygon together, in the order of the polygons.
         parent: the polygon that each piece comes from, (q).
-        state: for each unit the linear piece on which it is there, (q u): 0 or 1 for a line, the place of the largest
-            for a maximum.
+        whole: for each unit the linear piece on which it is where a polygon was not cut by it, (p u): 0 or 1 for a
+            line, the place of the largest for a maximum.
+        cuts: the units that cut each polygon, in rows padded to the longest, (p k).
+        counts: their number, (p).
+        settle: pieces, their parents and a unit each, to the linear pieces on which these units are there.
     """
 
     children: Polygons
     parent: Int[Tensor, "q"]
-    state: Int[Tensor, "q u"]
+    whole: Int[Tensor, "p u"]
+    cuts: Int[Tensor, "p k"]
+    counts: Int[Tensor, "p"]
+    settle: Callable[[Polygons, Tensor, Tensor], Tensor]
+
+    def state(self, rows: slice) -> Int[Tensor, "q u"]:
+        """On which linear piece every unit is, for some of the children: they are many, and units too."""
+        children, parent = self.children[rows], self.parent[rows]
+        state = self.whole[parent]
+        for turn in range(self.cuts.shape[1]):
+            met = (self.counts[parent] > turn).nonzero()[:, 0]
+            unit = self.cuts[parent[met], turn]
+            state[met, unit] = self.settle(children[met], parent[met], unit)
+        return state
 
 
 def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: Int[Tensor, "u"]) -> Split:
@@ -43,28 +60,19 @@ def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: In
     tolerance = tolerances(polygons, lines)
     heights = evaluate(polygons, lines)
     high = (heights > tolerance[:, None]).any(1)
-    crossing = high & (heights < -tolerance[:, None]).any(1)
+    cuts, counts = listed(high & (heights < -tolerance[:, None]).any(1))
     del heights
-    which, counts = listed(crossing)
-    current, parent = polygons, torch.arange(len(polygons), device=counts.device)
-    finished: list[tuple[Polygons, Tensor]] = []
-    for turn in range(which.shape[1]):
-        going = counts[parent] > turn
-        finished.append((current[~going], parent[~going]))
-        current, parent = current[going], parent[going]
-        unit = which[parent, turn]
-        height = zeroed(evaluate_one(current, lines[parent, :, unit]), tolerance[parent, unit, None])
+
+    def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
+        height = zeroed(evaluate_one(part, lines[parent, :, unit]), tolerance[parent, unit, None])
         cut = (height > 0).any(1) & (height < 0).any(1)
-        current = join([current[~cut], *halve(current[cut], height[cut], labels[unit[cut]])])
-        parent = torch.cat([parent[~cut], parent[cut], parent[cut]])
-    children, parent = ordered([*finished, (current, parent)])
-    state = high.long()[parent]
-    for turn in range(which.shape[1]):
-        rows = (counts[parent] > turn).nonzero()[:, 0]
-        unit = which[parent[rows], turn]
-        height = evaluate_one(children[rows], lines[parent[rows], :, unit])
-        state[rows, unit] = (height > tolerance[parent[rows], unit, None]).any(1).long()
-    return Split(children, parent, state)
+        above, below = halve(part[cut], height[cut], labels[unit[cut]])
+        return [(part[~cut], parent[~cut]), (above, parent[cut]), (below, parent[cut])]
+
+    def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
+        return (evaluate_one(part, lines[parent, :, unit]) > tolerance[parent, unit, None]).any(1).long()
+
+    return Split(*divided(polygons, cuts, counts, pieces), high.long(), cuts, counts, settle)
 
 
 def split_by_maximum(
@@ -83,27 +91,36 @@ def split_by_maximum(
     """
     p, _, u, k = values.shape
     tolerance = tolerances(polygons, values.flatten(2)).view(p, u, k).amax(2)
-    state, settled = largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
-    which, counts = listed(~settled)
-    current, parent = polygons, torch.arange(p, device=counts.device)
+    whole, settled = largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
+    cuts, counts = listed(~settled)
+
+    def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
+        functions, limits = values[parent, :, unit], tolerance[parent, unit]
+        return [cell(i, part, parent, functions, there[unit], limits, labels[unit]) for i in range(k)]
+
+    def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
+        heights = evaluate(part, values[parent, :, unit])[:, :, None]
+        return largest(heights, there[unit][:, None], tolerance[parent, unit, None])[0][:, 0]
+
+    return Split(*divided(polygons, cuts, counts, pieces), whole, cuts, counts, settle)
+
+
+def divided(
+    polygons: Polygons,
+    cuts: Int[Tensor, "p k"],
+    counts: Int[Tensor, "p"],
+    pieces: Callable[[Polygons, Tensor, Tensor], list[tuple[Polygons, Tensor]]],
+) -> tuple[Polygons, Int[Tensor, "q"]]:
+    """All pieces in the end, and their parents: turn after turn every piece is cut by the next unit of its parent."""
+    current, parent = polygons, torch.arange(len(polygons), device=counts.device)
     finished: list[tuple[Polygons, Tensor]] = []
-    for turn in range(which.shape[1]):
+    for turn in range(cuts.shape[1]):
         going = counts[parent] > turn
         finished.append((current[~going], parent[~going]))
         current, parent = current[going], parent[going]
-        unit = which[parent, turn]
-        pieces = [cell(i, current, parent, values[parent, :, unit], there[unit], tolerance[parent, unit], labels[unit])
-                  for i in range(k)]  # fmt: skip
-        current, parent = ordered(pieces)
-    children, parent = ordered([*finished, (current, parent)])
-    state = state[parent]
-    for turn in range(which.shape[1]):
-        rows = (counts[parent] > turn).nonzero()[:, 0]
-        unit = which[parent[rows], turn]
-        heights = evaluate(children[rows], values[parent[rows], :, unit])[:, :, None]
-        best, _ = largest(heights, there[unit][:, None], tolerance[parent[rows], unit, None])
-        state[rows, unit] = best[:, 0]
-    return Split(children, parent, state)
+        parts = pieces(current, parent, cuts[parent, turn])
+        current, parent = join([part for part, _ in parts]), torch.cat([owner for _, owner in parts])
+    return ordered([*finished, (current, parent)])
 
 
 def cell(

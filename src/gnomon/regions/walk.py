@@ -1,7 +1,7 @@
 """Polygons on their way through a network: each layer that bends cuts them, in parts that fit a memory budget."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +16,8 @@ from gnomon.regions.split import Split, split_by_lines, split_by_maximum
 from gnomon.regions.steps import Step
 from gnomon.regions.windows import windows
 
+HEIGHTS = 24
+"""Numbers a unit takes while polygons are cut by it: its values at their corners, and what is made of them."""
 MIX = 0x9E3779B97F4A7C15 - 2**64
 """An odd number of 64 random bits: the golden ratio's."""
 
@@ -79,54 +81,72 @@ class Walk:
                 held = {name: planes for name, planes in (piece.held | {step.name: value}).items() if name in needed}
                 piece = Piece(piece.polygons, held, piece.pattern)
                 continue
-            size = self.chunk(piece, step)
-            if size < len(piece.polygons):
-                for start in range(0, len(piece.polygons), size):
-                    yield from self.on(piece.part(slice(start, start + size)), place)
-                return
-            piece = self.bend(piece, step, step.operation, place, needed)
-            self.found[step.place] += len(piece.polygons)
-            if self.out + len(piece.polygons) > self.most:
-                raise ConvergenceError(
-                    f"slice_regions(max_regions): expected at most {self.most:,} regions, got more with "
-                    f"{self.share:.1%} of the box done. Allow more, or take a smaller box."
-                )
+            yield from self.bend(piece, step, step.operation, place, needed)
+            return
         self.out += len(piece.polygons)
         self.done += float(piece.polygons.areas().sum())
         yield piece
 
-    def chunk(self, piece: Piece, step: Step) -> int:
-        """How many polygons may go through a bending step together: what they hold, and the units' heights."""
-        values = piece.held[step.inputs[0]][0].numel()
-        breaks = len(step.operation.breaks) if isinstance(step.operation, Bends) else 1
-        corners = piece.polygons.vertices.shape[1]
-        entries = sum(planes[0].numel() for planes in piece.held.values()) + values * breaks * (2 + corners)
-        return max(1, self.budget // (8 * entries))
+    def bend(
+        self, piece: Piece, step: Step, operation: Bends | Maximum, place: int, needed: set[str]
+    ) -> Iterator[Piece]:
+        """Cuts the polygons by the units of a bending step, and lets the pieces go on, both in parts that fit."""
+        entries = sum(planes[0].numel() for planes in piece.held.values())
+        units = piece.held[step.inputs[0]][0].numel()
+        size = max(1, self.budget // (8 * (entries + HEIGHTS * units)))
+        for start in range(0, len(piece.polygons), size):
+            part = piece.part(slice(start, start + size))
+            split, act = bent(part, step.inputs[0], operation, place)
+            self.count(step, len(split.children))
+            for begin in range(0, len(split.children), size):
+                rows = slice(begin, begin + size)
+                parent = split.parent[rows]
+                state, value = act(rows)
+                held = {name: planes[parent] for name, planes in part.held.items() if name in needed}
+                held |= {step.name: value} if step.name in needed else {}
+                pattern = part.pattern[parent] * MIX + (state * keys(state.shape[1], place)).sum(1)
+                yield from self.on(Piece(split.children[rows], held, pattern), place + 1)
 
-    def bend(self, piece: Piece, step: Step, operation: Bends | Maximum, place: int, needed: set[str]) -> Piece:
-        """Cuts the polygons by the units of a bending step, and lets the step act on each."""
-        planes = piece.held[step.inputs[0]]
-        if isinstance(operation, Bends):
-            split, value = straightened(piece.polygons, planes, operation, place)
-        else:
-            split, value = maximised(piece.polygons, planes, operation, place)
-        held = {name: old[split.parent] for name, old in piece.held.items() if name in needed}
-        if step.name in needed:
-            held[step.name] = value
-        pattern = piece.pattern[split.parent] * MIX + (split.state * keys(split.state.shape[1], place)).sum(1)
-        return Piece(split.children, held, pattern)
+    def count(self, step: Step, regions: int) -> None:
+        """Notes how many regions a step has left.
+
+        Raises:
+            ConvergenceError: if there will be too many.
+        """
+        self.found[step.place] += regions
+        if self.out + regions > self.most:
+            raise ConvergenceError(
+                f"slice_regions(max_regions): expected at most {self.most:,} regions, got more with "
+                f"{self.share:.1%} of the box done. Allow more, or take a smaller box."
+            )
 
 
-def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int) -> tuple[Split, Planes]:
-    """Cuts by the lines on which a unit's value is one of the breaks; the value on the straight piece of each part."""
+Act = Callable[[slice], tuple[Int[Tensor, "q u"], Planes]]
+"""For some of the pieces the linear pieces of all units, and what comes out."""
+
+
+def bent(piece: Piece, name: str, operation: Bends | Maximum, place: int) -> tuple[Split, Act]:
+    """Cuts polygons by the units of a bending operation."""
+    planes = piece.held[name]
+    if isinstance(operation, Bends):
+        return straightened(piece.polygons, planes, operation, place)
+    return maximised(piece.polygons, planes, operation, place)
+
+
+def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int) -> tuple[Split, Act]:
+    """Cuts by the lines on which a unit's value is one of the breaks."""
     entries = planes.flatten(2)
     lines = torch.cat([shifted(entries, at) for at in bends.breaks], 2)
     labels = (place << LAYER_BITS) + torch.arange(entries.shape[2]).repeat(len(bends.breaks))
     split = split_by_lines(polygons, lines, labels)
-    # A unit's piece is the number of breaks below its value.
-    state = split.state.view(len(split.state), len(bends.breaks), -1).sum(1)
-    value = on_pieces(planes[split.parent], bends, state.view(-1, *planes.shape[2:]))
-    return Split(split.children, split.parent, state), value
+
+    def act(rows: slice) -> tuple[Tensor, Planes]:
+        # A unit's piece is the number of breaks below its value.
+        above = split.state(rows)
+        state = above.view(len(above), len(bends.breaks), -1).sum(1)
+        return state, on_pieces(planes[split.parent[rows]], bends, state.view(-1, *planes.shape[2:]))
+
+    return split, act
 
 
 def shifted(entries: Float[Tensor, "p 3 u"], by: float) -> Float[Tensor, "p 3 u"]:
@@ -134,15 +154,18 @@ def shifted(entries: Float[Tensor, "p 3 u"], by: float) -> Float[Tensor, "p 3 u"
     return entries if by == 0 else torch.cat([entries[:, :2], entries[:, 2:] - by], 1)
 
 
-def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int) -> tuple[Split, Planes]:
-    """Cuts where the largest entry of a window changes; the largest entry on each part."""
+def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int) -> tuple[Split, Act]:
+    """Cuts where the largest entry of a window changes."""
     entries = planes.flatten(2)
     looked_at, shape = windows(maximum.window, planes.shape[2:])
-    values = entries[:, :, looked_at.clamp_min(0)]
     labels = (place << LAYER_BITS) + torch.arange(len(looked_at))
-    split = split_by_maximum(polygons, values, looked_at >= 0, labels)
-    value = picked(entries[split.parent], looked_at, split.state)
-    return split, value.view(-1, 3, *shape)
+    split = split_by_maximum(polygons, entries[:, :, looked_at.clamp_min(0)], looked_at >= 0, labels)
+
+    def act(rows: slice) -> tuple[Tensor, Planes]:
+        state = split.state(rows)
+        return state, picked(entries[split.parent[rows]], looked_at, state).view(-1, 3, *shape)
+
+    return split, act
 
 
 def keys(units: int, place: int) -> Int[Tensor, "u"]:
