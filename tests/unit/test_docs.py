@@ -17,7 +17,9 @@ from torch import nn
 from torch.nn import functional
 
 import gnomon
+import gnomon.regions
 from gnomon import GrokAlign, centroid, centroid_alignment, centroid_inner_product, input_jacobian, jacobian_alignment
+from gnomon.data import xor_clusters
 from gnomon.models import mlp
 from gnomon_lab.papers import EXPERIMENTS
 
@@ -49,6 +51,11 @@ def test_docstring_examples_hold(name):
 def test_every_public_name_has_its_section():
     page = (ROOT / "docs" / "quantities.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^::: gnomon\.(\w+)$", page, re.MULTILINE)) == set(gnomon.__all__)
+
+
+def test_every_name_of_regions_has_its_section():
+    page = (ROOT / "docs" / "regions.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^::: gnomon\.regions\.(\w+)$", page, re.MULTILINE)) == set(gnomon.regions.__all__)
 
 
 def test_every_link_of_the_navigation_exists_and_every_page_is_in_it():
@@ -184,6 +191,14 @@ def test_alignment_stays_where_the_outputs_double():
         x.norm(dim=1) * once.norm(dim=1)
     )
     torch.testing.assert_close(change, centroid_alignment(once, x))
+
+
+def test_a_network_that_ignores_the_noise_of_xor_is_hardly_aligned():
+    x = xor_clusters(5, 40_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).x
+    signal = torch.cat([x[:, :2], torch.zeros_like(x[:, 2:])], 1)
+    expected = torch.full((5,), math.sqrt(2 / 101.995), dtype=torch.float64)
+    torch.testing.assert_close(centroid_alignment(signal, x), expected)
+    assert round(expected[0].item(), 3) == 0.140
 
 
 def test_one_projection_is_low_by_the_closed_form():

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedModuleError
-from gnomon.models import mlp
+from gnomon.models import mlp, resnet18
 from gnomon.regions import Plane, plane_through, slice_regions
 
 FLAT = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
@@ -145,6 +145,23 @@ def test_slopes_are_the_jacobian_along_the_plane_and_norms_the_whole_jacobians(n
     along = torch.einsum("rcd,kd->rck", jacobian.flatten(2), plane.directions.flatten(1))
     torch.testing.assert_close(regions.slopes, along, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(regions.norms, jacobian.flatten(1).norm(dim=1), rtol=1e-7, atol=1e-9)
+
+
+def test_a_resnet18_is_exact_too():
+    generator = torch.Generator().manual_seed(0)
+    model = resnet18(1, 3, width=2, generator=generator).double()
+    # Statistics that are not those of the start.
+    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
+        norm.running_mean.normal_(0, 0.1, generator=generator)
+        norm.running_var.uniform_(0.5, 2, generator=generator)
+    plane = plane_through(*torch.randn(3, 1, 8, 8, generator=generator, dtype=torch.float64))
+    regions = slice_regions(model.eval(), plane, (-0.2, 0.2, -0.2, 0.2))
+    assert len(regions) > 100
+    points, owner = inside(regions, 5)
+    got = (regions.slopes[owner] @ points[..., None])[..., 0] + regions.offsets[owner]
+    torch.testing.assert_close(got, model(plane.embed(points)).detach(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(regions.areas.sum().item(), 0.16, rtol=1e-12, atol=0)
+    assert len(regions.pattern.unique()) == len(regions)
 
 
 @pytest.mark.parametrize("units", [1, 2, 5, 30])
