@@ -6,12 +6,14 @@ were measured on a machine of this kind with graph-tool 2.45, one thread: 0.7 s 
 region, since the networks are not the same draws.
 """
 
-import time
 from functools import partial
+from pathlib import Path
 
 import torch
 
 from gnomon.models import mlp
+from gnomon.plot import Points, Scatter, ScatterPanel
+from gnomon.plot.static import save
 from gnomon.regions import Plane, plane_through, slice_regions
 from timing import median_seconds
 
@@ -39,20 +41,30 @@ def beside_splinecam():
         print(f"  {name:<22} {len(regions):>7,} regions {1e3 * seconds:9.1f} ms   {ratio:6.1f} x SplineCam's speed")
 
 
-def over_decades():
-    """Time against regions times units: a straight line if a cell is cut only by the units that meet it."""
+def over_decades(path):
+    """Time against regions times units: no steeper than a straight line, as a cell meets few of the units."""
     print("\nSeconds against regions x units, 2-w-w-w-2")
     generator = torch.Generator().manual_seed(0)
-    plane = plane_of((2,), generator)
-    for width in (10, 20, 40, 80, 160, 320):
+    plane, work, took = plane_of((2,), generator), [], []
+    for width in (20, 40, 80, 160, 320, 600):
         model = mlp((2, width, width, width, 2), bias=True, generator=generator).double()
-        start = time.perf_counter()
-        regions = slice_regions(model, plane, (-3, 3, -3, 3))
-        seconds = time.perf_counter() - start
-        each = 1e9 * seconds / (len(regions) * 3 * width)
+        seconds, regions = median_seconds(
+            partial(slice_regions, model, plane, (-2.5, 2.5, -2.5, 2.5), max_regions=2_000_000), rounds=1
+        )
+        work.append(len(regions) * 3.0 * width)
+        took.append(seconds)
+        each = 1e9 * seconds / work[-1]
         print(f"  width {width:>4} {len(regions):>9,} regions {seconds:8.2f} s   {each:7.1f} ns a region and unit")
+    proportional = tuple(took[0] * this / work[0] for this in work)
+    points = (
+        Points("slice_regions", tuple(work), tuple(took), joined=True),
+        Points("proportional", tuple(work), proportional, joined=True, colour=6),
+    )
+    panel = ScatterPanel("2-w-w-w-2, w = 20 to 600", "regions × units", "seconds", points, log_x=True, log_y=True)
+    caption = "Time to find all linear regions of a plane's part, one thread, against regions times units."
+    save(Scatter("regions-time", "Time grows no faster than regions times units", caption, (panel,)), path)
 
 
 if __name__ == "__main__":
     beside_splinecam()
-    over_decades()
+    over_decades(Path(__file__).parents[1] / "docs" / "assets" / "regions-time.svg")

@@ -63,7 +63,7 @@ def test_lines_and_points_come_and_go_with_their_frames_and_stay_in_the_legend()
 def test_static_draws_a_path_for_each_colour_with_the_frames_side_by_side():
     early, late, bar = draw(region_map(log_values=True)).axes
     low, high = early.patches
-    assert len(low.get_path().vertices) == 5 + 4
+    assert low.get_path().codes.tolist() == [1, 2, 2, 2, 79, 1, 2, 2, 79]  # each closed before the next begins
     np.testing.assert_array_equal(high.get_path().vertices, [*CORNER, CORNER[0]])
     assert to_hex(low.get_facecolor()) == _region_layout.level_colours(region_map())[0]
     assert [axes.get_title("left") for axes in (early, late)] == ["early", "late"]

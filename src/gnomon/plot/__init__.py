@@ -1,6 +1,7 @@
 """Figures: `figures` says what one shows, `static` draws it with matplotlib, `interactive` with plotly."""
 
 from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon.plot.region_map import Polylines, RegionFrame, RegionMap
 from gnomon.plot.scatter import Points, Scatter, ScatterPanel
 
 __all__ = [
@@ -13,6 +14,9 @@ __all__ = [
     "Mark",
     "Panel",
     "Points",
+    "Polylines",
+    "RegionFrame",
+    "RegionMap",
     "Scatter",
     "ScatterPanel",
 ]

@@ -1,11 +1,13 @@
 """What all figures that plotly draws share."""
 
 import html
+from collections.abc import Sequence
 from typing import Any
 
 from gnomon.plot import _layout
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+_FRAME_MS = 500
 
 
 def text(words: str) -> str:
@@ -29,3 +31,32 @@ def base(height: int, meta: dict[str, Any], **margin: int) -> dict[str, Any]:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "meta": meta,
     }
+
+
+def slider(labels: Sequence[str], below: int = 0) -> dict[str, Any]:
+    """A slider over frames, named from "0" on; above it the moment shown and, at the right, play and pause.
+
+    Args:
+        labels: the moments, one a frame.
+        below: by how many pixels more it stands below the axes.
+    """
+    still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
+    play = still | {"frame": {"duration": _FRAME_MS, "redraw": True}, "fromcurrent": True}
+    steps = [{"label": text(label), "method": "animate", "args": [[str(k)], still]} for k, label in enumerate(labels)]
+    left, right = (max(8, round(3.3 * len(labels[k])) - 8) for k in (0, -1))  # half an end's label
+    slider = {
+        "active": 0, "steps": steps, "x": 0, "y": 0, "yanchor": "top", "len": 1,
+        "pad": {"t": below + 18, "l": left, "r": right},
+        "currentvalue": {"xanchor": "left", "font": {"size": 18}, "offset": 14}, "font": {"size": 11}, "ticklen": 4,
+        "minorticklen": 4, "bgcolor": "#dfe4ea", "activebgcolor": "#8fa3b8", "bordercolor": "#b8c0ca",
+        "tickcolor": "#b8c0ca", "borderwidth": 1, "transition": {"duration": 0},
+    }  # fmt: skip
+    buttons = {
+        "type": "buttons", "direction": "left", "x": 1, "xanchor": "right", "y": 0, "yanchor": "top",
+        "pad": {"t": below + 16, "r": 2}, "showactive": False, "bgcolor": "#eef1f5", "bordercolor": "#b8c0ca",
+        "font": {"size": 13}, "buttons": [
+            {"label": "▶ Play", "method": "animate", "args": [None, play]},
+            {"label": "Pause", "method": "animate", "args": [[None], still]},
+        ],
+    }  # fmt: skip
+    return {"sliders": [slider], "updatemenus": [buttons]}

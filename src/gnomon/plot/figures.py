@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.plot._checks import all_finite, palette_place
+from gnomon.plot.region_map import RegionMap
 from gnomon.plot.scatter import Scatter
 
 
@@ -250,4 +251,4 @@ class ImageSlider:
             )
 
 
-Figure = Curves | ImageSlider | Scatter
+Figure = Curves | ImageSlider | Scatter | RegionMap

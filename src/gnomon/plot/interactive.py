@@ -6,14 +6,15 @@ from typing import Any
 import plotly.graph_objects as go
 
 from gnomon.plot import _layout
-from gnomon.plot._plotly import base, number, text
+from gnomon.plot._plotly import base, number, slider, text
 from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel
+from gnomon.plot.interactive_region_map import interactive_region_map
 from gnomon.plot.interactive_scatter import interactive_scatter
+from gnomon.plot.region_map import RegionMap
 from gnomon.plot.scatter import Scatter
 
 _LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
 _BELOW_IMAGES, _ROW_LABEL = 120, 30
-_FRAME_MS = 500
 
 
 def interactive(figure: Figure, *, titled: bool = True) -> go.Figure:
@@ -44,6 +45,8 @@ def _drawn(figure: Figure) -> go.Figure:
         return _curves(figure)
     if isinstance(figure, Scatter):
         return interactive_scatter(figure)
+    if isinstance(figure, RegionMap):
+        return interactive_region_map(figure)
     return _images(figure)
 
 
@@ -196,7 +199,7 @@ def _images(figure: ImageSlider) -> go.Figure:
     ]
     if len(figure.frames) == 1 or not moving:
         return go.Figure(traces, layout)
-    layout |= _controls(figure)
+    layout |= slider([frame.label for frame in figure.frames])
     return go.Figure(traces, layout, frames=_frames(figure, moving, gap))
 
 
@@ -225,30 +228,3 @@ def _frames(figure: ImageSlider, moving: Sequence[int], gap: int) -> list[go.Fra
         data = [go.Heatmap(z=pixels[i]) for i in moving]
         frames.append(go.Frame(name=str(k), data=data, traces=list(moving)))
     return frames
-
-
-def _controls(figure: ImageSlider) -> dict[str, Any]:
-    """Above the slider the moment shown and, at the right, play and pause."""
-    still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
-    play = still | {"frame": {"duration": _FRAME_MS, "redraw": True}, "fromcurrent": True}
-    steps = [
-        {"label": text(frame.label), "method": "animate", "args": [[str(k)], still]}
-        for k, frame in enumerate(figure.frames)
-    ]
-    left, right = (max(8, round(3.3 * len(figure.frames[k].label)) - 8) for k in (0, -1))  # half an end's label
-    slider = {
-        "active": 0, "steps": steps, "x": 0, "y": 0, "yanchor": "top", "len": 1,
-        "pad": {"t": 18, "l": left, "r": right},
-        "currentvalue": {"xanchor": "left", "font": {"size": 18}, "offset": 14}, "font": {"size": 11}, "ticklen": 4,
-        "minorticklen": 4, "bgcolor": "#dfe4ea", "activebgcolor": "#8fa3b8", "bordercolor": "#b8c0ca",
-        "tickcolor": "#b8c0ca", "borderwidth": 1, "transition": {"duration": 0},
-    }  # fmt: skip
-    buttons = {
-        "type": "buttons", "direction": "left", "x": 1, "xanchor": "right", "y": 0, "yanchor": "top",
-        "pad": {"t": 16, "r": 2}, "showactive": False, "bgcolor": "#eef1f5", "bordercolor": "#b8c0ca",
-        "font": {"size": 13}, "buttons": [
-            {"label": "▶ Play", "method": "animate", "args": [None, play]},
-            {"label": "Pause", "method": "animate", "args": [[None], still]},
-        ],
-    }  # fmt: skip
-    return {"sliders": [slider], "updatemenus": [buttons]}

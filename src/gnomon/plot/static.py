@@ -12,10 +12,10 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from gnomon.plot import _layout
+from gnomon.plot import _layout, static_region_map, static_scatter
 from gnomon.plot.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel
+from gnomon.plot.region_map import RegionMap
 from gnomon.plot.scatter import Scatter
-from gnomon.plot.static_scatter import draw_scatter, height
 
 _DPI = 96
 _STYLE: Any = {
@@ -36,7 +36,10 @@ _ROW_LABELS, _TALLEST_IMAGE, _HEADING, _NOTE, _FRAMES = 176, 72, 30, 34, 5
 
 
 def draw(figure: Figure) -> Drawing:
-    """Draws a figure; an `ImageSlider` as its first, last and up to three frames between, one below the other.
+    """Draws a figure.
+
+    Of an `ImageSlider` the first, the last and up to three frames between are drawn, one below the other; of a
+    `RegionMap` up to three frames side by side.
 
     Args:
         figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
@@ -48,8 +51,12 @@ def draw(figure: Figure) -> Drawing:
         if isinstance(figure, Curves):
             return _draw_curves(figure)
         if isinstance(figure, Scatter):
-            drawing = _canvas(_layout.WIDTH, height(figure), figure.title)
-            draw_scatter(drawing, figure)
+            drawing = _canvas(_layout.WIDTH, static_scatter.height(figure), figure.title)
+            static_scatter.draw_scatter(drawing, figure)
+            return drawing
+        if isinstance(figure, RegionMap):
+            drawing = _canvas(_layout.WIDTH, static_region_map.height(figure), figure.title)
+            static_region_map.draw_region_map(drawing, figure)
             return drawing
         return _draw_images(figure)
 

@@ -68,11 +68,18 @@ EXPERIMENTS = {
         "where GrokAlign does not help a transformer to grok modular addition, and where it does",
         "Walker et al., arXiv:2506.12284, figures 8 and 9",
     ),
+    "regions": Entry(
+        "gnomon_lab.papers.regions",
+        "the linear regions around training digits flatten from memorisation to generalisation",
+        "Walker et al., arXiv:2506.12284, figures 1 and 11",
+    ),
 }
 
 
 def experiment(name: str) -> ModuleType:
-    """The module of an experiment: Config, run, table, figures, claims and the report's words.
+    """The module of an experiment: Config, SETTINGS, run, table, figures, claims and the report's words.
+
+    SETTINGS are those that the claims are about, SMALL and PAPER among them.
 
     Raises:
         DataError: if there is none of that name; the nearest is named.

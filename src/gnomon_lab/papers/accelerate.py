@@ -96,6 +96,9 @@ class Config:
 
 SMALL = Config()
 PAPER = Config(losses=tuple(LOSSES), methods=METHODS)
+HALVES = tuple(Config(losses=(loss,), methods=METHODS) for loss in LOSSES)
+"""The paper's setting with one loss each: its halves share nothing."""
+SETTINGS = (SMALL, PAPER, *HALVES)
 
 
 def run(config: Config, run: Run) -> None:

@@ -87,6 +87,7 @@ class Config:
 
 SMALL = Config()
 PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTACKS)
+SETTINGS = (SMALL, PAPER)
 
 
 class Normalise(nn.Module):

@@ -84,6 +84,7 @@ class Config:
 
 SMALL = Config()
 PAPER = Config()
+SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:

@@ -73,6 +73,7 @@ class Config:
 
 SMALL = Config(coefficient=0.01, weight_decay=0.1, init_scale=3.0, width=64, steps=1200)
 PAPER = Config()
+SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:

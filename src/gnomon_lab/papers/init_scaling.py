@@ -69,6 +69,7 @@ class Config:
 
 SMALL = Config()
 PAPER = Config(scales=tuple(2 ** (power / 2) for power in range(-8, 5)))
+SETTINGS = (SMALL, PAPER)
 
 
 class Scaled(nn.Module):

@@ -99,6 +99,7 @@ class Config:
 
 SMALL = Config()
 PAPER = Config(prime=113, fraction=0.3, width=128, hidden=512, learning_rate=1e-3, steps=48_000, jacobians=256)
+SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:

@@ -78,6 +78,7 @@ class Config:
 
 SMALL = Config()
 PAPER = Config()
+SETTINGS = (SMALL, PAPER)
 
 
 def zeros_and_ones(run: Run, digits: int, dtype: torch.dtype) -> Samples:

@@ -79,6 +79,7 @@ SMALL = Config(
     dtype="float32",
 )
 PAPER = Config()
+SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:

@@ -81,6 +81,7 @@ class Config:
 
 SMALL = Config()
 PAPER = Config(width=2048)
+SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:

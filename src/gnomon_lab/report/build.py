@@ -47,5 +47,4 @@ def build(found: Found) -> Path:
 
 def stated(found: Found) -> bool:
     """Whether the run has one of the settings that the claims are about, not some other options."""
-    module = experiment(found.experiment)
-    return found.config in [plain(module.SMALL), plain(module.PAPER)]
+    return found.config in [plain(setting) for setting in experiment(found.experiment).SETTINGS]

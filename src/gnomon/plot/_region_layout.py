@@ -1,0 +1,130 @@
+"""What both renderers of region maps share: colours, levels, legend, pixel sizes. Pure."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnomon.plot import _layout
+from gnomon.plot._scatter_layout import VALUES
+from gnomon.plot.region_map import Corners, Polylines, RegionFrame, RegionMap
+from gnomon.plot.scatter import Points
+
+LEVELS = 24
+"""Colours of a colour bar: all regions of one colour are drawn as one path, so that thousands stay fast."""
+# Pale, so that points and lines stand out: the light half of matplotlib's tab20.
+CLASSES = ("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5")
+EDGE = 0.35
+"""The width of the regions' edges, in pixels."""
+EDGE_OPACITY = 0.4
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The regions of one colour.
+
+    Attributes:
+        colour: theirs.
+        words: which values it stands for.
+        polygons: the corners of each, (v, 2); there may be none.
+    """
+
+    colour: str
+    words: str
+    polygons: tuple[Corners, ...]
+
+    @property
+    def edge(self) -> tuple[int, int, int]:
+        """Red, green and blue of the edges: of ink, or white where ink would not be seen."""
+        return (255, 255, 255) if sum(channels(self.colour)) < 330 else channels(_layout.INK)
+
+
+def levels(regions: RegionMap, frame: RegionFrame) -> tuple[Level, ...]:
+    """The regions of a frame by colour: as many levels in every frame, in the order of the values."""
+    colours, names = level_colours(regions), regions.classes
+    edges = np.linspace(*bar_ends(regions), len(colours) + 1)
+    if not names:
+        values = 10**edges if regions.log_values else edges
+        names = tuple(f"{low:.3g} to {high:.3g}" for low, high in itertools.pairwise(values.tolist()))
+    polygons: list[list[Corners]] = [[] for _ in colours]
+    place = np.searchsorted(edges[1:-1], scaled(regions, *frame.values.tolist()), side="right")
+    for i, polygon in zip(place, frame.polygons, strict=True):
+        polygons[i].append(polygon)
+    return tuple(Level(*level) for level in zip(colours, names, map(tuple, polygons), strict=True))
+
+
+def channels(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue of a colour written as "#rrggbb"."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return red, green, blue
+
+
+def level_colours(regions: RegionMap) -> list[str]:
+    """The classes' colours, or those in the middle of each level, mixed between the stops of the colour scale."""
+    if regions.classes:
+        return [CLASSES[i % len(CLASSES)] for i in range(len(regions.classes))]
+    stops = np.array([channels(stop) for stop in VALUES])
+    middles = (np.arange(LEVELS) + 0.5) / LEVELS * (len(stops) - 1)
+    mixed = [np.interp(middles, np.arange(len(stops)), channel) for channel in stops.T]
+    return ["#{:02x}{:02x}{:02x}".format(*colour) for colour in np.rint(mixed).astype(int).T.tolist()]
+
+
+def scaled(regions: RegionMap, *values: float) -> tuple[float, ...]:
+    """Places on the colour bar: the values, or their base-10 logarithms."""
+    return _layout.exponents(*values) if regions.log_values else values
+
+
+def bar_ends(regions: RegionMap) -> tuple[float, float]:
+    """The places at the ends of the colour bar; apart even where all values are equal."""
+    if regions.classes:
+        return -0.5, len(regions.classes) - 0.5
+    low, high = scaled(regions, *regions.value_span)
+    return (low, high) if low < high else (low - 0.5, high + 0.5)
+
+
+def bar_ticks(regions: RegionMap) -> tuple[tuple[float, ...], list[str]]:
+    """Places on the colour bar and the words there: the classes, or five round values or so.
+
+    On a logarithmic bar these are 1, 2, 5 times powers of ten, or the powers alone.
+    """
+    if regions.classes:
+        return tuple(range(len(regions.classes))), list(regions.classes)
+    low, high = bar_ends(regions)
+    if regions.log_values:
+        digits = (1, 2, 5) if high - low <= 2 else (1,)
+        powers = range(math.floor(low), math.floor(high) + 1)
+        values = [digit * 10.0**power for power in powers for digit in digits]
+        values = [value for value in values if low <= math.log10(value) <= high] or [10**low, 10**high]
+    else:
+        step = 10 ** math.floor(math.log10((high - low) / 3))
+        step *= next(times for times in (5, 2, 1) if (high - low) / (times * step) >= 3)
+        values = [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return scaled(regions, *values), [f"{value:,.4g}" for value in values]
+
+
+def marks(regions: RegionMap) -> tuple[Polylines | Points, ...]:
+    """What the legend shows: the lines and the points of all frames, the first of each label and colour."""
+    first: dict[tuple[str, int], Polylines | Points] = {}
+    lines: list[Polylines | Points] = [mark for frame in regions.frames for mark in frame.lines]
+    for mark in lines + [mark for frame in regions.frames for mark in frame.points]:
+        first.setdefault((mark.label, mark.colour), mark)
+    return tuple(first.values())
+
+
+def entry_px(regions: RegionMap) -> int:
+    """The width to reserve for the longest legend entry (pixels)."""
+    return 62 + 7 * max((len(mark.label) for mark in marks(regions)), default=0)
+
+
+def legend_columns(regions: RegionMap, width: int) -> int:
+    """How many legend entries to set side by side in `width` pixels, with rows as even as can be."""
+    entries = max(1, len(marks(regions)))
+    fit = max(1, min(entries, width // entry_px(regions)))
+    return math.ceil(entries / math.ceil(entries / fit))
+
+
+def legend_px(regions: RegionMap, width: int) -> int:
+    """The height of the legend in `width` pixels."""
+    rows = -(-max(1, len(marks(regions))) // legend_columns(regions, width))
+    return rows * _layout.LEGEND_ROW + 8
