@@ -147,6 +147,7 @@ def test_slopes_are_the_jacobian_along_the_plane_and_norms_the_whole_jacobians(n
     torch.testing.assert_close(regions.norms, jacobian.flatten(1).norm(dim=1), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.bad_input  # traced with stand-ins for tensors, which a check of types at run time refuses
 def test_a_resnet18_is_exact_too():
     generator = torch.Generator().manual_seed(0)
     model = resnet18(1, 3, width=2, generator=generator).double()
@@ -309,6 +310,7 @@ def test_boxes_are_any_convex_polygon():
         slice_regions(model, FLAT, triangle[:2])
 
 
+@pytest.mark.bad_input
 def test_plane_through_three_points():
     x = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     plane = plane_through(*x)
@@ -337,6 +339,26 @@ class Branch(nn.Module):
 def test_what_is_not_piecewise_affine_is_named_with_its_place(part, named):
     with pytest.raises(UnsupportedModuleError, match=rf"expected piecewise affine parts in eval mode, got {named}"):
         slice_regions(nn.Sequential(nn.Linear(2, 4), nn.Sequential(part, nn.Linear(4, 2))), FLAT, SQUARE)
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.relu, self.last = nn.Linear(2, 6), nn.ReLU(inplace=True), nn.Linear(6, 3)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        return self.last(self.relu(hidden) + hidden)
+
+
+def test_what_the_trace_cannot_see_is_an_error_and_not_a_wrong_map():
+    hooked, broken = mlp((2, 6, 3)), mlp((2, 6, 3))
+    hooked[0].register_forward_hook(lambda module, inputs, output: 2 * output + 1)
+    with torch.no_grad():
+        broken[2].weight[0, 0] = torch.nan
+    for model in (InPlace(), hooked, broken):
+        with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
+            slice_regions(model.eval(), FLAT, SQUARE)
 
 
 def test_decisions_on_the_data_are_named():

@@ -70,9 +70,9 @@ def level_colours(regions: RegionMap) -> list[str]:
     return ["#{:02x}{:02x}{:02x}".format(*colour) for colour in np.rint(mixed).astype(int).T.tolist()]
 
 
-def scaled(regions: RegionMap, *values: float) -> tuple[float, ...]:
+def scaled(regions: RegionMap, *values: float | int) -> tuple[float, ...]:
     """Places on the colour bar: the values, or their base-10 logarithms."""
-    return _layout.exponents(*values) if regions.log_values else values
+    return _layout.exponents(*values) if regions.log_values else tuple(map(float, values))
 
 
 def bar_ends(regions: RegionMap) -> tuple[float, float]:
@@ -89,7 +89,7 @@ def bar_ticks(regions: RegionMap) -> tuple[tuple[float, ...], list[str]]:
     On a logarithmic bar these are 1, 2, 5 times powers of ten, or the powers alone.
     """
     if regions.classes:
-        return tuple(range(len(regions.classes))), list(regions.classes)
+        return tuple(map(float, range(len(regions.classes)))), list(regions.classes)
     low, high = bar_ends(regions)
     if regions.log_values:
         digits = (1, 2, 5) if high - low <= 2 else (1,)

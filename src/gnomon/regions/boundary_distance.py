@@ -83,7 +83,7 @@ def nearest(steps: list[Step], source: str, planes: Planes) -> tuple[Float[Tenso
     return distance, most
 
 
-def maximum(operation: Maximum, planes: Planes) -> tuple[Planes, Float[Tensor, "n"]]:
+def maximum(operation: Maximum, planes: Planes) -> tuple[Float[Tensor, "p k *e"], Float[Tensor, "p"]]:
     """What comes out of a maximum, and the distance to where another entry of a window becomes the largest."""
     entries = planes.flatten(2)
     looked_at, shape = windows(operation.window, planes.shape[2:])
@@ -98,7 +98,7 @@ def maximum(operation: Maximum, planes: Planes) -> tuple[Planes, Float[Tensor, "
     return value.view(*planes.shape[:2], *shape), gap
 
 
-def smallest(heights: Float[Tensor, "n *u"], slopes: Float[Tensor, "n *u"]) -> Float[Tensor, "n"]:
+def smallest(heights: Tensor, slopes: Tensor) -> Float[Tensor, "n"]:
     """The smallest distance to a zero of affine functions; constant ones have none."""
     distance = heights.abs() / torch.where(slopes > 0, slopes, 1)
     return torch.where(slopes > 0, distance, torch.inf).flatten(1).amin(1)

@@ -14,7 +14,7 @@ from gnomon.regions.slice_regions import slice_regions
 def local_complexity(
     model: nn.Module,
     x: Float[Tensor, "n *d"],
-    radius: float,
+    radius: float | int,
     *,
     sides: int = 16,
     generator: torch.Generator | None = None,

@@ -143,7 +143,7 @@ def of_function(name: str, inputs: int, arguments: Sequence[Any], named: Mapping
     if name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d"):
         function = getattr(functional, name)
         return Affine(lambda planes: on_samples(lambda part: function(part, *rest, **named), planes))
-    if name in ("max_pool1d", "max_pool2d", "boolean_dispatch") and not (named.get("ceil_mode") or len(rest) > 4):
+    if name in ("max_pool1d", "max_pool2d") and not (named.get("ceil_mode") or len(rest) > 4):
         given = {**dict(zip(("kernel_size", "stride", "padding", "dilation"), rest, strict=False)), **named}
         size = given["kernel_size"]
         return Maximum(Window(size, given.get("stride") or size, given.get("padding", 0), given.get("dilation", 1)))
@@ -190,7 +190,7 @@ def with_bias(planes: Planes, bias: Tensor | None, behind: int) -> Planes:
     return torch.cat([planes[:, :-1], origin[:, None]], 1)
 
 
-def on_samples(function: Callable[[Tensor], Tensor], planes: Planes) -> Planes:
+def on_samples(function: Callable[[Tensor], Tensor], planes: Planes) -> Float[Tensor, "p k *e"]:
     """A linear function of samples, on the directions and origins as if they were samples."""
     values = function(planes.flatten(0, 1))
     return values.view(*planes.shape[:2], *values.shape[1:])

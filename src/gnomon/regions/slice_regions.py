@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.regions.operations import Affine
 from gnomon.regions.partition import OUTSIDE, Regions
 from gnomon.regions.plane import Plane
@@ -17,6 +17,10 @@ from gnomon.regions.steps import steps_of
 from gnomon.regions.walk import Piece, Walk
 
 DEFAULT_BUDGET = 512 * 2**20
+CHECKED = 256
+"""Regions that are held against the network in the end."""
+Sides = tuple[float | int, float | int, float | int, float | int]
+"""Left, right, bottom, top."""
 Progress = Callable[[int, float], object]
 """Told the number of regions found so far, and the share of the box's area that they fill."""
 
@@ -24,7 +28,7 @@ Progress = Callable[[int, float], object]
 def slice_regions(
     model: nn.Module,
     plane: Plane,
-    box: Float[Tensor, "v 2"] | tuple[float, float, float, float],
+    box: Float[Tensor, "v 2"] | Sides,
     *,
     max_regions: int = 1_000_000,
     memory: int | None = None,
@@ -52,7 +56,8 @@ def slice_regions(
         The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
         and cuts nothing; several units on one line cut once; a line through a corner cuts there.
     Raises:
-        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
+        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place; or if the network
+            answers otherwise than the parts that were found, as with in-place operations and hooks.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the outputs at the plane's origin are not (1, c).
         RangeError: if the box is not convex, or has no area.
@@ -92,7 +97,7 @@ def slice_regions(
                 progress(walk.out, walk.share)
         polygons = join([leaf.polygons for leaf in leaves])
         outputs = torch.cat([leaf.held[result] for leaf in leaves])
-    return Regions(
+    found = Regions(
         model=exact,
         plane=plane,
         polygons=polygons,
@@ -102,9 +107,30 @@ def slice_regions(
         layers=tuple(step.place for step in steps),
         by_depth=dict(walk.found),
     )
+    verify(found, walk.area)
+    return found
 
 
-def polygon(box: Float[Tensor, "v 2"] | tuple[float, float, float, float]) -> Polygons:
+def verify(regions: Regions, area: float) -> None:
+    """Holds some regions against the network itself: what the trace cannot see, as in-place changes, shows here.
+
+    Raises:
+        UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.
+    """
+    rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED)).long().unique()
+    points = regions.polygons[rows].centroids()
+    with torch.no_grad():
+        wanted = regions.model(regions.plane.embed(points))
+    found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
+    same = wanted.shape == found.shape and bool((wanted - found).abs().max() <= 1e-6 * wanted.abs().max())
+    if not same or abs(float(regions.areas.sum()) - area) > 1e-6 * area:
+        raise UnsupportedModuleError(
+            "slice_regions(model): expected a network that its traced parts make up, got one that answers otherwise. "
+            "Look for in-place operations and hooks, or for weights that are NaN, and write it without them."
+        )
+
+
+def polygon(box: Float[Tensor, "v 2"] | Sides) -> Polygons:
     """The box as a polygon, its corners counter-clockwise, every edge labelled as the box's.
 
     Raises:
