@@ -382,3 +382,16 @@ def test_the_model_stays_as_it_was():
     slice_regions(model, FLAT, SQUARE)
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     torch.testing.assert_close(dict(model.state_dict()), before)
+
+
+def test_a_layer_that_is_used_twice_counts_twice():
+    relu, generator = nn.ReLU(), torch.Generator().manual_seed(0)
+    layers = [
+        mlp((2, 6), bias=True, generator=generator)[0],
+        relu,
+        mlp((6, 6), bias=True, generator=generator)[0],
+        relu,
+    ]
+    shared = slice_regions(nn.Sequential(*layers, nn.Linear(6, 3)), FLAT, SQUARE)
+    apart = slice_regions(nn.Sequential(*layers[:3], nn.ReLU(), nn.Linear(6, 3)), FLAT, SQUARE)
+    assert shared.by_depth == dict(zip(("1", "1, time 2"), apart.by_depth.values(), strict=True))

@@ -50,6 +50,9 @@ def steps_of(where: str, model: nn.Module) -> tuple[list[Step], str, str]:
             result = node.all_input_nodes[0].name
         else:
             place, operation = read(where, model, node)
+            # A module that is used twice stands in two places.
+            times = sum(step.place.partition(", time ")[0] == place for step in steps)
+            place = f"{place}, time {times + 1}" if times else place
             steps.append(Step(node.name, place, operation, tuple(part.name for part in node.all_input_nodes)))
     return steps, source, result
 
