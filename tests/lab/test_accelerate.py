@@ -1,12 +1,10 @@
 """accelerate: what it says of its records, and its smallest variant on real digits, killed half way."""
 
-import os
-
 import pytest
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers.accelerate import METHODS, Config, arms, claims, figures, run, summary, table
-from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 ENDS = {"baseline": (7000, 70.0), "GrokAlign": (1000, 12.0), "Grokfast": (7000, 70.0), "input noise": (5000, 140.0)}
 
@@ -48,33 +46,11 @@ def test_settings_are_checked_together():
         Config(methods=("GrokAlign",), dtype="int")
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Every method with both losses; stopped in the middle of one, the run ends as an unbroken one."""
     config = Config(losses=("cross-entropy", "mse"), methods=METHODS, samples=300, width=8, steps=12, goal=0.99)
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == ("cross-entropy Grokfast", 6):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    ends = {record["frobenius_norm"] for record in plain("whole") if record["step"] == 12}
+    records = resumed(run, config, tmp_path, step=6, arm="cross-entropy Grokfast")
+    ends = {record["frobenius_norm"] for record in records if record["step"] == 12}
     assert len(ends) == 8, "two methods did the same"

@@ -1,6 +1,5 @@
 """delayed-robustness: the attack against a closed form, what it says of its records, and its smallest variant."""
 
-import os
 import sys
 import types
 
@@ -24,6 +23,7 @@ from gnomon_lab.papers.delayed_robustness import (
 )
 from gnomon_lab.papers.robust_accuracy import robust_accuracy
 from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 
 def linear_case(n=60):
@@ -147,43 +147,20 @@ def test_settings_are_checked_together():
         Config(train=0, widths=(8,), readings=10)
 
 
-class StoppedError(Exception):
-    pass
-
-
 TINY = Config(train=16, test=4, widths=(2, 2, 2), steps=6)
 
 
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Stopped in the middle of the second arm, the run ends as an unbroken one."""
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == ("GrokAlign", 4):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(TINY, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(TINY, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(TINY, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    assert [r["step"] for r in plain("whole") if "robust" in r] == [0, 1, 2, 3, 6] * 2
-    assert len({r["frobenius_norm"] for r in plain("whole") if r["step"] == 6}) == 2, "both arms did the same"
-    assert len(figures(plain("whole"))) == 2
+    records = resumed(run, TINY, tmp_path, step=4, arm="GrokAlign")
+    assert [r["step"] for r in records if "robust" in r] == [0, 1, 2, 3, 6] * 2
+    assert len({r["frobenius_norm"] for r in records if r["step"] == 6}) == 2, "both arms did the same"
+    assert len(figures(records)) == 2
 
 
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 @pytest.mark.parametrize("stopping", [False, True])
 def test_plateau_ends_the_second_arm_where_it_is_told_to(tmp_path, monkeypatch, stopping):
     def rule(steps, alignment, pc1):

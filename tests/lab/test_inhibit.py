@@ -1,12 +1,10 @@
 """inhibit: what it says of its records, and its smallest variant on real digits, stopped half way."""
 
-import os
-
 import pytest
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers.inhibit import Config, claims, figures, run, summary, table
-from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 MINIMISED = {"train": 1.0, "test": 0.87, "frobenius_norm": 0.1, "centroid_norm": 0.2, "centroid_alignment": 0.6}
 HELD = {"train": 1.0, "test": 0.4, "frobenius_norm": 5.2, "centroid_norm": 9.0, "centroid_alignment": 0.05}
@@ -50,35 +48,13 @@ def test_settings_are_checked_together():
         Config(coefficient=0, steps=0)
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Stopped in the middle of the second arm, whose batches are drawn anew, the run ends as an unbroken one."""
     # From small weights: above the level both penalties pull alike.
     config = Config(coefficient=0.1, init_scale=1.0, samples=300, width=8, steps=6)
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == ("hold", 3):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    starts, ends = ([r["frobenius_norm"] for r in plain("whole") if r["step"] == step] for step in (0, 6))
+    records = resumed(run, config, tmp_path, step=3, arm="hold")
+    starts, ends = ([r["frobenius_norm"] for r in records if r["step"] == step] for step in (0, 6))
     assert starts[0] == starts[1]
     assert ends[0] != ends[1]

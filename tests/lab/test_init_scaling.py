@@ -1,7 +1,5 @@
 """init-scaling: what it says of made-up records; the batch of networks; its smallest variant, killed half way."""
 
-import os
-
 import pytest
 import torch
 
@@ -25,6 +23,7 @@ from gnomon_lab.papers.init_scaling import (
 )
 from gnomon_lab.papers.ntk_regime import binary_cross_entropy, zeros_and_ones
 from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 
 def made_up(output=(0.3, 0.6, 0.9), weights=(0.2, 0.4, 0.7)):
@@ -99,39 +98,16 @@ def test_the_batch_says_what_each_network_says(tmp_path):
     torch.testing.assert_close(said[1], said[3] / 2)
 
 
-class StoppedError(Exception):
-    pass
-
-
-data = pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 TINY = Config(scales=(0.5, 2.0), digits=60, width=8, steps=20, readings=6)
 
 
 @pytest.mark.data
-@data
 def test_smallest_variant_resumes_exactly(tmp_path):
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if step == 10:
-                raise StoppedError
 
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(TINY, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(TINY, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(TINY, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
+    resumed(run, TINY, tmp_path, step=10)
 
 
 @pytest.mark.data
-@data
 def test_each_network_is_trained_as_if_alone(tmp_path):
     here = Run(tmp_path, 0)
     run(TINY, here)

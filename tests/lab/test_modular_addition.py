@@ -4,7 +4,7 @@ import pytest
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers.modular_addition import Config, arms, claims, figures, run, summary, table
-from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 GROKKED = {
     ("learned", "weight decay"): 100,
@@ -77,33 +77,11 @@ def test_settings_are_checked_together():
         Config(fraction=1.5, heads=5)
 
 
-class StoppedError(Exception):
-    pass
-
-
 def test_smallest_variant_resumes_exactly(tmp_path):
     """All four arms; stopped in the middle of one, the run ends as an unbroken one."""
     config = Config(prime=5, width=8, heads=2, hidden=8, steps=12, jacobians=4)
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == ("fixed GrokAlign", 6):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    whole = plain("whole")
-    assert plain("broken") == whole
+    whole = resumed(run, config, tmp_path, step=6, arm="fixed GrokAlign")
     ends = {record["arm"]: record for record in whole if record["step"] == 12}
     assert len({record["frobenius_norm"] for record in ends.values()}) == 4, "two arms did the same"
     start = whole[0]["gini_embedding"]

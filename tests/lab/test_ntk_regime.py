@@ -1,7 +1,5 @@
 """ntk-regime: what it says of made-up records, and its smallest variant on real digits, killed half way."""
 
-import os
-
 import pytest
 import torch
 
@@ -19,7 +17,8 @@ from gnomon_lab.papers.ntk_regime import (
     summary,
     table,
 )
-from gnomon_lab.runs import Run, series
+from gnomon_lab.runs import series
+from tests.lab.resuming import resumed
 
 STEPS = (0, 1, 10, 100, 1000)
 
@@ -80,36 +79,13 @@ def test_settings_are_checked_together():
         Config(hidden=0, learning_rate=float("nan"))
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 @pytest.mark.parametrize(("hidden", "arm"), [(1, NETWORK), (2, CONSTANT)])
 def test_smallest_variant_resumes_exactly(tmp_path, hidden, arm):
     """Stopped in the middle, the run ends as an unbroken one; theorem 9 holds step by step at either depth."""
     config = Config(digits=60, width=8, hidden=hidden, steps=40, readings=6, learning_rate=1e-6)
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == (arm, 10):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    records = plain("whole")
+    records = resumed(run, config, tmp_path, step=10, arm=arm)
     assert miss(records) < 0.01
     # So slowly trained, the network stays in the linear regime.
     ours, linear = (torch.tensor(series(records, arm, "inner")[1]) for arm in (NETWORK, CONSTANT))

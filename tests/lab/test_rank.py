@@ -1,12 +1,10 @@
 """rank: what it says of its records, and its smallest variant on real digits, stopped half way."""
 
-import os
-
 import pytest
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers.rank import Config, claims, figures, run, summary, table
-from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 PC1 = {
     "mse weight decay": (0.3, 0.5, 0.91, 0.93),
@@ -56,33 +54,11 @@ def test_settings_are_checked_together():
         Config(losses=(), coefficient=-1)
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Both arms with both losses; stopped in the middle of one, the run ends as an unbroken one."""
     config = Config(coefficient=0.1, samples=300, width=8, steps=4, dtype="float32")
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == ("mse GrokAlign", 2):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    ends = {record["frobenius_norm"] for record in plain("whole") if record["step"] == 4}
+    records = resumed(run, config, tmp_path, step=2, arm="mse GrokAlign")
+    ends = {record["frobenius_norm"] for record in records if record["step"] == 4}
     assert len(ends) == 4, "two arms did the same"

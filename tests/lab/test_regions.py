@@ -1,7 +1,5 @@
 """regions: what it says of its records, its slices, and its smallest variant on real digits, stopped half way."""
 
-import os
-
 import pytest
 import torch
 
@@ -24,7 +22,7 @@ from gnomon_lab.papers.regions import (
     summary,
     table,
 )
-from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 SLICE = {
     "label": 0, "polygons": [[[0, 0], [1, 0], [0, 1]], [[1, 0], [1, 1], [0, 1]]], "norms": [2.0, 1.0],
@@ -124,37 +122,14 @@ def test_settings_are_checked_together():
         Config(goal=2, classes=(10,))
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 def test_smallest_variant_resumes_exactly(tmp_path):
     """It memorises, is stopped after that, and ends as an unbroken run."""
     config = Config(
         coefficient=1e-3, init_scale=1.0, dtype="float32", samples=100, width=32, goal=0.99, steps=60, classes=(1, 7)
     )
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if step == 56:
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    records = plain("whole")
+    records = resumed(run, config, tmp_path, step=56)
     known = memorised(records)
     assert 10 < known["step"] < 56
     assert [record["step"] for record in records if "slices" in record] == [0, 1, 10, known["step"], 60]

@@ -1,7 +1,5 @@
 """row-alignment: what it says of its records, and its smallest variant on real digits."""
 
-import os
-
 import pytest
 
 from gnomon_lab.papers.row_alignment import METHODS, PAPER, PRINTED, Config, claims, figures, run, summary, table
@@ -55,7 +53,6 @@ def test_each_claim_fails_on_its_own_and_in_every_seed():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("GNOMON_DATA" not in os.environ, reason="no folder of data sets: set GNOMON_DATA")
 def test_smallest_variant(tmp_path):
     """Its training is accelerate's, whose test resumes it; here its records are read."""
     config = Config(losses=PAPER.losses, methods=METHODS, samples=300, width=8, steps=3, goal=0.99)

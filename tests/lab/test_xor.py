@@ -24,7 +24,7 @@ from gnomon_lab.papers.xor import (
     summary,
     table,
 )
-from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
 
 STEPS = (0, 5, 20, 40, 80, 100)
 REACHED = {"train": 5, "test": 20, "noise 0.2": 80, "noise 0.4": 80, "noise 0.6": 100, "noise 0.8": None}
@@ -137,33 +137,12 @@ def test_settings_are_checked_together():
         Config(dimension=1, width=0, coefficient=0)
 
 
-class StoppedError(Exception):
-    pass
-
-
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Both arms on a few points; stopped in the middle of one, the run ends as an unbroken one."""
     config = Config(dimension=60, samples=20, width=8, steps=30)
 
-    class Stopping(Run):
-        def record(self, step, *readings, **values):
-            super().record(step, *readings, **values)
-            if (self._arm, step) == ("GrokAlign", 10):
-                raise StoppedError
-
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
-    run(config, Run(tmp_path / "whole", 0))
-    with pytest.raises(StoppedError):
-        run(config, Stopping(tmp_path / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(tmp_path / "broken", 0))
-
-    def plain(name):
-        records = Run(tmp_path / name, 0).records()
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
-
-    assert plain("broken") == plain("whole")
-    first, other = (next(record for record in plain("whole") if record["arm"] == arm) for arm in ARMS)
+    records = resumed(run, config, tmp_path, step=10, arm="GrokAlign")
+    first, other = (next(record for record in records if record["arm"] == arm) for arm in ARMS)
     assert first == other | {"arm": ARMS[0]}, "the arms start apart"
-    assert len({record["norm"] for record in plain("whole") if record["step"] == 30}) == 2, "the arms did the same"
-    assert claims([plain("whole")])
+    assert len({record["norm"] for record in records if record["step"] == 30}) == 2, "the arms did the same"
+    assert claims([records])

@@ -1,17 +1,12 @@
 """The real MNIST, Fashion-MNIST and CIFAR-10, where GNOMON_DATA names the folder that holds them."""
 
-import os
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 from gnomon.data import load_images, normalise
 
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not os.environ.get("GNOMON_DATA"), reason="GNOMON_DATA does not name a folder of data sets"),
-]
+pytestmark = pytest.mark.data
 
 SETS = {  # name: split -> samples, and the shape of one
     "mnist": ({"train": 60_000, "test": 10_000}, (1, 28, 28)),
