@@ -1,5 +1,7 @@
 """What is read off linear regions: boundaries, distances, classes, complexity, migration."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from gnomon.errors import RangeError
 from gnomon.models import mlp
 from gnomon.regions import (
     Plane,
+    Polygons,
     boundary_distance,
     decision_boundary,
     local_complexity,
@@ -144,3 +147,35 @@ def test_migration_is_what_each_slice_says():
         migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, other, SQUARE), points)
     with pytest.raises(RangeError, match=r"migration\(points\): expected points inside both boxes, .* at index 0"):
         migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, FLAT, SQUARE), points + 2)
+
+
+def test_a_plane_through_float32_inputs_holds_them_and_the_origin():
+    """Without biases all regions of a plane through the origin meet there: sectors, as many as sign changes around."""
+    generator = torch.Generator().manual_seed(0)
+    model, x = mlp((64, 20, 20, 3), generator=generator), torch.randn(2, 64, generator=generator)
+    plane = plane_through(torch.zeros(64), *x)
+    centre = plane.project(torch.zeros(1, 64, dtype=torch.float64))[0].tolist()
+    box = (centre[0] - 3, centre[0] + 3, centre[1] - 3, centre[1] + 3)
+    angles = torch.linspace(0, 2 * torch.pi, 100_001, dtype=torch.float64)[:-1]
+    circle = plane.embed(torch.stack([angles.cos(), angles.sin()], 1) + torch.tensor(centre))
+    exact = mlp((64, 20, 20, 3), generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        first = exact[1](exact[0](circle))
+        signs = torch.cat([first > 0, exact[2](first) > 0], 1)
+    sectors = int((signs != signs.roll(1, 0)).any(1).sum())
+    assert len(slice_regions(model, plane, box)) == sectors
+    far = torch.randn(3, 64, generator=generator) * 0.3 + 10
+    plane = plane_through(*far)
+    assert (slice_regions(model, plane, (-5, 5, -5, 5)).region_of(far) >= 0).all()
+
+
+def test_edges_without_length_have_no_side():
+    """A polygon with one corner twice, beside another: points are found as if the corner stood once."""
+    whole = slice_regions(one_layer([[1, 0]]), FLAT, SQUARE)
+    polygons = whole.polygons
+    twice = torch.tensor([0, 0, 1, 2, 3])
+    doubled = Polygons(polygons.vertices[:, twice], polygons.count + 1, polygons.labels[:, twice])
+    regions = dataclasses.replace(whole, polygons=doubled)
+    points = torch.rand(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    torch.testing.assert_close(regions.region_of_points(points), whole.region_of_points(points))
+    torch.testing.assert_close(regions.boundary_distance(points), whole.boundary_distance(points))

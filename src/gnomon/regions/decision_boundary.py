@@ -20,7 +20,8 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
 
     Returns:
         Polylines in the plane's coordinates; a closed one ends where it begins. Where two outputs are equal on a whole
-        region there is no line, and the first of them is the class.
+        region there is no line, and the first of them is the class; nor is there one where the class changes just
+        where the network bends, as at the zeros of an output that ends in a ReLU.
 
     Cost: O(regions c²).
     """

@@ -107,12 +107,15 @@ class Regions:
 
         Cost: O(n corners).
         """
-        start, end, valid = self.polygons.vertices, self.polygons.rolled(), self.polygons.valid
-        sides = end - start
+        start = self.polygons.vertices
+        sides = self.polygons.rolled() - start
         length = torch.linalg.vector_norm(sides, dim=2)
+        # Nearly coincident lines leave edges without length, which have no side.
+        proper = self.polygons.valid & (length > 0)
         found = []
         for part in torch.split(points.to(start), max(1, POINTS // length.numel())):
-            left = cross(sides, part[:, None, None] - start) / torch.where(valid, length, 1)
-            depth, region = left.masked_fill(~valid, torch.inf).amin(2).max(1)
-            found.append(torch.where(depth >= -1e-12 * length.max(), region, OUTSIDE))
+            left = cross(sides, part[:, None, None] - start) / torch.where(proper, length, 1)
+            inside = left.masked_fill(~proper, torch.inf).amin(2).masked_fill(~proper.any(1), -torch.inf)
+            slack, region = inside.max(1)
+            found.append(torch.where(slack >= -1e-12 * length.max(), region, OUTSIDE))
         return torch.cat(found)

@@ -53,7 +53,9 @@ class Plane:
 
 
 def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Tensor, "*d"]) -> Plane:
-    """The plane through three inputs, with orthonormal directions and its origin at their mean.
+    """The plane through three inputs, with orthonormal directions and its origin at their mean, in float64.
+
+    Rounded to float32 it would pass the inputs by, and the origin, where all regions of a network without biases meet.
 
     Args:
         x1: an input; the first direction goes from it to `x2`.
@@ -69,12 +71,13 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
         >>> plane = plane_through(torch.zeros(3), torch.tensor([2.0, 0, 0]), torch.tensor([0, 0, 5.0]))
         >>> plane.directions
         tensor([[1., 0., 0.],
-                [0., 0., 1.]])
+                [0., 0., 1.]], dtype=torch.float64)
     """
     _checks.floating("plane_through", x1=x1, x2=x2, x3=x3)
     _checks.same_shape("plane_through", x1=x1, x2=x2, x3=x3)
     _checks.finite("plane_through", x1=x1, x2=x2, x3=x3)
-    spread = torch.stack([x2 - x1, x3 - x1]).double().flatten(1)
+    x1, x2, x3 = x1.double(), x2.double(), x3.double()
+    spread = torch.stack([x2 - x1, x3 - x1]).flatten(1)
     first = spread[0] / torch.linalg.vector_norm(spread[0])
     second = spread[1] - (spread[1] @ first) * first
     length = torch.linalg.vector_norm(second)
@@ -82,5 +85,5 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
         raise RangeError(
             "plane_through(x3): expected three points that span a plane, got points on a line. Take another."
         )
-    directions = torch.stack([first, second / length]).reshape(2, *x1.shape).to(x1)
+    directions = torch.stack([first, second / length]).reshape(2, *x1.shape)
     return Plane((x1 + x2 + x3) / 3, directions)
