@@ -1,6 +1,7 @@
 """Linear regions on a plane: closed forms, brute force, and the network itself at random points of every region."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.nn import functional
 
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp, resnet18
-from gnomon.regions import Plane, plane_through, slice_regions
+from gnomon.regions import Plane, boundary_distance, plane_through, slice_regions
 
 FLAT = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
 
@@ -198,11 +199,28 @@ def test_counts_equal_brute_force_on_a_fine_grid(seed):
     assert (regions.areas[missed] < 1e-4).all()
 
 
+def least_memory(model, plane, box):
+    """What the errors ask for, until there is none: room for one polygon at a time."""
+    memory = 1
+    while True:
+        try:
+            slice_regions(model, plane, box, memory=memory)
+        except RangeError as error:
+            wanted, got = re.search(
+                r"at least ([\d,]+) bytes, for one polygon at '.*', got ([\d,]+), with", str(error)
+            ).groups()
+            assert int(wanted.replace(",", "")) > int(got.replace(",", ""))
+            memory = int(wanted.replace(",", ""))
+        else:
+            return memory
+
+
 @pytest.mark.parametrize("name", ["mlp", "functions", "max of ReLU"])
 def test_chunks_change_nothing(name):
     model, plane = made(name)
     whole = slice_regions(model, plane, (-2, 3, -2.5, 2))
-    for memory in (1, 50_000):
+    least = least_memory(model, plane, (-2, 3, -2.5, 2))
+    for memory in (least, 3 * least):
         parts = slice_regions(model, plane, (-2, 3, -2.5, 2), memory=memory)
         torch.testing.assert_close(parts.pattern, whole.pattern)
         torch.testing.assert_close(parts.areas, whole.areas)
@@ -332,13 +350,166 @@ class Branch(nn.Module):
 
 @pytest.mark.parametrize(
     ("part", "named"),
-    [(nn.GELU(), "GELU at '1.0'"), (nn.Softmax(1), "Softmax at '1.0'"), (nn.LayerNorm(4), "LayerNorm at '1.0'"),
-     (nn.BatchNorm1d(4).train(), "BatchNorm1d at '1.0'"), (nn.Dropout().train(), "Dropout at '1.0'")],
+    [(nn.GELU(), "GELU at '1.0'. Replace it"), (nn.Softmax(1), "Softmax at '1.0'. Replace it"),
+     (nn.LayerNorm(4), "LayerNorm at '1.0'. Replace it"),
+     (nn.BatchNorm1d(4).train(), r"BatchNorm1d in training mode at '1.0'. Call model.eval\(\)"),
+     (nn.Dropout().train(), r"Dropout in training mode at '1.0'. Call model.eval\(\)")],
     ids=lambda part: type(part).__name__,
 )  # fmt: skip
 def test_what_is_not_piecewise_affine_is_named_with_its_place(part, named):
-    with pytest.raises(UnsupportedModuleError, match=rf"expected piecewise affine parts in eval mode, got {named}"):
+    with pytest.raises(UnsupportedModuleError, match=rf"expected piecewise affine parts, got {named}"):
         slice_regions(nn.Sequential(nn.Linear(2, 4), nn.Sequential(part, nn.Linear(4, 2))), FLAT, SQUARE)
+
+
+FORMS = {
+    "normalised": lambda m, x: (x - m.mean) / m.scale,
+    "numbers": lambda m, x: (2 * x + 1.0 - torch.sub(x, 0.5, alpha=3) + (1 - x)) / 4 - -x,
+    "weights of weights": lambda m, x: functional.linear(x, m.weight * 2, bias=m.mean) @ m.weight,
+    "x.size(0)": lambda m, x: x.view(x.size(0), 2, -1).reshape(x.shape[0], -1),
+    "view(-1, d)": lambda m, x: x.unsqueeze(1).view(-1, 2),
+    "flatten with an end": lambda m, x: m.pool(m.lift(x).flatten(1, end_dim=2)).flatten(1, -1),
+    "clamp": lambda m, x: x.clamp(-0.5, 0.3) + torch.clamp(x, min=0.1) - x.clamp(max=0.2),
+    "hardtanh by name": lambda m, x: functional.hardtanh(x, -0.5, max_val=0.25),
+    "dropout off": lambda m, x: functional.dropout(x, 0.5, training=m.training) + x,
+    "pad": lambda m, x: functional.pad(x, (1, 0))[:, :2] + functional.prelu(x, m.slope),
+    "cat of one": lambda m, x: torch.cat([x, x.relu(), x], dim=-1)[:, 1:3],
+    "twice": lambda m, x: x.relu() + x.relu() + (lambda h: h + h - (h - h))(x.abs()),
+    "mean over the image": lambda m, x: m.lift(x).relu().mean((2, 3)),
+    "pooled with a ceiling": lambda m, x: functional.max_pool2d(m.lift(x), 2, stride=2, ceil_mode=True).flatten(1),
+    "pooled signal": lambda m, x: nn.functional.max_pool1d(torch.cat([x, -x], 1), 3, 1, 1),
+}
+
+
+class Form(nn.Module):
+    """One way to write a piecewise affine part, between two layers."""
+
+    def __init__(self, form):
+        super().__init__()
+        torch.manual_seed(0)
+        self.form, self.first, self.last = form, nn.Linear(2, 2), nn.LazyLinear(3)
+        self.weight, self.slope = nn.Parameter(torch.randn(2, 2)), nn.Parameter(torch.tensor([0.3]))
+        self.register_buffer("mean", torch.randn(1, 2))
+        self.register_buffer("scale", torch.rand(2) + 0.5)
+        self.conv, self.pool = nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool1d(2)
+
+    def lift(self, x):
+        """A 2 x 3 x 3 image of the two inputs."""
+        return self.conv(functional.pad(x[:, None, None], (1, 0, 1, 1)))
+
+    def forward(self, x):
+        return self.last(self.form(self, self.first(x)).relu())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_way_to_write_it_is_read(form):
+    model = Form(FORMS[form]).eval()
+    model(torch.randn(2, 2))
+    regions = slice_regions(model, FLAT, SQUARE)
+    assert len(regions) > 1
+    points = torch.rand(200, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 - 1
+    region = regions.region_of_points(points)
+    found = (regions.slopes[region] @ points[..., None])[..., 0] + regions.offsets[region]
+    torch.testing.assert_close(found, model.double()(points).detach(), rtol=1e-9, atol=1e-9)
+    distance = boundary_distance(model, points)
+    assert (distance <= regions.boundary_distance(points) + 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("form", "named"),
+    [
+        (lambda m, x: x * x, "mul at 'mul'"),
+        (lambda m, x: x / x.abs(), "truediv at 'truediv'"),
+        (lambda m, x: torch.add(x, x, out=x), "add at 'add'"),
+        (lambda m, x: torch.cat([x, x], 0), "cat at 'cat'"),
+        (lambda m, x: functional.dropout(x), "dropout at 'dropout'"),
+        (lambda m, x: functional.pad(x, (1, 1), value=2.0), "pad at 'pad'"),
+        (lambda m, x: x.view(1, -1), "view at 'view'"),
+        (lambda m, x: x @ x, "matmul at 'matmul'"),
+        (lambda m, x: x[0], "getitem at 'getitem'"),
+        (lambda m, x: x.view(x.size(1), -1), "size at 'size'"),
+    ],
+)
+def test_functions_that_are_not_are_named(form, named):
+    model = Form(form).eval()
+    model.last = nn.Linear(2, 3)
+    with pytest.raises(UnsupportedModuleError, match=rf"expected piecewise affine parts, got {named}\. Replace it"):
+        slice_regions(model, FLAT, SQUARE)
+
+
+def test_operations_across_samples_are_an_error():
+    model = Form(lambda m, x: x - x.mean(0, keepdim=True)).eval()
+    model.last = nn.Linear(2, 3)
+    with pytest.raises(UnsupportedModuleError, match="expected operations on each sample alone"):
+        slice_regions(model, FLAT, SQUARE)
+
+
+def test_nearly_coincident_units_leave_no_regions_without_a_width():
+    """Lines 1e-13 to 1e-9 apart: below rounding they are one, above it each has its pattern, and areas still add up."""
+    for gap in (1e-13, 1e-12, 1e-11, 1e-9):
+        generator = torch.Generator().manual_seed(0)
+        lines = torch.randn(8, 3, generator=generator, dtype=torch.float64)
+        model = mlp((2, 16, 10, 2), bias=True, generator=generator).double()
+        with torch.no_grad():
+            model[0].weight.copy_(torch.cat([lines, 1.3 * lines])[:, :2])
+            model[0].bias.copy_(0.3 * torch.cat([lines, 1.3 * lines])[:, 2])
+            model[0].bias[8:] += gap
+        regions = slice_regions(model.eval(), FLAT, SQUARE)
+        sides = regions.polygons.rolled() - regions.polygons.vertices
+        assert len(regions.pattern.unique()) == len(regions)
+        assert (torch.linalg.vector_norm(sides, dim=2)[regions.polygons.valid] > 0).all()
+        # Each dropped sliver is at most 4e-12 of its length wide.
+        torch.testing.assert_close(regions.areas.sum().item(), 4.0, rtol=0, atol=1e-10)
+
+
+def test_max_pooling_windows_of_any_size_match_brute_force():
+    model = image(nn.MaxPool2d(5, 2, 2)).double().eval()
+    plane = Plane(*(part.double() for part in (torch.randn(1, 5, 5), torch.randn(2, 1, 5, 5))))
+    regions = slice_regions(model, plane, SQUARE)
+    points = torch.rand(2000, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 - 1
+    region = regions.region_of_points(points)
+    found = (regions.slopes[region] @ points[..., None])[..., 0] + regions.offsets[region]
+    torch.testing.assert_close(found, model(plane.embed(points)).detach(), rtol=1e-9, atol=1e-9)
+    # The map's derivative is the network's own: no region was cut too little.
+    jacobian = torch.func.vmap(torch.func.jacfwd(lambda point: model(plane.embed(point[None]))[0]))(points[:200])
+    torch.testing.assert_close(regions.slopes[region[:200]], jacobian.detach(), rtol=1e-9, atol=1e-9)
+    assert len(regions.pattern.unique()) == len(regions)
+
+
+@pytest.mark.parametrize(
+    ("model", "plane", "box", "error", "says"),
+    [
+        (mlp((3, 4, 2)), FLAT, SQUARE, ShapeError, r"\(model\): expected a network that takes inputs of shape \(2,\)"),
+        (Form(lambda m, x: x), FLAT, [[0, 0], [1, 0]], ShapeError, r"\(box\): expected corners of shape \(v, 2\)"),
+        (
+            mlp((2, 4, 2)),
+            FLAT,
+            (0, 0, 0, 1),
+            RangeError,
+            r"\(box\): expected the corners of a convex polygon with an a",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(model, plane, box, error, says):
+    model(torch.zeros(1, model[0].in_features) if isinstance(model, nn.Sequential) else torch.zeros(1, 2))
+    with pytest.raises(error, match="slice_regions" + says):
+        slice_regions(model.eval(), plane, box)
+
+
+def test_a_network_of_many_outputs_by_name_is_an_error():
+    class Named(nn.Module):
+        def forward(self, x):
+            return {"logits": x}
+
+    with pytest.raises(ShapeError, match=r"expected outputs of shape \(1, c\), got dict"):
+        slice_regions(Named(), FLAT, SQUARE)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_boxes_as_lists_and_compiled_networks_are_taken():
+    model = mlp((2, 6, 2), generator=torch.Generator().manual_seed(0)).eval()
+    wanted = slice_regions(model, FLAT, SQUARE)
+    listed = slice_regions(torch.compile(model), FLAT, [[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    torch.testing.assert_close(listed.areas, wanted.areas)
 
 
 class InPlace(nn.Module):
@@ -371,7 +542,10 @@ def test_too_many_regions_end_with_an_error_that_says_how_far_it_got():
     regions = slice_regions(model, FLAT, SQUARE, progress=lambda found, share: seen.append((found, share)))
     assert seen[-1] == (len(regions), pytest.approx(1.0))
     with pytest.raises(ConvergenceError, match=r"expected at most 20 regions, got more with \d+\.\d% of the box done"):
-        slice_regions(model, FLAT, SQUARE, max_regions=20, memory=1)
+        slice_regions(model, FLAT, SQUARE, max_regions=20, memory=20_000)
+    # Inside one layer too, before its last unit.
+    with pytest.raises(ConvergenceError, match=r"expected at most 200 regions, got more with 0\.0% of the box done"):
+        slice_regions(mlp((2, 2000, 1)), FLAT, SQUARE, max_regions=200)
     with pytest.raises(RangeError, match=r"max_regions at least 1, got 0; memory above 0, got -1"):
         slice_regions(model, FLAT, SQUARE, max_regions=0, memory=-1)
 

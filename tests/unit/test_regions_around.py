@@ -179,3 +179,53 @@ def test_edges_without_length_have_no_side():
     points = torch.rand(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
     torch.testing.assert_close(regions.region_of_points(points), whole.region_of_points(points))
     torch.testing.assert_close(regions.boundary_distance(points), whole.boundary_distance(points))
+
+
+def test_the_class_changes_along_edges_of_regions_too():
+    """Outputs that end in a ReLU: class 1 where its output is positive, the first where all are 0."""
+    model = one_layer([[-1.0, 0.0], [0.0, 1.0]])[:2]
+    regions = slice_regions(model, FLAT, SQUARE)
+    (line,) = decision_boundary(regions)
+    # Output 0 is -u on the left, output 1 is v above: 1 is the larger where v > 0 and v > -u.
+    wanted = torch.tensor([[-1.0, 1.0], [0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(line if line[0, 0] < 0 else line.flip(0), wanted)
+
+
+def test_the_decision_boundary_parts_the_classes_of_a_network_that_ends_in_a_relu():
+    """Between two points of different class there is a boundary, and beside each piece of it two classes."""
+    model = nn.Sequential(*mlp((2, 20, 20, 4), bias=True, generator=torch.Generator().manual_seed(0)), nn.ReLU())
+    regions = slice_regions(model.eval(), FLAT, (-3, 3, -3, 3))
+    exact = model.double()
+    total = 0.0
+    for line in decision_boundary(regions):
+        start, end = line[:-1], line[1:]
+        length = torch.linalg.vector_norm(end - start, dim=1)
+        beside = torch.stack([start[:, 1] - end[:, 1], end[:, 0] - start[:, 0]], 1) / length[:, None] * 1e-7
+        middle = (start + end) / 2
+        with torch.no_grad():
+            sides = [exact(middle + sign * beside).argmax(1) for sign in (1, -1)]
+        assert (sides[0] != sides[1])[length > 1e-5].all()
+        total += float(length.sum())
+    # Crofton: the mean number of class changes on grid lines gives the length, to a per cent or two.
+    ticks = torch.linspace(-3, 3, 1201, dtype=torch.float64)
+    with torch.no_grad():
+        classes = exact(torch.cartesian_prod(ticks, ticks)).argmax(1).view(1201, 1201)
+    across = sum(float((classes.diff(dim=axis) != 0).sum()) for axis in (0, 1)) * 6 / 1200
+    assert total <= across <= 2**0.5 * total * 1.02
+
+
+def test_classes_of_inputs_of_float32_far_from_the_origin():
+    x = torch.randn(3, 50, generator=torch.Generator().manual_seed(0)) * 1e-3 + 100
+    regions = slice_regions(mlp((50, 8, 2), generator=torch.Generator().manual_seed(1)), plane_through(*x), SQUARE)
+    assert (regions.region_of(x) >= 0).all()
+    with pytest.raises(RangeError, match=r"region_of\(x\): expected finite numbers"):
+        regions.region_of(torch.full((1, 50), torch.nan))
+    with pytest.raises(RangeError, match=r"expected inputs in the plane, got one"):
+        regions.region_of(x + torch.randn(3, 50, generator=torch.Generator().manual_seed(2)) * 1e-2)
+
+
+def test_directions_of_very_different_lengths_span_a_plane():
+    plane = Plane(torch.zeros(2, dtype=torch.float64), torch.tensor([[1e-7, 0.0], [0.0, 1e6]], dtype=torch.float64))
+    assert len(slice_regions(one_layer([[1.0, 0.0], [0.0, 1.0]]), plane, SQUARE)) == 4
+    with pytest.raises(RangeError, match="got parallel ones"):
+        Plane(torch.zeros(2), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))

@@ -1,7 +1,5 @@
 """How far a sample is from the boundary of its linear region."""
 
-import copy
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,11 +7,13 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions.operations import Affine, Bends, Maximum, Planes, on_pieces, picked
-from gnomon.regions.steps import Step, steps_of
+from gnomon.regions.steps import Network, network_of
 from gnomon.regions.windows import windows
 
 
-def boundary_distance(model: nn.Module, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> Float[Tensor, "n"]:
+def boundary_distance(
+    model: nn.Module, x: Float[Tensor, "n *d"], *, memory: float | int | None = None
+) -> Float[Tensor, "n"]:
     r"""The Euclidean distance from each sample to the boundary of its linear region, in the whole input space.
 
     $\min_u |z_u(x)| / \lVert\nabla z_u(x)\rVert$
@@ -47,12 +47,12 @@ def boundary_distance(model: nn.Module, x: Float[Tensor, "n *d"], *, memory: int
     _checks.finite(where, x=x)
     budget = DEFAULT_BUDGET if memory is None else memory
     _checks.settings(where, ("memory", budget, "above 0", budget > 0))
-    steps, source, _ = steps_of(where, copy.deepcopy(model).double())
     size = x[0].numel()
     with torch.no_grad():
-        one = nearest(steps, source, flats(x[:1]))[1]
-        parts = torch.split(x, max(1, budget // (8 * (size + 1) * 4 * one)))
-        return torch.cat([nearest(steps, source, flats(part))[0] for part in parts]).to(x.dtype)
+        network = network_of(where, model, x[:1])
+        one = nearest(where, network, x[:1])[1]
+        parts = torch.split(x, max(1, int(budget) // (8 * (size + 1) * 4 * one)))
+        return torch.cat([nearest(where, network, part)[0] for part in parts]).to(x.dtype)
 
 
 def flats(x: Float[Tensor, "n *d"]) -> Planes:
@@ -62,24 +62,28 @@ def flats(x: Float[Tensor, "n *d"]) -> Planes:
     return torch.cat([directions, x.double().flatten(1)[:, None]], 1).view(len(x), size + 1, *x.shape[1:])
 
 
-def nearest(steps: list[Step], source: str, planes: Planes) -> tuple[Float[Tensor, "n"], int]:
-    """The distances, and the most entries that a layer has."""
-    held, most = {source: planes}, planes[0, 0].numel()
-    distance = torch.full((len(planes),), torch.inf, dtype=planes.dtype, device=planes.device)
-    for step in steps:
+def nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Float[Tensor, "n"], int]:
+    """The distances, and the most entries that a step holds."""
+    planes = flats(x)
+    held, most = {network.source: planes}, 0
+    distance = torch.full((len(x),), torch.inf, dtype=planes.dtype, device=planes.device)
+    for place, step in enumerate(network.steps):
         given = [held[name] for name in step.inputs]
         if isinstance(step.operation, Affine):
-            held[step.name] = step.operation.apply(*given)
+            value = step.operation.apply(*given)
         elif isinstance(step.operation, Bends):
             breaks = torch.tensor(step.operation.breaks, dtype=planes.dtype, device=planes.device)
             heights = given[0][:, -1, ..., None] - breaks
             slopes = torch.linalg.vector_norm(given[0][:, :-1], dim=1)[..., None]
             distance = torch.minimum(distance, smallest(heights, slopes))
-            held[step.name] = on_pieces(given[0], step.operation, (heights > 0).sum(-1))
+            value = on_pieces(given[0], step.operation, (heights > 0).sum(-1))
         else:
-            held[step.name], gap = maximum(step.operation, given[0])
+            value, gap = maximum(step.operation, given[0])
             distance = torch.minimum(distance, gap)
-        most = max(most, held[step.name][0, 0].numel())
+        needed = network.needed_after(place)
+        held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
+        most = max(most, sum(planes[0, 0].numel() for planes in held.values()))
+    network.hold_against(where, x.double(), held[network.result][:, -1])
     return distance, most
 
 

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gnomon import _checks
 from gnomon.errors import RangeError
 from gnomon.measure.singular_values import singular_values
 from gnomon.regions.plane import Plane
@@ -33,7 +34,8 @@ class Regions:
         polygons: the regions' corners, counter-clockwise, with what made each edge.
         slopes: $A_i$, the derivative along the plane, (r c 2).
         offsets: $b_i$, the affine map's value at the plane's origin, (r c).
-        pattern: 64 bits that stand for the states of all units: equal exactly in regions of one activation pattern.
+        pattern: a hash, 64 bits, of the states of all units: equal in regions of one activation pattern, and in others
+            with a chance of $2^{-64}$ a pair.
         layers: the names of the layers, by the number that `edges` gives.
         by_depth: how many regions the network has up to each bending layer, in the order of the layers.
     """
@@ -75,12 +77,16 @@ class Regions:
         """The region in which each input of the plane lies, -1 outside of the box.
 
         Raises:
-            RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin.
+            RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin and
+                the rounding of its dtype; or at NaN or infinity.
         """
+        _checks.floating("region_of", x=x)
+        _checks.finite("region_of", x=x)
         points = self.plane.project(x.double())
         off = torch.linalg.vector_norm((x.double() - self.plane.embed(points)).flatten(1), dim=1)
         reach = torch.linalg.vector_norm((x.double() - self.plane.origin.double()).flatten(1), dim=1)
-        if (far := off > 1e-6 * reach).any():
+        rounding = torch.finfo(x.dtype).eps * torch.linalg.vector_norm(x.double().flatten(1), dim=1)
+        if (far := off > 1e-6 * reach + rounding).any():
             i = int(far.nonzero()[0])
             raise RangeError(
                 f"region_of(x): expected inputs in the plane, got one {off[i]:.3g} away from it at index {i}. "

@@ -35,8 +35,10 @@ class Plane:
                 f"got {_checks.shape_of(self.directions)}. Pass two directions of the origin's shape."
             )
         _checks.finite("Plane", origin=self.origin, directions=self.directions)
-        singular = torch.linalg.svdvals(self.directions.flatten(1).double())
-        if singular[1] <= 1e-12 * singular[0]:
+        # Of unit length: directions may well be of very different sizes.
+        directions = torch.nn.functional.normalize(self.directions.flatten(1).double(), dim=1, eps=0)
+        singular = torch.linalg.svdvals(directions) if directions.isfinite().all() else torch.zeros(2)
+        if singular[1] <= 1e-12:
             raise RangeError(
                 "Plane(directions): expected two directions that span a plane, got parallel ones. Choose another point."
             )

@@ -1,26 +1,25 @@
 """The exact partition that a piecewise affine network makes of a plane."""
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import RangeError, ShapeError
 from gnomon.regions.operations import Affine
 from gnomon.regions.partition import OUTSIDE, Regions
 from gnomon.regions.plane import Plane
 from gnomon.regions.polygons import Polygons, cross, join
-from gnomon.regions.steps import steps_of
+from gnomon.regions.steps import AGREEMENT, Network, answers_otherwise, network_of
 from gnomon.regions.walk import Piece, Walk
 
 DEFAULT_BUDGET = 512 * 2**20
 CHECKED = 256
 """Regions that are held against the network in the end."""
-Sides = tuple[float | int, float | int, float | int, float | int]
-"""Left, right, bottom, top."""
+Sides = Sequence[float | int] | Sequence[Sequence[float | int]]
+"""Left, right, bottom, top; or corners."""
 Progress = Callable[[int, float], object]
 """Told the number of regions found so far, and the share of the box's area that they fill."""
 
@@ -31,7 +30,7 @@ def slice_regions(
     box: Float[Tensor, "v 2"] | Sides,
     *,
     max_regions: int = 1_000_000,
-    memory: int | None = None,
+    memory: float | int | None = None,
     progress: Progress | None = None,
 ) -> Regions:
     r"""The linear regions of a network in a convex polygon of a plane, exactly, in float64.
@@ -59,8 +58,9 @@ def slice_regions(
         UnsupportedModuleError: naming the first part that is not piecewise affine, and its place; or if the network
             answers otherwise than the parts that were found, as with in-place operations and hooks.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
-        ShapeError: if the outputs at the plane's origin are not (1, c).
-        RangeError: if the box is not convex, or has no area.
+        ShapeError: if the network does not take the plane's inputs, or its outputs are not (n, c).
+        RangeError: if the box is not convex, or has no area; if `memory` is too little for one polygon, saying how far
+            it got.
     Cost: O(regions x units), a cell being cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -78,56 +78,44 @@ def slice_regions(
         where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
     )
     start = polygon(box)
-    exact = copy.deepcopy(model).double()
-    steps, source, result = steps_of(where, exact)
     with torch.no_grad():
+        network = network_of(where, model, plane.origin[None])
+        share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
+        walk = Walk(network, share, max_regions, float(start.areas()))
         image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
-        outputs = exact(plane.origin.double()[None])
-        if outputs.ndim != 2:
-            raise ShapeError(
-                f"{where}(model): expected outputs of shape (1, c), got {_checks.shape_of(outputs)}. "
-                f"Wrap the model so that it returns one row of outputs a sample."
-            )
-        share = budget // max(1, sum(not isinstance(step.operation, Affine) for step in steps))
-        walk = Walk(steps, result, share, max_regions, float(start.areas()))
         leaves: list[Piece] = []
-        for leaf in walk.on(Piece(start, {source: image}, torch.zeros(1, dtype=torch.int64))):
+        for leaf in walk.on(Piece(start, {network.source: image}, torch.zeros(1, dtype=torch.int64))):
             leaves.append(leaf)
             if progress is not None:
                 progress(walk.out, walk.share)
-        polygons = join([leaf.polygons for leaf in leaves])
-        outputs = torch.cat([leaf.held[result] for leaf in leaves])
+        outputs = torch.cat([leaf.held[network.result] for leaf in leaves])
     found = Regions(
-        model=exact,
+        model=network.model,
         plane=plane,
-        polygons=polygons,
+        polygons=join([leaf.polygons for leaf in leaves]),
         slopes=outputs[:, :2].mT,
         offsets=outputs[:, 2],
         pattern=torch.cat([leaf.pattern for leaf in leaves]),
-        layers=tuple(step.place for step in steps),
+        layers=tuple(step.place for step in network.steps),
         by_depth=dict(walk.found),
     )
-    verify(found, walk.area)
+    verify(network, found, walk.area)
     return found
 
 
-def verify(regions: Regions, area: float) -> None:
-    """Holds some regions against the network itself: what the trace cannot see, as in-place changes, shows here.
+def verify(network: Network, regions: Regions, area: float) -> None:
+    """Holds some regions against the network itself, and their area against the box's.
 
     Raises:
         UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.
     """
     rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED)).long()
     points = regions.polygons[rows].centroids()
-    with torch.no_grad():
-        wanted = regions.model(regions.plane.embed(points))
     found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
-    same = wanted.shape == found.shape and bool((wanted - found).abs().max() <= 1e-6 * wanted.abs().max())
-    if not same or abs(float(regions.areas.sum()) - area) > 1e-6 * area:
-        raise UnsupportedModuleError(
-            "slice_regions(model): expected a network that its traced parts make up, got one that answers otherwise. "
-            "Look for in-place operations and hooks, or for weights that are NaN, and write it without them."
-        )
+    with torch.no_grad():
+        network.hold_against("slice_regions", regions.plane.embed(points), found)
+    if not abs(float(regions.areas.sum()) - area) <= AGREEMENT * area:
+        raise answers_otherwise("slice_regions")
 
 
 def polygon(box: Float[Tensor, "v 2"] | Sides) -> Polygons:
@@ -137,23 +125,23 @@ def polygon(box: Float[Tensor, "v 2"] | Sides) -> Polygons:
         ShapeError: if it is not (v, 2) with three corners or more.
         RangeError: if it is not convex or has no area.
     """
-    if not isinstance(box, Tensor):
+    box = torch.as_tensor(box, dtype=torch.float64)
+    if box.shape == (4,):
         left, right, bottom, top = box
-        box = torch.tensor([[left, bottom], [right, bottom], [right, top], [left, top]], dtype=torch.float64)
+        box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
     if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
         raise ShapeError(
             f"slice_regions(box): expected corners of shape (v, 2), v >= 3, got {_checks.shape_of(box)}. Pass them so, "
             f"or as (left, right, bottom, top)."
         )
-    corners = box.double()
-    _checks.finite("slice_regions", box=corners)
-    sides = corners.roll(-1, 0) - corners
+    _checks.finite("slice_regions", box=box)
+    sides = box.roll(-1, 0) - box
     turns = cross(sides, sides.roll(-1, 0))
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
     if not ((turns > 0).all() or (turns < 0).all()) or turn.abs() > 7:
         raise RangeError(
-            "slice_regions(box): expected the corners of a convex polygon, in order, none on a side, got others. "
-            "Take its convex hull."
+            "slice_regions(box): expected the corners of a convex polygon with an area, in order, none on a side, got "
+            "others. Take its convex hull."
         )
-    corners = corners if turn > 0 else corners.flip(0)
+    corners = box if turn > 0 else box.flip(0)
     return Polygons(corners[None], torch.tensor([len(corners)]), torch.full((1, len(corners)), OUTSIDE))

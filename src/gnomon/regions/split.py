@@ -11,6 +11,10 @@ from gnomon.regions.polygons import Polygons, halve, join
 
 OWN, LAYER = 1e-12, 1e-15
 """A value counts as zero below so much of its own terms, and of the largest terms of its layer: its rounding errors."""
+THIN = 4e-12
+"""A piece thinner than so much of its coordinates lies within the rounding of its own corners: nothing is there."""
+Allow = Callable[[int], None]
+"""Told how many pieces there are so far; raises if they are too many."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,14 @@ class Split:
         return state
 
 
-def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: Int[Tensor, "u"]) -> Split:
+def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: Int[Tensor, "u"], allow: Allow) -> Split:
     """Cuts each polygon by the zero lines of functions of its own.
 
     Args:
         polygons: what to cut.
         lines: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
         labels: what the new edges are, by unit.
+        allow: asked at every turn.
 
     Returns:
         The pieces; a unit's state is 1 where it is positive, else 0. A unit that is zero within rounding everywhere on
@@ -72,11 +77,15 @@ def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: In
     def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
         return (evaluate_one(part, lines[parent, :, unit]) > tolerance[parent, unit, None]).any(1).long()
 
-    return Split(*divided(polygons, cuts, counts, pieces), high.long(), cuts, counts, settle)
+    return Split(*divided(polygons, cuts, counts, pieces, allow), high.long(), cuts, counts, settle)
 
 
 def split_by_maximum(
-    polygons: Polygons, values: Float[Tensor, "p 3 u k"], there: Bool[Tensor, "u k"], labels: Int[Tensor, "u"]
+    polygons: Polygons,
+    values: Float[Tensor, "p 3 u k"],
+    there: Bool[Tensor, "u k"],
+    labels: Int[Tensor, "u"],
+    allow: Allow,
 ) -> Split:
     """Cuts each polygon where the largest of k affine functions changes, for each of u such maxima.
 
@@ -85,6 +94,7 @@ def split_by_maximum(
         values: for each polygon and unit k affine functions, given as in `split_by_lines`.
         there: which of the k exist; at the rim of an image a window has fewer.
         labels: what the new edges are, by unit.
+        allow: asked at every turn.
 
     Returns:
         The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
@@ -96,13 +106,16 @@ def split_by_maximum(
 
     def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
         functions, limits = values[parent, :, unit], tolerance[parent, unit]
-        return [cell(i, part, parent, functions, there[unit], limits, labels[unit]) for i in range(k)]
+        rivals, counts = listed(contending(evaluate(part, functions), there[unit]))
+        functions = functions.gather(2, rivals[:, None].expand(-1, 3, -1))
+        places = torch.arange(rivals.shape[1], device=counts.device) < counts[:, None]
+        return [cell(i, part, parent, functions, places, limits, labels[unit]) for i in range(rivals.shape[1])]
 
     def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
         heights = evaluate(part, values[parent, :, unit])[:, :, None]
         return largest(heights, there[unit][:, None], tolerance[parent, unit, None])[0][:, 0]
 
-    return Split(*divided(polygons, cuts, counts, pieces), whole, cuts, counts, settle)
+    return Split(*divided(polygons, cuts, counts, pieces, allow), whole, cuts, counts, settle)
 
 
 def divided(
@@ -110,6 +123,7 @@ def divided(
     cuts: Int[Tensor, "p k"],
     counts: Int[Tensor, "p"],
     pieces: Callable[[Polygons, Tensor, Tensor], list[tuple[Polygons, Tensor]]],
+    allow: Allow,
 ) -> tuple[Polygons, Int[Tensor, "q"]]:
     """All pieces in the end, and their parents: turn after turn every piece is cut by the next unit of its parent."""
     current, parent = polygons, torch.arange(len(polygons), device=counts.device)
@@ -120,6 +134,9 @@ def divided(
         current, parent = current[going], parent[going]
         parts = pieces(current, parent, cuts[parent, turn])
         current, parent = join([part for part, _ in parts]), torch.cat([owner for _, owner in parts])
+        kept = ~thin(current)
+        current, parent = current[kept], parent[kept]
+        allow(sum(len(owner) for _, owner in finished) + len(parent))
     return ordered([*finished, (current, parent)])
 
 
@@ -156,6 +173,24 @@ def largest(
     best = heights.amax(3, keepdim=True) - tolerance[:, None, :, None]
     dominant = (heights >= best).all(1)
     return dominant.long().argmax(2), dominant.any(2)
+
+
+def contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> Bool[Tensor, "p k"]:
+    """Which functions may be the largest somewhere: not those below another one, the largest at a corner, at all."""
+    heights = heights.masked_fill(~there[:, None], -torch.inf)
+    contends = there
+    for corner in range(heights.shape[1]):
+        pivot = heights[:, corner].argmax(1)[:, None]
+        beats = (heights >= heights.gather(2, pivot[:, None].expand(-1, heights.shape[1], -1))).any(1)
+        contends = contends & beats
+    return contends
+
+
+def thin(polygons: Polygons) -> Bool[Tensor, "p"]:
+    """Polygons without a width, as nearly coincident lines leave them."""
+    around = torch.linalg.vector_norm(polygons.rolled() - polygons.vertices, dim=2)
+    around = around.masked_fill(~polygons.valid, 0).sum(1)
+    return polygons.areas() <= THIN * around * polygons.vertices.abs().amax((1, 2))
 
 
 def evaluate(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p v u"]:

@@ -1,23 +1,23 @@
 """Polygons on their way through a network: each layer that bends cuts them, in parts that fit a memory budget."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon.errors import ConvergenceError
+from gnomon.errors import ConvergenceError, RangeError
 from gnomon.regions.operations import Affine, Bends, Maximum, Planes, on_pieces, picked
 from gnomon.regions.partition import LAYER_BITS
 from gnomon.regions.polygons import Polygons
-from gnomon.regions.split import Split, split_by_lines, split_by_maximum
-from gnomon.regions.steps import Step
+from gnomon.regions.split import Allow, Split, split_by_lines, split_by_maximum
+from gnomon.regions.steps import Network, Step
 from gnomon.regions.windows import windows
 
 HEIGHTS = 24
-"""Numbers a unit takes while polygons are cut by it: its values at their corners, and what is made of them."""
+"""Numbers a line takes while polygons are cut by it: its values at their corners, and what is made of them."""
 MIX = 0x9E3779B97F4A7C15 - 2**64
 """An odd number of 64 random bits: the golden ratio's."""
 
@@ -47,8 +47,7 @@ class Walk:
     """The way through a network's steps.
 
     Attributes:
-        steps: the network.
-        result: the name of what comes out.
+        network: the network.
         budget: bytes that the polygons in work at one step may take.
         most: the number of regions beyond which to give up.
         area: of all that goes in.
@@ -57,8 +56,7 @@ class Walk:
         done: the area of those.
     """
 
-    steps: Sequence[Step]
-    result: str
+    network: Network
     budget: int
     most: int
     area: float
@@ -73,9 +71,8 @@ class Walk:
 
     def on(self, piece: Piece, at: int = 0) -> Iterator[Piece]:
         """The pieces that come out at the end, depth first: what the first part becomes, then the second, and so on."""
-        for place in range(at, len(self.steps)):
-            step = self.steps[place]
-            needed = {name for later in self.steps[place + 1 :] for name in later.inputs} | {self.result}
+        for place, step in enumerate(self.network.steps[at:], at):
+            needed = self.network.needed_after(place)
             if isinstance(step.operation, Affine):
                 value = step.operation.apply(*(piece.held[name] for name in step.inputs))
                 held = {name: planes for name, planes in (piece.held | {step.name: value}).items() if name in needed}
@@ -91,13 +88,11 @@ class Walk:
         self, piece: Piece, step: Step, operation: Bends | Maximum, place: int, needed: set[str]
     ) -> Iterator[Piece]:
         """Cuts the polygons by the units of a bending step, and lets the pieces go on, both in parts that fit."""
-        entries = sum(planes[0].numel() for planes in piece.held.values())
-        units = piece.held[step.inputs[0]][0].numel()
-        size = max(1, self.budget // (8 * (entries + HEIGHTS * units)))
+        size = self.fitting(piece, step, operation)
         for start in range(0, len(piece.polygons), size):
             part = piece.part(slice(start, start + size))
-            split, act = bent(part, step.inputs[0], operation, place)
-            self.count(step, len(split.children))
+            split, act = bent(part, step.inputs[0], operation, place, self.allow)
+            self.found[step.place] += len(split.children)
             for begin in range(0, len(split.children), size):
                 rows = slice(begin, begin + size)
                 parent = split.parent[rows]
@@ -107,13 +102,29 @@ class Walk:
                 pattern = part.pattern[parent] * MIX + (state * keys(state.shape[1], place)).sum(1)
                 yield from self.on(Piece(split.children[rows], held, pattern), place + 1)
 
-    def count(self, step: Step, regions: int) -> None:
-        """Notes how many regions a step has left.
+    def fitting(self, piece: Piece, step: Step, operation: Bends | Maximum) -> int:
+        """How many polygons fit the budget at a bending step.
 
         Raises:
-            ConvergenceError: if there will be too many.
+            RangeError: if not even one does.
         """
-        self.found[step.place] += regions
+        entries = sum(planes[0].numel() for planes in piece.held.values())
+        shape = piece.held[step.inputs[0]].shape[2:]
+        if isinstance(operation, Bends):
+            looks = shape.numel() * len(operation.breaks)
+        else:
+            looks = windows(operation.window, shape)[0].numel()
+        one = 8 * (entries + HEIGHTS * looks)
+        if one > self.budget:
+            parts = sum(not isinstance(step.operation, Affine) for step in self.network.steps)
+            raise RangeError(
+                f"slice_regions(memory): expected at least {parts * one:,} bytes, for one polygon at '{step.place}', "
+                f"got {parts * self.budget:,}, with {self.share:.1%} of the box done. Allow more."
+            )
+        return self.budget // one
+
+    def allow(self, regions: int) -> None:
+        """Raises ConvergenceError if so many regions at one step are too many."""
         if self.out + regions > self.most:
             raise ConvergenceError(
                 f"slice_regions(max_regions): expected at most {self.most:,} regions, got more with "
@@ -125,20 +136,20 @@ Act = Callable[[slice], tuple[Int[Tensor, "q u"], Planes]]
 """For some of the pieces the linear pieces of all units, and what comes out."""
 
 
-def bent(piece: Piece, name: str, operation: Bends | Maximum, place: int) -> tuple[Split, Act]:
+def bent(piece: Piece, name: str, operation: Bends | Maximum, place: int, allow: Allow) -> tuple[Split, Act]:
     """Cuts polygons by the units of a bending operation."""
     planes = piece.held[name]
     if isinstance(operation, Bends):
-        return straightened(piece.polygons, planes, operation, place)
-    return maximised(piece.polygons, planes, operation, place)
+        return straightened(piece.polygons, planes, operation, place, allow)
+    return maximised(piece.polygons, planes, operation, place, allow)
 
 
-def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int) -> tuple[Split, Act]:
+def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int, allow: Allow) -> tuple[Split, Act]:
     """Cuts by the lines on which a unit's value is one of the breaks."""
     entries = planes.flatten(2)
     lines = torch.cat([shifted(entries, at) for at in bends.breaks], 2)
     labels = (place << LAYER_BITS) + torch.arange(entries.shape[2]).repeat(len(bends.breaks))
-    split = split_by_lines(polygons, lines, labels)
+    split = split_by_lines(polygons, lines, labels, allow)
 
     def act(rows: slice) -> tuple[Tensor, Planes]:
         # A unit's piece is the number of breaks below its value.
@@ -149,17 +160,17 @@ def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int) -
     return split, act
 
 
-def shifted(entries: Float[Tensor, "p 3 u"], by: float) -> Float[Tensor, "p 3 u"]:
+def shifted(entries: Float[Tensor, "p 3 u"], by: float | int) -> Float[Tensor, "p 3 u"]:
     """The functions less a number."""
     return entries if by == 0 else torch.cat([entries[:, :2], entries[:, 2:] - by], 1)
 
 
-def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int) -> tuple[Split, Act]:
+def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int, allow: Allow) -> tuple[Split, Act]:
     """Cuts where the largest entry of a window changes."""
     entries = planes.flatten(2)
     looked_at, shape = windows(maximum.window, planes.shape[2:])
     labels = (place << LAYER_BITS) + torch.arange(len(looked_at))
-    split = split_by_maximum(polygons, entries[:, :, looked_at.clamp_min(0)], looked_at >= 0, labels)
+    split = split_by_maximum(polygons, entries[:, :, looked_at.clamp_min(0)], looked_at >= 0, labels, allow)
 
     def act(rows: slice) -> tuple[Tensor, Planes]:
         state = split.state(rows)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from torch.nn import functional
 
 Sides = int | tuple[int, ...]
 
@@ -18,31 +17,36 @@ class Window:
     stride: Sides
     padding: Sides
     dilation: Sides
+    ceil: bool = False
 
 
 def windows(window: Window, shape: torch.Size) -> tuple[Int[Tensor, "u k"], tuple[int, ...]]:
-    """For each output the entries of a sample of this shape that it looks at, -1 beyond the rim; the outputs' shape."""
-    channels, *sides = shape
-    settings = (window.size, window.dilation, window.padding, window.stride)
-    # In one dimension as an image of height 1.
-    flat = len(sides) == 1
-    height, width = (1, *sides) if flat else sides
-    size, dilation, padding, stride = (
-        (neutral, along(value, 0)) if flat else (along(value, 0), along(value, 1))
-        for value, neutral in zip(settings, (1, 1, 0, 1), strict=True)
+    """For each output the entries of a sample of this shape that it looks at, -1 beyond the rim; the outputs' shape.
+
+    The first axis is that of the channels, as in torch; a sample with one axis is a signal of one channel.
+    """
+    channels, *sides = shape if len(shape) > 1 else (1, *shape)
+    # Each channel's places, then along each axis the places of the entries before.
+    found = torch.arange(channels)[:, None]
+    for axis, side in enumerate(sides):
+        places = along_axis(window, axis, side)
+        inside = (found[:, None, :, None] >= 0) & (places[None, :, None] >= 0)
+        found = torch.where(inside, found[:, None, :, None] * side + places[None, :, None], -1)
+        found = found.flatten(2).flatten(0, 1)
+    outputs = tuple(len(along_axis(window, axis, side)) for axis, side in enumerate(sides))
+    return found, outputs if len(shape) == 1 else (channels, *outputs)
+
+
+def along_axis(window: Window, axis: int, side: int) -> Int[Tensor, "o k"]:
+    """For each output along an axis the places that it looks at, -1 beyond the rim."""
+    size, stride, padding, dilation = (
+        value if isinstance(value, int) else value[axis if len(value) > 1 else 0]
+        for value in (window.size, window.stride, window.padding, window.dilation)
     )
-    # Counted from 1, since unfold fills the rim with zeros.
-    places = torch.arange(1, height * width + 1, dtype=torch.float64).view(1, 1, height, width)
-    inside = functional.unfold(places, size, dilation, padding, stride)[0].T.long() - 1
-    starts = (torch.arange(channels) * height * width)[:, None, None]
-    outputs = [
-        (side + 2 * padding[i] - dilation[i] * (size[i] - 1) - 1) // stride[i] + 1
-        for i, side in enumerate((height, width))
-    ]
-    found = torch.where(inside < 0, -1, inside + starts).flatten(0, 1)
-    return found, (channels, outputs[1]) if flat else (channels, *outputs)
-
-
-def along(value: Sides, axis: int) -> int:
-    """A setting that may be one number for all axes."""
-    return value if isinstance(value, int) else value[axis if len(value) > 1 else 0]
+    room = side + 2 * padding - dilation * (size - 1) - 1
+    outputs = (-(-room // stride) if window.ceil else room // stride) + 1
+    # The last window must begin inside of the input or its padding on the left.
+    if window.ceil and (outputs - 1) * stride >= side + padding:
+        outputs -= 1
+    places = torch.arange(outputs)[:, None] * stride - padding + torch.arange(size) * dilation
+    return torch.where((places >= 0) & (places < side), places, -1)
