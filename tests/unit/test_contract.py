@@ -21,7 +21,27 @@ def arguments_of(contract, n=7, seed=0):
 def test_every_quantity_has_a_row():
     """Those that look at a model through autodiff are tested with it; all others stand in the table."""
     # Of a whole series, of labels or of a matrix, not of samples: each has a test file of its own.
-    others = {"aligned_jacobian", "feature_learning_interval", "fourier_norms", "gini", "plateau"}
+    others = {
+        "aligned_jacobian",
+        "central_path_distance",
+        "class_moments",
+        "equiangularity",
+        "equinorm",
+        "feature_learning_interval",
+        "fourier_norms",
+        "gini",
+        "least_squares_classifier",
+        "maximal_equiangularity",
+        "mse_decomposition",
+        "nc1",
+        "nc1_trace_ratio",
+        "nearest_mean_disagreement",
+        "plateau",
+        "self_duality",
+        "snr",
+        "snr_singular_values",
+        "spectral_mse",
+    }
     functions = {
         name for name in measure.__all__ if "model" not in inspect.signature(getattr(measure, name)).parameters
     }

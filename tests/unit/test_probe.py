@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
 
 
@@ -134,9 +136,63 @@ def test_bad_quantities_are_named():
         Probe(model, x, {"jacobian": lambda x: x})
     with pytest.raises(ShapeError, match=r"Probe\(labels\): expected 5 samples as in x, got 4"):
         Probe(model, (x, torch.zeros(4)), [accuracy])
-    with pytest.raises(ShapeError, match=r"expected a tensor from f, got float"):
+    with pytest.raises(ShapeError, match=r"expected a tensor or a dataclass of tensors from f, got float"):
         Probe(model, x, {"f": lambda x: 1.0}).read()
     with pytest.raises(RangeError, match=r"expected distinct names, got <lambda>"):
         Probe(model, x, [lambda x: x])
     with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):
         Probe(model, x, {"a": lambda b: b, "b": lambda a: a})
+
+
+def collapsing():
+    generator = torch.Generator().manual_seed(0)
+    model = mlp((5, 8, 3), bias=True, generator=generator).double()
+    return model, torch.randn(30, 5, generator=generator, dtype=torch.float64), torch.arange(30) % 3
+
+
+def test_features_are_the_last_layers_input_and_the_class_moments_theirs():
+    model, x, labels = collapsing()
+    quantities = {
+        "nc1": gnomon.nc1,
+        "duality": gnomon.self_duality,
+        "mse": gnomon.mse_decomposition,
+    }
+    reading = gnomon.Probe(model, (x, labels), quantities, memory=20_000).read()
+    hidden = model[:-1](x).detach()
+    moments = gnomon.class_moments(hidden, labels, 3)
+    assert list(reading.values) == ["nc1", "duality", "mse"]
+    torch.testing.assert_close(reading.values["nc1"], gnomon.nc1(moments))
+    torch.testing.assert_close(reading.values["duality"], gnomon.self_duality(model[-1].weight.detach(), moments))
+    parts = gnomon.mse_decomposition(model[-1].weight.detach(), model[-1].bias.detach(), moments)
+    torch.testing.assert_close(reading.values["mse"].total, parts.total)
+    assert reading.scalars()["mse.nc23"] == parts.nc23.item()
+    seen = gnomon.Probe(model, x, {"seen": lambda features: features}, layer="0").read()
+    torch.testing.assert_close(seen.values["seen"], x)
+
+
+def test_features_in_chunks_and_with_gradients():
+    model, x, _ = collapsing()
+    for memory in (None, 2000):
+        torch.testing.assert_close(gnomon.features(model, x, memory=memory), model[:-1](x))
+    weight = model[0].weight
+    (found,) = torch.autograd.grad(gnomon.features(model, x).square().sum(), weight)
+    (wanted,) = torch.autograd.grad(model[:-1](x).square().sum(), weight)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_what_has_no_linear_head_is_said_before_training():
+    model, x, labels = collapsing()
+    bare = nn.Sequential(nn.Flatten(), nn.ReLU())
+    for quantity in (gnomon.nc1, gnomon.self_duality, {"norm": lambda weight: weight.norm()}):
+        given = quantity if isinstance(quantity, dict) else [quantity]
+        with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected a network with a linear layer at"):
+            gnomon.Probe(bare, (x, labels), given)
+    with pytest.raises(RangeError, match=r"Probe\(layer\): expected one of 0, 1, 2, got 'fc'"):
+        gnomon.Probe(model, (x, labels), [gnomon.nc1], layer="fc")
+    with pytest.raises(UnsupportedModuleError, match=r"whose last linear layer puts out the logits, got one that goes"):
+        gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)
+    torch.testing.assert_close(gnomon.features(nn.Sequential(model, nn.Softmax(1)), x, layer="1"), model(x))
+    model.unused = nn.Linear(2, 2).double()
+    model.forward = lambda x: model[2](model[1](model[0](x)))
+    with pytest.raises(UnsupportedModuleError, match=r"expected a layer that the forward pass calls, got one that it"):
+        gnomon.features(model, x, layer="unused")

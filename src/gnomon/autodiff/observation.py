@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.autodiff.graph import Graph, Model, forward
+from gnomon.autodiff.layers import Entered, layer_named
 from gnomon.autodiff.memory import chunk_size
 
-OBSERVATIONS = ("logits", "jacobian", "centroid")
-"""What `observe` can see: (n c), (n c *d) and (n *d)."""
+OBSERVATIONS = ("logits", "jacobian", "centroid", "features")
+"""What `observe` can see: (n c), (n c *d), (n *d), and the input of a layer, (n *p)."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,24 @@ class Observed:
 
 
 def observe(
-    where: str, model: Model, x: Float[Tensor, "n *d"], names: Set[str], *, memory: int | None = None
+    where: str,
+    model: Model,
+    x: Float[Tensor, "n *d"],
+    names: Set[str],
+    *,
+    layer: str | None = None,
+    memory: int | None = None,
 ) -> Observed:
     """The named observations of `model` at `x`, in chunks that fit the memory budget.
 
     The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
+    Features are the input of the layer of the given name, or of the linear layer at the end.
 
     Raises:
-        ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian`.
+        ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
     """
     seconds: defaultdict[str, float] = defaultdict(float)
+    entered = Entered(where, layer_named(where, model, layer), head=layer is None) if "features" in names else None
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
@@ -47,11 +56,13 @@ def observe(
             with timed(seconds, "centroid", x):
                 ones = torch.ones_like(graph.logits)
                 seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else graph.vector_jacobian(ones)
+        if entered is not None:
+            seen["features"] = entered.features(graph)
         if "logits" in names:
             seen["logits"] = graph.logits if graph.create_graph else graph.logits.detach()
         return seen
 
-    with timed(seconds, "logits", x):
+    with timed(seconds, "logits", x), entered.watching() if entered else nullcontext():
         values = map_graphs(where, model, x, read, jacobian="jacobian" in names, memory=memory)
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     return Observed(values, dict(seconds))

@@ -1,26 +1,24 @@
 """Residual networks for small images."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnomon import _checks
+from gnomon.models._build import build
 
 
 class BasicBlock(nn.Module):
     """Two 3 x 3 convolutions, each normalised, and the way round them."""
 
-    def __init__(self, channels: int, out: int, stride: int) -> None:
+    expansion = 1
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, out, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or channels != out:
-            self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+        self.conv1 = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.shortcut = shortcut(channels, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of both ways, through a ReLU."""
@@ -28,22 +26,59 @@ class BasicBlock(nn.Module):
         return functional.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
 
 
+class Bottleneck(nn.Module):
+    """A 3 x 3 convolution between two of 1 x 1, the last of which widens fourfold, and the way round them."""
+
+    expansion = 4
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out = self.expansion * width
+        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, out, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(out)
+        self.shortcut = shortcut(channels, out, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both ways, through a ReLU."""
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = functional.relu(self.bn2(self.conv2(y)))
+        return functional.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
+
+
+def shortcut(channels: int, out: int, stride: int) -> nn.Module:
+    """The way round a block: the identity, or, where the shape changes, a 1 x 1 convolution."""
+    if stride == 1 and channels == out:
+        return nn.Identity()
+    return nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+
 class ResNet(nn.Module):
     """A residual network for small images; `features` gives what its linear head sees."""
 
-    def __init__(self, channels: int, classes: int, blocks: tuple[int, ...], width: int) -> None:
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        block: type[BasicBlock] | type[Bottleneck],
+        counts: tuple[int, ...],
+        width: int,
+    ) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
         )
-        stages: list[nn.Module] = []
+        blocks: list[nn.Module] = []
         before = width
-        for stage, count in enumerate(blocks):
-            out = width * 2**stage
-            for block in range(count):
-                stages.append(BasicBlock(before, out, 2 if stage > 0 and block == 0 else 1))
-                before = out
-        self.blocks = nn.Sequential(*stages)
+        for stage, count in enumerate(counts):
+            inner = width * 2**stage
+            for index in range(count):
+                blocks.append(block(before, inner, 2 if stage > 0 and index == 0 else 1))
+                before = block.expansion * inner
+        self.blocks = nn.Sequential(*blocks)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.head = nn.Linear(before, classes)
 
@@ -52,7 +87,7 @@ class ResNet(nn.Module):
         return torch.flatten(self.pool(self.blocks(self.stem(x))), 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n c) from images (n channels h w)."""
+        """(n c) from images (n channels h w) of any size."""
         return self.head(self.features(x))
 
 
@@ -73,22 +108,41 @@ def resnet18(
     Raises:
         RangeError: listing every number that is below 1.
     """
-    _checks.settings(
-        "resnet18",
-        ("channels", channels, "at least 1", channels >= 1),
-        ("classes", classes, "at least 1", classes >= 1),
-        ("width", width, "at least 1", width >= 1),
+    return resnet("resnet18", channels, classes, BasicBlock, (2, 2, 2, 2), width, generator)
+
+
+def resnet34(
+    channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
+) -> ResNet:
+    """ResNet-34 for small images: as `resnet18`, with 3, 4, 6 and 3 blocks."""
+    return resnet("resnet34", channels, classes, BasicBlock, (3, 4, 6, 3), width, generator)
+
+
+def resnet50(
+    channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
+) -> ResNet:
+    """ResNet-50 for small images: as `resnet34`, of bottlenecks, and so with four times the features.
+
+    A bottleneck's stride is in its 3 x 3 convolution, where PyTorch has it, not in the first, where He et al. do.
+    """
+    return resnet("resnet50", channels, classes, Bottleneck, (3, 4, 6, 3), width, generator)
+
+
+def resnet(
+    where: str,
+    channels: int,
+    classes: int,
+    block: type[BasicBlock] | type[Bottleneck],
+    counts: tuple[int, ...],
+    width: int,
+    generator: torch.Generator | None,
+) -> ResNet:
+    """The residual network of so many blocks in each stage."""
+    return build(
+        where,
+        lambda: ResNet(channels, classes, block, counts, width),
+        generator,
+        channels=channels,
+        classes=classes,
+        width=width,
     )
-    with torch.device("meta"):
-        model = ResNet(channels, classes, (2, 2, 2, 2), width)
-    model = model.to_empty(device="cpu")
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
-        elif isinstance(module, nn.BatchNorm2d):
-            module.reset_parameters()
-        elif isinstance(module, nn.Linear):
-            bound = 1 / math.sqrt(module.in_features)
-            for parameter in module.parameters():
-                nn.init.uniform_(parameter, -bound, bound, generator=generator)
-    return model

@@ -6,23 +6,30 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError
 from gnomon.measure.centroid import centroid
+from gnomon.probe.derived import DERIVED
 
-Quantity = Callable[..., Tensor]
-"""A function whose argument names are what it looks at."""
+Quantity = Callable[..., object]
+"""A function whose argument names are what it looks at, to a tensor or a frozen dataclass of tensors."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The quantities in an order in which each finds its arguments, these arguments, and the observations they need."""
+    """The quantities in an order in which each finds its arguments, these arguments, and what else they need.
+
+    Attributes:
+        quantities: what is computed from the rest, in order; some only because others ask for it.
+        arguments: by quantity, the names of what it looks at.
+        observations: what to see of the model.
+        reported: the names that were asked for, in their order.
+    """
 
     quantities: dict[str, Quantity]
     arguments: dict[str, tuple[str, ...]]
     observations: frozenset[str]
+    reported: tuple[str, ...]
 
 
 def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, Quantity]:
@@ -55,10 +62,16 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
         raise RangeError(
             f"Probe(quantities): expected names that are not observations, got {', '.join(sorted(taken))}. Rename them."
         )
-    known = {*given, *OBSERVATIONS, *by_name}
-    arguments = {
-        name: () if name in OBSERVATIONS else tuple(wanted(name, quantity, known)) for name, quantity in by_name.items()
-    }
+    known = {*given, *OBSERVATIONS, *DERIVED, *by_name}
+    reported = tuple(by_name)
+    arguments: dict[str, tuple[str, ...]] = {}
+    waiting = list(by_name)
+    while waiting:
+        name = waiting.pop(0)
+        arguments[name] = () if name in OBSERVATIONS else tuple(wanted(name, by_name[name], known))
+        derived = [part for part in arguments[name] if part in DERIVED and part not in by_name]
+        by_name |= {part: DERIVED[part] for part in derived}
+        waiting += derived
     try:
         order = [*graphlib.TopologicalSorter(arguments).static_order()]
     except graphlib.CycleError as error:
@@ -68,6 +81,7 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
         {name: by_name[name] for name in order if name in by_name and name not in OBSERVATIONS},
         arguments,
         frozenset(order) & frozenset(OBSERVATIONS),
+        reported,
     )
 
 

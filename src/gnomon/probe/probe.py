@@ -1,5 +1,6 @@
 """The probe: looks at a network while it trains."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import observe
+from gnomon.autodiff import linear_head, observe
+from gnomon.autodiff.layers import layer_named
 from gnomon.autodiff.observation import timed
 from gnomon.errors import ShapeError
 from gnomon.probe.plan import Quantity, plan
-from gnomon.probe.reading import Reading
+from gnomon.probe.reading import Reading, Value
 from gnomon.probe.schedule import Schedule, every
 
 
@@ -20,9 +22,10 @@ class Probe:
     """Reads quantities off a network at given samples, when a schedule says so.
 
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
-    name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), or the name of another quantity here. Each of these
-    is computed once a reading, from one graph, in chunks that fit the memory budget; the network is in eval mode while
-    it is read, and then as it was.
+    name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
+    layer at the end, that layer's `weight` and `bias`, the `class_moments` of the features, or the name of another
+    quantity here. Each of these is computed once a reading, from one graph, in chunks that fit the memory budget; the
+    network is in eval mode while it is read, and then as it was.
 
         probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
         for step in range(steps):
@@ -34,12 +37,14 @@ class Probe:
         data: the samples, alone or with their labels.
         quantities: functions, or a mapping from names to functions.
         schedule: from a step to whether to read; every step unless told.
+        layer: the name of the layer whose input the features are, if it is not the linear one at the end.
         memory: bytes to use beyond the observations themselves; 512 MiB unless told.
 
     Raises:
         EmptyError: if there are no quantities.
         RangeError: if a quantity asks for what is not there, or has an observation's name.
         ShapeError: if there are not as many labels as samples.
+        UnsupportedModuleError: if features or the last layer's weight are asked for, and there is no linear layer.
     """
 
     def __init__(
@@ -49,14 +54,21 @@ class Probe:
         quantities: Sequence[Quantity] | Mapping[str, Quantity],
         schedule: Schedule | None = None,
         *,
+        layer: str | None = None,
         memory: int | None = None,
     ) -> None:
         self.model = model
+        self.layer = layer
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self._given = {"x": data} if isinstance(data, Tensor) else {"x": data[0], "labels": data[1]}
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, (*self._given, "model", "parameters"))
+        # Said before training starts, and not at the first reading.
+        if "features" in self._plan.observations:
+            layer_named("Probe", model, layer)
+        if self._plan.quantities.keys() & {"weight", "bias"}:
+            linear_head("Probe", model)
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due."""
@@ -71,23 +83,29 @@ class Probe:
             "model": self.model,
             "parameters": dict(self.model.named_parameters()),
         }
-        values: dict[str, Tensor] = {}
         with evaluating(self.model), torch.no_grad():
             if self._plan.observations:
-                seen = observe("Probe", self.model, x, self._plan.observations, memory=self.memory)
+                seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
                 known |= seen.values
                 seconds |= seen.seconds
-                values |= {name: seen.values[name] for name in self._plan.arguments if name in seen.values}
             for name, quantity in self._plan.quantities.items():
                 with timed(seconds, name, x):
-                    values[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
-                if not isinstance(values[name], Tensor):
-                    raise ShapeError(
-                        f"Probe(quantities): expected a tensor from {name}, got {type(values[name]).__name__}. "
-                        f"Return one."
-                    )
-                known[name] = values[name]
-        return Reading(step, {name: values[name] for name in self._plan.arguments}, dict(seconds))
+                    known[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
+        return Reading(step, {name: reported(name, known[name]) for name in self._plan.reported}, dict(seconds))
+
+
+def reported(name: str, value: object) -> Value:
+    """A quantity's result, if it is a tensor or a dataclass.
+
+    Raises:
+        ShapeError: if it is neither.
+    """
+    if isinstance(value, Tensor) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return value
+    raise ShapeError(
+        f"Probe(quantities): expected a tensor or a dataclass of tensors from {name}, got {type(value).__name__}. "
+        f"Return one."
+    )
 
 
 @contextmanager

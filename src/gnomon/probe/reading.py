@@ -1,8 +1,12 @@
 """What a probe read at one step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from torch import Tensor
+
+Value = Any
+"""A tensor, or a frozen dataclass of tensors."""
 
 
 @dataclass(frozen=True)
@@ -17,15 +21,30 @@ class Reading:
     """
 
     step: int
-    values: dict[str, Tensor]
+    values: dict[str, Value]
     seconds: dict[str, float]
 
     def scalars(self) -> dict[str, float]:
-        """Plain numbers for a log: the mean, and where there are several values also `.min` and `.max`."""
+        """Plain numbers for a log: the mean, and where there are several values also `.min` and `.max`.
+
+        The tensors of a dataclass go by its name and theirs, as in `mse_decomposition.total`.
+        """
         numbers: dict[str, float] = {}
-        for name, value in self.values.items():
+        for name, value in tensors(self.values).items():
             value = value.detach().double()
             numbers[name] = value.mean().item()
             if value.numel() > 1:
                 numbers |= {f"{name}.min": value.min().item(), f"{name}.max": value.max().item()}
         return numbers
+
+
+def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
+    """All tensors by name, those of dataclasses among them."""
+    found: dict[str, Tensor] = {}
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            found[name] = value
+        else:
+            parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
+            found |= {place: part for place, part in parts.items() if isinstance(part, Tensor)}
+    return found

@@ -1,0 +1,110 @@
+"""Positive semi-definite matrices, held whole or as rows, whichever is smaller."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A positive semi-definite matrix held whole.
+
+    Attributes:
+        matrix: the matrix itself, symmetric.
+    """
+
+    matrix: Float[Tensor, "p p"]
+
+    def dense(self) -> Float[Tensor, "p p"]:
+        """The matrix."""
+        return self.matrix
+
+    def trace(self) -> Float[Tensor, ""]:
+        """The sum of its eigenvalues."""
+        return self.matrix.diagonal().sum()
+
+    def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
+        r"""$a\Sigma a^\top$."""
+        return a @ self.matrix @ a.mT
+
+    def regression(self, rows: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
+        r"""$A\,(\Sigma + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
+        return shifted_solve(self.matrix + rows.mT @ rows, rows, shift)
+
+    def __truediv__(self, divisor: Tensor | float | int) -> "Dense":
+        return Dense(self.matrix / divisor)
+
+    def __add__(self, other: "Dense | Factored") -> "Dense":
+        return Dense(self.matrix + other.dense())
+
+
+@dataclass(frozen=True)
+class Factored:
+    r"""The matrix $F^\top F$, held as the rows F and never made whole: for few samples of many features.
+
+    Attributes:
+        rows: F; the order and the signs of its rows do not matter.
+    """
+
+    rows: Float[Tensor, "r p"]
+
+    def dense(self) -> Float[Tensor, "p p"]:
+        """The matrix; O(p²) memory. Only what stands on and right of the diagonal is multiplied, in panels."""
+        p = self.rows.shape[1]
+        width = max(64, -(-p // 8))
+        matrix = self.rows.new_empty(p, p)
+        for start in range(0, p, width):
+            stop = start + width
+            matrix[start:stop, start:] = self.rows[:, start:stop].mT @ self.rows[:, start:]
+            matrix[stop:, start:stop] = matrix[start:stop, stop:].mT
+        return matrix
+
+    def trace(self) -> Float[Tensor, ""]:
+        """The sum of its eigenvalues."""
+        return self.rows.square().sum()
+
+    def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
+        r"""$aF^\top F a^\top$."""
+        half = a @ self.rows.mT
+        return half @ half.mT
+
+    def regression(self, rows: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
+        r"""$A\,(F^\top F + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
+        joined = torch.cat([self.rows, rows])
+        gram = joined @ joined.mT
+        return shifted_solve(gram, identity(gram)[len(self.rows) :], shift) @ joined
+
+    def __truediv__(self, divisor: Tensor | float | int) -> "Factored":
+        return Factored(self.rows / torch.as_tensor(divisor, dtype=self.rows.dtype).sqrt())
+
+    def __add__(self, other: "Dense | Factored") -> "Dense | Factored":
+        if isinstance(other, Dense):
+            return other + self
+        return smaller(torch.cat([self.rows, other.rows]))
+
+
+Covariance = Dense | Factored
+"""A positive semi-definite matrix; both ways of holding it have the same methods."""
+
+
+def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
+    r"""$F^\top F$ as its rows if they are fewer than its columns, else whole."""
+    factored = Factored(rows)
+    return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
+
+
+def shifted_solve(matrix: Float[Tensor, "p p"], b: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
+    r"""$b\,(\Sigma + \mathrm{shift}\,I)^{-1}$; at shift 0 the pseudo-inverse, blind to what rounding fills.
+
+    That is eigenvalues below p epsilons of the largest.
+    """
+    if shift > 0:
+        return torch.linalg.solve(matrix + shift * identity(matrix), b, left=False)
+    return b @ torch.linalg.pinv(matrix, hermitian=True)
+
+
+def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    """The identity matrix of the same size, dtype and device."""
+    return torch.eye(len(like), dtype=like.dtype, device=like.device)

@@ -1,0 +1,184 @@
+"""Counts, means and scatter of each class: all that neural collapse is measured by."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.linalg import Covariance, Factored, smaller
+
+
+@dataclass(frozen=True)
+class ClassMoments:
+    r"""Counts, means and scatter of labelled features, k classes of p features.
+
+    Classes count as their samples do: with $w_c = n_c/n$, the global mean is the mean over samples, and
+    $\Sigma_W + \Sigma_B$ is the covariance of all samples, whatever the sizes of the classes. For equal classes
+    $w_c = 1/k$ and all is as printed in the papers, which have no others.
+
+    Attributes:
+        counts: the number $n_c$ of samples of each class.
+        means: the class means $\mu_c$; unit: that of the features.
+        within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$.
+    """
+
+    counts: Int[Tensor, "k"]
+    means: Float[Tensor, "k p"]
+    within: Covariance
+
+    @property
+    def n(self) -> Int[Tensor, ""]:
+        """The number of samples."""
+        return self.counts.sum()
+
+    @property
+    def weights(self) -> Float[Tensor, "k"]:
+        r"""The classes' shares of the samples, $w_c = n_c/n$."""
+        return self.counts.to(self.means.dtype) / self.n
+
+    @property
+    def global_mean(self) -> Float[Tensor, "p"]:
+        r"""$\mu_G = \sum_c w_c\mu_c$, the mean over samples."""
+        return self.weights @ self.means
+
+    @property
+    def centred_means(self) -> Float[Tensor, "k p"]:
+        r"""$\mu_c - \mu_G$; of rank k - 1 at most, since the weighted sum is zero."""
+        return self.means - self.global_mean
+
+    @property
+    def within_covariance(self) -> Covariance:
+        r"""$\Sigma_W$, the mean over samples of $(h - \mu_y)(h - \mu_y)^\top$."""
+        return self.within / self.n
+
+    @property
+    def between_covariance(self) -> Factored:
+        r"""$\Sigma_B = \sum_c w_c(\mu_c - \mu_G)(\mu_c - \mu_G)^\top$."""
+        return Factored(self.weights.sqrt().unsqueeze(1) * self.centred_means)
+
+
+def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> ClassMoments:
+    r"""The counts, means and scatter of each class, from one batch.
+
+    $\mu_c = \frac1{n_c}\sum_{y_i = c} h_i$, $\quad S = \sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$
+
+    Differentiable in the features. `ClassStatistics` gives the same for data that come in batches.
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, section 1.1. Departs from it in the weights $n_c/n$ for unequal classes.
+    Args:
+        features: what a layer puts out at each sample; further axes are flattened.
+        labels: their classes, 0 to `classes` - 1.
+        classes: the number k of classes, at least 2.
+    Returns:
+        In the features' dtype; half precision is taken up to float32. The scatter is held as n rows where n < p, so
+        that no p x p matrix is made, and whole otherwise.
+    Raises:
+        ShapeError: if labels are not (n).
+        EmptyError: if there are no samples, or none of some class, which is named.
+        RangeError: at NaN or infinity, at a label that is no class, or if `classes` is below 2.
+    Cost: O(n p min(n, p)) time, O(n p) memory. Precision: centred before it is squared, so that large means cost no
+        digits of the scatter beyond those that they cost the features.
+    Example:
+        >>> import torch, gnomon
+        >>> moments = gnomon.class_moments(torch.tensor([[1.0], [3.0], [10.0]]), torch.tensor([0, 0, 1]), 2)
+        >>> moments.means, moments.within.trace()
+        (tensor([[ 2.],
+                [10.]]), tensor(2.))
+    """
+    where = "class_moments"
+    check_samples(where, features, labels, classes)
+    rows = at_least_single(features.flatten(1))
+    empty = nothing(classes, rows)
+    counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
+    moments = ClassMoments(counts, means, smaller(deviations))
+    check_classes(where, moments)
+    return moments
+
+
+def at_least_single(rows: Float[Tensor, "n p"]) -> Float[Tensor, "n p"]:
+    """Half precision taken up to float32: it cannot count to 60,000, nor hold such sums."""
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
+
+
+def nothing(classes: int, like: Float[Tensor, "n p"]) -> ClassMoments:
+    """The moments of no samples, of the width, dtype and device of these."""
+    return ClassMoments(
+        torch.zeros(classes, dtype=torch.long, device=like.device),
+        like.new_zeros(classes, like.shape[1]),
+        Factored(like.new_zeros(0, like.shape[1])),
+    )
+
+
+def further(
+    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
+    r"""Counts and means with further samples, and the rows by whose Gram product the scatter grows.
+
+    As `merge` would have it with the further samples' own moments, and without rows for the step between the means:
+    each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
+    the new samples' scatter is theirs about $\mu_b$ plus $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
+    """
+    classes = len(counts)
+    added = torch.bincount(labels, minlength=classes)
+    sums = features.new_zeros(classes, features.shape[1]).index_add(0, labels, features)
+    mean = sums / added.clamp(min=1).unsqueeze(1)
+    total = counts + added
+    share = (added.to(means.dtype) / total.clamp(min=1)).unsqueeze(1)
+    step = mean - means
+    centre = (mean - (1 - share).sqrt() * step).to(features.dtype)
+    # In place, since a second tensor of this size takes as long to allocate as to fill.
+    rows = centre.index_select(0, labels).neg_().add_(features)
+    return total, means + share * step, rows
+
+
+def merge(a: ClassMoments, b: ClassMoments) -> ClassMoments:
+    r"""The moments of all samples from those of two parts; exact, and positive terms only, so nothing cancels.
+
+    $S = S_a + S_b + \sum_c \frac{n_{a,c}\,n_{b,c}}{n_c}(\mu_{b,c} - \mu_{a,c})(\mu_{b,c} - \mu_{a,c})^\top$
+
+    Source:
+        Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).
+    """
+    step = b.means - a.means
+    counts = a.counts + b.counts
+    share = (b.counts.to(step.dtype) / counts.clamp(min=1)).unsqueeze(1)
+    bridge = Factored((a.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step)
+    return ClassMoments(counts, a.means + share * step, a.within + b.within + bridge)
+
+
+def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) -> None:
+    """Raises unless features (n *p) are finite and labels (n) are classes."""
+    _checks.settings(where, ("classes", classes, "at least 2", classes >= 2))
+    _checks.floating(where, features=features)
+    _checks.samples(where, features=features)
+    if features[0].numel() == 0:
+        raise ShapeError(
+            f"{where}(features): expected at least one feature, got shape {_checks.shape_of(features)}. "
+            f"Pass what a layer puts out."
+        )
+    _checks.finite(where, features=features)
+    if labels.shape != features.shape[:1]:
+        raise ShapeError(
+            f"{where}(labels): expected shape ({len(features)},), got {_checks.shape_of(labels)}. "
+            f"Pass one class index a sample."
+        )
+    if labels.min() < 0 or labels.max() >= classes:
+        raise RangeError(
+            f"{where}(labels): expected classes 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}. "
+            f"Count classes from 0, or pass a larger number of classes."
+        )
+
+
+def check_classes(where: str, moments: ClassMoments) -> None:
+    """Raises EmptyError that names the classes without samples."""
+    missing = (moments.counts == 0).nonzero().flatten().tolist()
+    if missing:
+        named = f"class {missing[0]}" if len(missing) == 1 else f"classes {', '.join(map(str, missing))}"
+        raise EmptyError(
+            f"{where}(labels): expected samples of every class, got none of {named}. "
+            f"Pass more samples, or number the classes that there are from 0."
+        )

@@ -1,0 +1,33 @@
+"""How the networks of convolutions and BatchNorm are made, and how their weights begin."""
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from gnomon import _checks
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def build(where: str, make: Callable[[], Network], generator: torch.Generator | None, **sizes: int) -> Network:
+    """The network that `make` makes, its weights drawn from `generator`; RangeError if a size is below 1.
+
+    Convolutions start normal with variance 2 / fan-out, BatchNorm as the identity, linear layers as PyTorch's default.
+    """
+    _checks.settings(where, *((name, size, "at least 1", size >= 1) for name, size in sizes.items()))
+    with torch.device("meta"):
+        model = make()
+    model = model.to_empty(device="cpu")
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_parameters()
+        elif isinstance(module, nn.Linear):
+            bound = 1 / math.sqrt(module.in_features)
+            for parameter in module.parameters():
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return model

@@ -1,0 +1,330 @@
+"""Least squares, the decomposition of the MSE and the signal-to-noise ratio, against the samples themselves."""
+
+import pytest
+import torch
+from scipy.linalg import eigh, inv, sqrtm
+from torch.nn import functional
+
+import gnomon
+from gnomon import (
+    central_path_distance,
+    class_moments,
+    least_squares_classifier,
+    mse_decomposition,
+    snr,
+    snr_singular_values,
+    spectral_mse,
+)
+from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import Dense, Factored
+
+EQUAL, UNEQUAL = (12,) * 5, (100, 50, 200, 100, 80)
+settings = pytest.mark.parametrize("bias", [True, False])
+decays = pytest.mark.parametrize("decay", [0.0, 5e-4, 0.3])
+sizes = pytest.mark.parametrize(("counts", "width"), [(EQUAL, 7), (UNEQUAL, 7), ((3, 1, 5, 2), 40)], ids=str)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def samples(counts, width, seed=0):
+    labels = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    means = normal(len(counts), width, seed=seed + 10)
+    return normal(len(labels), width, seed=seed) + 2 * means[labels] + 1, labels
+
+
+def moments_of(features, labels):
+    return class_moments(features, labels, int(labels.max()) + 1)
+
+
+def loss(weight, bias, features, labels, decay):
+    """The paper's equation 2, on the samples."""
+    errors = features @ weight.mT + bias - functional.one_hot(labels).to(features.dtype)
+    return errors.square().sum(1).mean() / 2 + decay / 2 * (weight.square().sum() + bias.square().sum())
+
+
+def solver(features, labels, decay, bias):
+    """torch.linalg.lstsq on the samples, with a row of the root of n times decay for each number to be chosen."""
+    n, width = features.shape
+    design = torch.cat([features, torch.ones(n, 1).double()], 1) if bias else features
+    target = functional.one_hot(labels).double()
+    ridge = (n * decay) ** 0.5 * torch.eye(design.shape[1]).double()
+    design = torch.cat([design, ridge])
+    target = torch.cat([target, torch.zeros(len(ridge), target.shape[1]).double()])
+    found = torch.linalg.lstsq(design, target, driver="gelsd").solution.mT
+    return (found[:, :width], found[:, width]) if bias else (found, torch.zeros(len(found)).double())
+
+
+@settings
+@decays
+@sizes
+def test_least_squares_classifier_is_that_of_a_solver_on_the_samples(counts, width, decay, bias):
+    features, labels = samples(counts, width)
+    moments = moments_of(features, labels)
+    weight, offset = least_squares_classifier(moments, decay, with_bias=bias)
+    expected, expected_offset = solver(features, labels, decay, bias)
+    if decay or width < len(features):
+        torch.testing.assert_close(weight, expected, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(offset, expected_offset, rtol=1e-9, atol=1e-11)
+    lowest = loss(expected, expected_offset, features, labels, decay)
+    torch.testing.assert_close(loss(weight, offset, features, labels, decay), lowest, rtol=1e-10, atol=1e-20)
+    if not bias:
+        torch.testing.assert_close(offset, torch.zeros_like(offset))
+
+
+def test_few_samples_of_many_features_interpolate_with_the_least_weight_and_no_square_matrix():
+    features, labels = samples((3, 1, 5, 2), 40)
+    moments = moments_of(features, labels)
+    assert isinstance(moments.within, Factored)
+    weight, offset = least_squares_classifier(moments)
+    torch.testing.assert_close(features @ weight.mT + offset, functional.one_hot(labels).double())
+    centred = features - features.mean(0)
+    assert torch.linalg.matrix_rank(torch.cat([centred, weight])) == torch.linalg.matrix_rank(centred)
+    wide = torch.randn(6, 300_000, generator=torch.Generator().manual_seed(0))
+    least_squares_classifier(moments_of(wide, torch.arange(6) % 3), 1e-3)
+
+
+@settings
+def test_both_ways_of_holding_the_scatter_agree(bias):
+    features, labels = samples((6, 9, 4), 30)
+    held = moments_of(features, labels)
+    whole = gnomon.ClassMoments(held.counts, held.means, Dense(held.within.dense()))
+    for decay in (0.0, 1e-3):
+        rows, matrix = (least_squares_classifier(moments, decay, with_bias=bias) for moments in (held, whole))
+        torch.testing.assert_close(rows, matrix, rtol=1e-8, atol=1e-10)
+
+
+def test_it_is_where_an_optimiser_with_torchs_loss_and_weight_decay_comes_to_rest():
+    """torch's MSE averages over outputs: its weight decay wd is k wd / 2 of ours, not wd / 2."""
+    features, labels = samples((10, 5, 20, 10, 8), 4)
+    features, target, wd = features / 2, functional.one_hot(labels).double(), 0.02
+    layer = torch.nn.Linear(4, 5).double()
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.3, momentum=0.9, weight_decay=wd)
+    for _ in range(1000):
+        optimiser.zero_grad()
+        functional.mse_loss(layer(features), target).backward()
+        optimiser.step()
+    weight, offset = least_squares_classifier(moments_of(features, labels), 5 * wd / 2)
+    torch.testing.assert_close(layer.weight.detach(), weight, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(layer.bias.detach(), offset, rtol=1e-8, atol=1e-10)
+    notebook, _ = least_squares_classifier(moments_of(features, labels), wd / 2)
+    assert ((notebook - weight).norm() / weight.norm()).item() > 0.01
+
+
+@settings
+@decays
+@sizes
+@pytest.mark.parametrize("seed", range(2))
+def test_parts_sum_to_the_loss_on_the_samples(counts, width, decay, bias, seed):
+    features, labels = samples(counts, width, seed)
+    weight = normal(len(counts), width, seed=seed + 1)
+    offset = normal(len(counts), seed=seed + 2) if bias else None
+    parts = mse_decomposition(weight, offset, moments_of(features, labels), decay)
+    offset = torch.zeros(len(counts)).double() if offset is None else offset
+    expected = loss(weight, offset, features, labels, decay)
+    torch.testing.assert_close(parts.total, expected, rtol=1e-11, atol=0)
+    torch.testing.assert_close(parts.nc1 + parts.nc23, parts.least_squares)
+    best = loss(*solver(features, labels, decay, bias), features, labels, decay)
+    torch.testing.assert_close(parts.least_squares, best, rtol=1e-9, atol=1e-20)
+    torch.testing.assert_close(parts.deviation, expected - best, rtol=1e-9, atol=0)
+
+
+def printed(weight, features, labels, decay):
+    """Theorems 1 and 2 with the printed 1/C, term by term, in extended matrices."""
+    ones = torch.ones(len(features), 1).double()
+    extended = torch.cat([features, ones], 1)
+    target = functional.one_hot(labels).double()
+    means = (target.mT @ extended) / target.sum(0).unsqueeze(1)
+    classes, width = means.shape
+    rest, ridge = extended - means[labels], decay * torch.eye(width).double()
+    second = extended.mT @ extended / len(extended) + ridge
+    best = means @ torch.linalg.inv(second) / classes
+    spread = torch.trace(best @ (rest.mT @ rest / len(rest) + ridge) @ best.mT) / 2
+    fit = (best @ means.mT - torch.eye(classes).double()).square().sum() / (2 * classes)
+    away = torch.trace((weight - best) @ second @ (weight - best).mT) / 2
+    return spread, fit, away
+
+
+def test_the_printed_form_holds_for_equal_classes_only():
+    """At the least-squares classifier itself the printed sum is 2.63 times the loss for counts 100 to 200."""
+    for counts, factor in ((EQUAL, 1), (UNEQUAL, 2.630)):
+        features, labels = samples(counts, 7)
+        weight = torch.cat([w.view(5, -1) for w in least_squares_classifier(moments_of(features, labels), 5e-4)], 1)
+        expected = loss(weight[:, :7], weight[:, 7], features, labels, 5e-4)
+        found = printed(weight, features, labels, 5e-4)
+        parts = mse_decomposition(weight[:, :7], weight[:, 7], moments_of(features, labels), 5e-4)
+        torch.testing.assert_close(parts.total, expected, rtol=1e-12, atol=0)
+        torch.testing.assert_close(sum(found) / expected, torch.tensor(factor).double(), rtol=1e-3, atol=0)
+        if counts == EQUAL:
+            torch.testing.assert_close(torch.stack(found), torch.stack([parts.nc1, parts.nc23, parts.deviation]))
+
+
+def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
+    features, labels = samples(UNEQUAL, 7)
+    far = (features * 2**20).round() / 2**20 + 2**20
+    near = moments_of(far - 2**20, labels)
+    weight, offset = least_squares_classifier(near)
+    shifted, _ = least_squares_classifier(moments_of(far, labels))
+    torch.testing.assert_close(shifted, weight, rtol=1e-8, atol=1e-9)
+    parts = mse_decomposition(weight, offset - weight.sum(1) * 2**20, moments_of(far, labels))
+    torch.testing.assert_close(parts.total, mse_decomposition(weight, offset, near).total, rtol=1e-8, atol=0)
+
+
+@decays
+def test_distance_is_zero_on_the_path_and_the_root_mean_square_of_outputs_off_it(decay):
+    features, labels = samples(UNEQUAL, 4)
+    moments = moments_of(features, labels)
+    weight, offset = least_squares_classifier(moments, decay)
+    zero = torch.zeros((), dtype=torch.float64)
+    on = weight.clone().requires_grad_()
+    distance = central_path_distance(on, offset, moments, decay)
+    torch.testing.assert_close(distance, zero)
+    torch.testing.assert_close(torch.autograd.grad(distance, on)[0], torch.zeros_like(weight))
+    away, offset_away = normal(5, 4), normal(5)
+    square = (features @ away.mT + offset_away).square().sum(1).mean()
+    square += decay * (away.square().sum() + offset_away.square().sum())
+    found = central_path_distance(weight + away, offset + offset_away, moments, decay)
+    torch.testing.assert_close(found, square.sqrt())
+    alone, _ = least_squares_classifier(moments, decay, with_bias=False)
+    torch.testing.assert_close(central_path_distance(alone, None, moments, decay), zero)
+
+
+def test_weights_of_lower_precision_are_taken_up_and_of_higher_refused():
+    features, labels = samples(EQUAL, 7)
+    weight, offset = normal(5, 7).float(), normal(5).float()
+    moments = moments_of(features, labels)
+    parts = mse_decomposition(weight, offset, moments)
+    assert parts.total.dtype == torch.float64
+    torch.testing.assert_close(parts.total, loss(weight.double(), offset.double(), features, labels, 0))
+    single = moments_of(features.float(), labels)
+    torch.testing.assert_close(mse_decomposition(weight, offset, single).total, parts.total.float())
+    with pytest.raises(RangeError, match=r"expected moments at least as precise as weight, torch.float64, got torch.f"):
+        mse_decomposition(weight.double(), offset, single)
+
+
+@pytest.mark.parametrize("counts", [EQUAL, UNEQUAL], ids=str)
+def test_snr_is_the_means_of_the_renormalised_features(counts):
+    features, labels = samples(counts, 7)
+    moments = moments_of(features, labels)
+    root = torch.from_numpy(inv(sqrtm(moments.within_covariance.dense().numpy())))
+    torch.testing.assert_close(snr(moments), root @ (moments.means - features.mean(0)).mT)
+    renormalised = moments_of((features - features.mean(0)) @ root, labels)
+    torch.testing.assert_close(renormalised.within_covariance.dense(), torch.eye(7).double())
+    torch.testing.assert_close(renormalised.means.mT, snr(moments))
+    values = snr_singular_values(moments)
+    assert values.shape == (4,)
+    signal = moments.centred_means.mT @ moments.centred_means
+    squares = eigh(signal.numpy(), moments.within_covariance.dense().numpy(), eigvals_only=True)[:2:-1]
+    torch.testing.assert_close(values.square(), torch.from_numpy(squares.copy()))
+    mapped = moments_of(features @ normal(7, 7, seed=5) + 100, labels)
+    torch.testing.assert_close(snr_singular_values(mapped), values)
+
+
+def test_dead_units_are_left_out_and_infinite_ratios_refused():
+    features, labels = samples(EQUAL, 7)
+    moments = moments_of(features, labels)
+    turn = torch.linalg.qr(normal(9, 9, seed=3)).Q
+    padded = torch.cat([features, torch.full((len(features), 2), 3.0).double()], 1)
+    torch.testing.assert_close(snr(moments_of(padded, labels))[:7], snr(moments))
+    torch.testing.assert_close(snr(moments_of(padded, labels))[7:], torch.zeros(2, 5).double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(snr_singular_values(moments_of(padded @ turn, labels)), snr_singular_values(moments))
+    told = torch.cat([features, labels.double().unsqueeze(1)], 1)
+    with pytest.raises(RangeError, match=r"covariance of rank 7 of 8, and means beyond it. The ratio is infinite"):
+        snr(moments_of(told, labels))
+    with pytest.raises(RangeError, match=r"covariance of full rank 40, got 11 at most. Take more samples than"):
+        snr_singular_values(moments_of(*samples((3, 1, 5, 2), 40)))
+
+
+def test_lemma_1_the_spectral_form_for_equal_classes_with_bias():
+    features, labels = samples(EQUAL, 7)
+    moments = moments_of(features, labels)
+    parts = mse_decomposition(*least_squares_classifier(moments), moments)
+    spectral = spectral_mse(snr_singular_values(moments), 5)
+    for name in ("nc1", "nc23", "least_squares", "deviation", "total"):
+        torch.testing.assert_close(getattr(spectral, name), getattr(parts, name))
+    # Without a bias, for centred features as the lemma has them, 1/(2C) stays.
+    centred = moments_of(features - features.mean(0), labels)
+    alone, _ = least_squares_classifier(centred, with_bias=False)
+    total = mse_decomposition(alone, None, centred).total
+    torch.testing.assert_close(total, spectral.total + 1 / 10)
+    flat, flat_labels = samples(EQUAL, 2)
+    few = moments_of(flat, flat_labels)
+    values = snr_singular_values(few)
+    assert values.shape == (2,)
+    expected = mse_decomposition(*least_squares_classifier(few), few)
+    torch.testing.assert_close(spectral_mse(values, 5).nc23, expected.nc23)
+    assert spectral_mse(values.expand(3, 2), 5).total.shape == (3,)
+
+
+def test_nc1_of_the_paper_is_the_ratios_for_renormalised_features_only():
+    """Appendix D.6: the trace is C times the sum it prints, and larger where the features are not renormalised."""
+    features, labels = samples(EQUAL, 7)
+    moments = moments_of(features * torch.arange(1, 8), labels)
+    expected = snr_singular_values(moments).pow(-2).sum()
+    root = torch.from_numpy(inv(sqrtm(moments.within_covariance.dense().numpy())))
+    renormalised = moments_of(features * torch.arange(1, 8) @ root, labels)
+    torch.testing.assert_close(gnomon.nc1(renormalised), expected)
+    torch.testing.assert_close(gnomon.nc1(moments) / expected, torch.tensor(1.2356).double(), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("width", [3, 12])
+@settings
+def test_gradients(decay, width, bias):
+    features, labels = samples((4, 3, 2), width)
+    weight, offset = normal(3, width, seed=4), normal(3, seed=5)
+
+    def parts(h, w, b):
+        moments = moments_of(h, labels)
+        found = mse_decomposition(w, b if bias else None, moments, decay)
+        return found.nc1, found.nc23, found.deviation, *least_squares_classifier(moments, decay, with_bias=bias)
+
+    arguments = [tensor.requires_grad_() for tensor in (features, weight, offset)]
+    assert torch.autograd.gradcheck(parts, arguments)
+
+
+def test_gradient_of_the_ratio_also_where_eigenvalues_coincide():
+    features, labels = samples((6, 5, 7), 3)
+    assert torch.autograd.gradcheck(lambda h: snr(moments_of(h, labels)), features.requires_grad_())
+    features = features.detach()
+    root = torch.from_numpy(inv(sqrtm(moments_of(features, labels).within_covariance.dense().numpy())))
+    renormalised = (features @ root).requires_grad_()
+    assert torch.autograd.gradcheck(lambda h: snr(moments_of(h, labels)), renormalised)
+    assert torch.autograd.gradcheck(lambda h: snr_singular_values(moments_of(h, labels)), renormalised)
+    constant = torch.zeros(18, 2).double()
+    assert torch.autograd.gradcheck(
+        lambda h: snr(moments_of(torch.cat([h, constant], 1), labels)), features.requires_grad_()
+    )
+    assert torch.autograd.gradcheck(lambda w: spectral_mse(w, 4).total, normal(3).abs().requires_grad_())
+
+
+def test_the_gradient_towards_the_kernel_is_that_of_turning():
+    """A rotation turns the range of the covariance: constant rank, though each entry of the kernel's rows moves."""
+    features, labels = samples((6, 5, 7), 3)
+    padded = torch.cat([features, torch.zeros(18, 2).double()], 1)
+
+    def turned(angle):
+        generator = torch.zeros(5, 5).double()
+        generator[0, 3], generator[3, 0] = 1, -1
+        return snr(moments_of(padded @ torch.matrix_exp(angle * generator), labels))
+
+    assert torch.autograd.gradcheck(turned, torch.tensor(0.3, dtype=torch.float64, requires_grad=True))
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    features, labels = samples(EQUAL, 7)
+    moments, weight, offset = moments_of(features, labels), normal(5, 7), normal(5)
+    with pytest.raises(RangeError, match=r"least_squares_classifier: expected weight_decay finite and at least 0, got"):
+        least_squares_classifier(moments, -1.0)
+    with pytest.raises(RangeError, match=r"mse_decomposition: expected weight_decay finite and at least 0, got inf"):
+        mse_decomposition(weight, offset, moments, float("inf"))
+    with pytest.raises(ShapeError, match=r"mse_decomposition\(weight\): expected shape \(5, 7\) as class_means has"):
+        mse_decomposition(weight.mT, offset, moments)
+    with pytest.raises(ShapeError, match=r"mse_decomposition\(bias\): expected shape \(5,\), got \(4,\). Pass one"):
+        central_path_distance(weight, offset[:4], moments)
+    with pytest.raises(RangeError, match=r"mse_decomposition\(weight\): expected finite numbers, got nan at index"):
+        mse_decomposition(weight * torch.nan, offset, moments)
+    with pytest.raises(RangeError, match=r"number of snr_singular_values at most 2, got 3"):
+        spectral_mse(torch.ones(3), 3)
