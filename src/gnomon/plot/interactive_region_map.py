@@ -33,6 +33,11 @@ def interactive_region_map(regions: RegionMap) -> go.Figure:
         "entry_px": entry_px,
         "plot_px": stacked,
         "row_px": _layout.LEGEND_ROW,
+        # What a page needs to draw it at another width.
+        "aspect": (high - low) / (right - left),
+        "tallest_px": _TALLEST,
+        "title_px": _layout.PANEL_TITLE,
+        "axis_px": _layout.X_AXIS,
     }
     layout = base(top + stacked + bottom, meta, l=_LEFT, r=_RIGHT, t=top, b=bottom)
     layout |= {"hovermode": "closest", "hoverlabel": {"namelength": -1}, "showlegend": True}

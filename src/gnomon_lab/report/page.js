@@ -30,7 +30,7 @@
     return annotations.map((_, i) => i * (meta.image_height + room) + room);
   }
 
-  // Sizes follow the width; heights of panels stay in pixels, images keep their shape.
+  // Sizes follow the width; heights of panels stay in pixels, images and maps keep their shape.
   function fit(layout, width) {
     const { meta, margin } = layout;
     const change = { width };
@@ -49,6 +49,12 @@
       change["margin.t"] = top;
       change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 40;
       change.height = top + meta.plot_px + margin.b;
+      if (meta.kind === "regions") {
+        const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
+        change.height = top + stacked + margin.b;
+        change["yaxis.domain"] = [0, plot / stacked];
+        change["coloraxis.colorbar.y"] = -meta.axis_px / stacked;
+      }
       // The axes of scatter plots need not count steps.
       if (meta.kind === "curves") {
         for (const key of axes(layout, "x")) change[key + ".tickformat"] = width < NARROW ? "~s" : ",~r";
