@@ -84,3 +84,16 @@ def jacobian_at(where: str, jacobian: Tensor, x: Tensor) -> None:
             f"{where}(jacobian): expected trailing axes {tuple(x.shape[1:])} as in x, "
             f"got shape {shape_of(jacobian)}. Pass the Jacobian (n, c, *d) taken at this x."
         )
+
+
+def class_labels(where: str, labels: Tensor, samples: int, classes: int) -> None:
+    """Raises unless `labels` are one class index a sample, from 0 to `classes` - 1."""
+    if labels.shape != (samples,):
+        raise ShapeError(
+            f"{where}(labels): expected shape ({samples},), got {shape_of(labels)}. Pass one class index a sample."
+        )
+    if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
+        raise RangeError(
+            f"{where}(labels): expected classes 0 to {classes - 1}, got {labels.min().item()} to {labels.max().item()} "
+            f"in {labels.dtype}. Count classes from 0, in whole numbers, or pass a larger number of classes."
+        )

@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import ShapeError
 
 
 def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
@@ -27,15 +27,10 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
     """
     where = "accuracy"
     _checks.samples(where, logits=logits)
-    if labels.ndim != 1 or logits.ndim != 2 or len(labels) != len(logits):
+    if logits.ndim != 2:
         raise ShapeError(
-            f"{where}(labels): expected shape ({len(logits)},) beside logits (n, c), got {_checks.shape_of(labels)} "
-            f"beside {_checks.shape_of(logits)}. Pass one class index a sample."
+            f"{where}(logits): expected shape (n, c), got {_checks.shape_of(logits)}. Pass one row of outputs a sample."
         )
     _checks.finite(where, logits=logits)
-    if labels.is_floating_point() or labels.min() < 0 or labels.max() >= logits.shape[1]:
-        raise RangeError(
-            f"{where}(labels): expected whole numbers from 0 to {logits.shape[1] - 1}, got {labels.dtype} from "
-            f"{labels.min().item()} to {labels.max().item()}. Number the classes from 0."
-        )
+    _checks.class_labels(where, labels, *logits.shape)
     return (logits.argmax(1) == labels).to(logits.dtype)

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
-from gnomon.errors import RangeError, ShapeError
 from gnomon.linalg import unit
 
 
@@ -63,16 +62,7 @@ def aligned_jacobian(
     _checks.floating(where, x=x)
     _checks.samples(where, x=x)
     _checks.finite(where, x=x)
-    if labels.shape != x.shape[:1]:
-        raise ShapeError(
-            f"{where}(labels): expected shape ({len(x)},), got {_checks.shape_of(labels)}. "
-            f"Pass one class index a sample."
-        )
-    if labels.min() < 0 or labels.max() >= classes:
-        raise RangeError(
-            f"{where}(labels): expected classes 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}. "
-            f"Count classes from 0, or pass a larger number of classes."
-        )
+    _checks.class_labels(where, labels, len(x), classes)
     flat = x.flatten(1)
     target = functional.one_hot(labels.long(), classes).to(x.dtype)
     if loss == "cross_entropy":

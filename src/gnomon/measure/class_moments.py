@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Covariance, Factored, smaller
 
 
@@ -161,16 +161,7 @@ def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) ->
             f"Pass what a layer puts out."
         )
     _checks.finite(where, features=features)
-    if labels.shape != features.shape[:1]:
-        raise ShapeError(
-            f"{where}(labels): expected shape ({len(features)},), got {_checks.shape_of(labels)}. "
-            f"Pass one class index a sample."
-        )
-    if labels.min() < 0 or labels.max() >= classes:
-        raise RangeError(
-            f"{where}(labels): expected classes 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}. "
-            f"Count classes from 0, or pass a larger number of classes."
-        )
+    _checks.class_labels(where, labels, len(features), classes)
 
 
 def check_classes(where: str, moments: ClassMoments) -> None:
