@@ -224,7 +224,7 @@ def claim(seeds: Sequence[Sequence[Record]], loss: str, method: str, unit: str, 
     ratios = [base[place] / ours[place] for base, ours in pairs if base and ours]
     mean = statistics.mean(ratios) if ratios else float("nan")
     missed = len(pairs) - len(ratios)
-    measured = f"{mean:.2f} x over {len(ratios)} seeds" if ratios else "goal not reached"
+    measured = f"{mean:.2f} x over {len(ratios)} seed{'s' * (len(ratios) > 1)}" if ratios else "goal not reached"
     return Claim(
         f"{loss}: {method} takes {factor:.2f} times fewer {unit} than the baseline",
         "Walker et al., arXiv:2506.12284, table 1",
