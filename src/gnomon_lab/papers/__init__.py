@@ -73,6 +73,21 @@ EXPERIMENTS = {
         "the linear regions around training digits flatten from memorisation to generalisation",
         "Walker et al., arXiv:2506.12284, figures 1 and 11",
     ),
+    "mse-collapse": Entry(
+        "gnomon_lab.papers.mse_collapse",
+        "after the last training error, features and classifiers collapse to a simplex, close to the central path",
+        "Han, Papyan, Donoho, arXiv:2106.02073, figures 2 to 9 and 12, table 1",
+    ),
+    "mse-vs-ce": Entry(
+        "gnomon_lab.papers.mse_vs_ce",
+        "the same network under the squared error and under cross-entropy: which collapses sooner, which is robust",
+        "Han, Papyan, Donoho, arXiv:2106.02073, figures 10 and 11",
+    ),
+    "central-path": Entry(
+        "gnomon_lab.papers.central_path",
+        "free features flow into neural collapse along a closed form, which is not that of the flow the paper defines",
+        "Han, Papyan, Donoho, arXiv:2106.02073, proposition 2, corollaries 1 and 2",
+    ),
 }
 
 

@@ -1,0 +1,264 @@
+"""mse-collapse: its data and readings, what it says of its records, and its smallest variant, stopped and resumed."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from gnomon import ClassStatistics, deepfool
+from gnomon.data import Samples
+from gnomon.errors import ConvergenceError, RangeError
+from gnomon.models import resnet18
+from gnomon_lab.papers import collapse
+from gnomon_lab.papers.collapse import GRID, Config, balanced, chosen_arms, framed, quantities, terminal
+from gnomon_lab.papers.mse_collapse import (
+    FALLING,
+    NOTEBOOK,
+    PAPER,
+    SETTINGS,
+    SMALL,
+    TABLE_1,
+    claims,
+    figures,
+    run,
+    share,
+    summary,
+    table,
+)
+from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
+
+TINY = Config(
+    cases=("mnist-resnet18",), train=20, test=12, side=12, width=2, epochs=6, early=2, spacing=2,
+    attacked=2, attack_spacing=6,
+)  # fmt: skip
+ARM = "mnist-resnet18 mse 0.1"
+
+
+def made_images(name, split, *, data_dir=None, limit=None):
+    """Four classes, each a bright quarter of noisy 8 x 8 pixels; of the last class there is one image fewer."""
+    generator = torch.Generator().manual_seed(int(split == "test"))
+    labels = torch.arange(99) % 4
+    x = 0.3 * torch.rand(99, 1, 8, 8, generator=generator)
+    for label in range(4):
+        rows, columns = 4 * (label // 2), 4 * (label % 2)
+        x[labels == label, :, rows : rows + 4, columns : columns + 4] += 0.5
+    return Samples(x[:limit], labels[:limit])
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Made-up images for real ones, and batches of 32."""
+    monkeypatch.setattr(collapse, "load_images", made_images)
+    monkeypatch.setattr(collapse, "BATCH", 32)
+
+
+def test_images_are_balanced_framed_and_normalised(made, tmp_path):
+    train, test = collapse.images(dataclasses.replace(TINY, train=None), Run(tmp_path, 0), "mnist")
+    assert train.labels.bincount().tolist() == [24] * 4, "as many as the smallest class has"
+    assert (train.x.shape, test.x.shape) == ((96, 1, 12, 12), (12, 1, 12, 12))
+    inner = train.x[..., 2:10, 2:10]
+    torch.testing.assert_close(inner.mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
+    torch.testing.assert_close(inner.std(correction=0), torch.tensor(1.0))
+    raw = made_images("mnist", "train").x[:96]
+    torch.testing.assert_close(train.x[0, 0, 0, 0], -raw.mean() / raw.std(correction=0))
+    few = balanced(made_images("mnist", "train"), 2)
+    torch.testing.assert_close(few.labels, torch.tensor([0, 1, 2, 3] * 2))
+    torch.testing.assert_close(few.x, raw[:8])
+    assert framed(raw, 6).shape == raw.shape
+    assert framed(torch.ones(1, 1, 2, 3), 4)[0, 0].tolist() == [[0] * 4, [1, 1, 1, 0], [1, 1, 1, 0], [0] * 4]
+
+
+def test_loss_is_the_paper_s_and_its_lambda_that_of_the_training():
+    """A network at rest under SGD with this weight decay has a least-squares classifier: no L_LS⊥ is left."""
+    generator = torch.Generator().manual_seed(0)
+    features, labels = torch.randn(40, 3, generator=generator).double(), torch.arange(40) % 4
+    head = torch.nn.Linear(3, 4).double()
+    optimizer = torch.optim.SGD(head.parameters(), 1.0, momentum=0.9, weight_decay=collapse.WEIGHT_DECAY)
+    for _ in range(600):
+        optimizer.zero_grad()
+        collapse.LOSSES["mse"](head(features), labels).backward()
+        optimizer.step()
+    statistics = ClassStatistics(4)
+    statistics.update(features, labels)
+    moments = statistics.compute()
+    parts = quantities("mse")["loss"](weight=head.weight.detach(), bias=head.bias.detach(), class_moments=moments)
+    errors = head(features).detach() - torch.nn.functional.one_hot(labels, 4)
+    decay = 4 * 5e-4 / 2 * sum(parameter.detach().square().sum() for parameter in head.parameters())
+    torch.testing.assert_close(parts.total, errors.square().sum(1).mean() / 2 + decay / 2)
+    assert parts.deviation < 1e-20 < parts.least_squares
+
+
+def test_quantities_are_of_means_and_of_classifiers():
+    seen, unseen = quantities("cross-entropy"), quantities("mse", "test.")
+    assert {"equinorm.means", "equinorm.classifiers", "nc1"} <= seen.keys()
+    assert "loss" not in seen
+    assert "test.loss" in unseen
+    assert not any("classifiers" in name for name in unseen)
+    weight = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
+    assert seen["equinorm.classifiers"](weight=weight) == 0.5
+
+
+def test_robustness_is_deepfool_s_mean():
+    model = resnet18(1, 4, width=2, generator=torch.Generator().manual_seed(0)).eval()
+    x = made_images("mnist", "test", limit=3).x
+    found, read = deepfool(model, x), collapse.robustness(model, x)
+    torch.testing.assert_close(read.mean, found.robustness.mean())
+    assert read.found == found.flipped.float().mean()
+
+
+def made_up(arm=ARM, zero=4, **ends):
+    """Records of one arm with readings at epochs 0 to 9: everything halves between zero error and the end, or not."""
+    falling = dict.fromkeys(FALLING, 0.5) | {"loss.nc1": 0.5, "loss.nc23": 0.25, "loss.deviation": 0.4}
+    end = falling | {"test.accuracy": 0.9, "robustness.mean": 0.3, "test.nc1": 2.0} | ends
+    start = dict.fromkeys(falling, 1.0) | {"test.accuracy": 0.8, "robustness.mean": 0.2, "test.nc1": 1.0}
+    records = []
+    for epoch in range(10):
+        values = {name: end[name] if epoch == 9 else start[name] for name in start}
+        values |= {"loss.least_squares": 10.0, "accuracy": 1.0 if epoch >= zero else 0.5, "epoch": epoch}
+        if 1 < epoch < 9:
+            values["loss.nc23"] = 0.5
+        if epoch not in (0, zero, 9):
+            values.pop("robustness.mean")
+        values |= {f"test.{name}": 1.0 for name in (*FALLING, "loss.nc1", "loss.nc23", "loss.deviation", "accuracy")
+                   if f"test.{name}" not in values}  # fmt: skip
+        records.append({"arm": arm, "step": 8 * epoch, **values, "seconds": {"trained": 1.0}})
+    return records
+
+
+def test_terminal_phase_starts_at_the_first_zero_error():
+    records = made_up()
+    records[6]["accuracy"] = 0.99
+    assert [record["epoch"] for record in terminal(records, ARM)] == [4, 5, 6, 7, 8, 9]
+    assert terminal(made_up(zero=10), ARM) == []
+
+
+def test_best_learning_rate_counts():
+    worse = made_up("mnist-resnet18 mse 0.2", **{"test.accuracy": 0.85})
+    other = made_up("svhn-vgg13 mse 0.2")
+    entropy = made_up("mnist-resnet18 cross-entropy 0.1")
+    arms = chosen_arms([*worse, *made_up(), *other, *entropy], "mse")
+    assert arms == {"mnist-resnet18": ARM, "svhn-vgg13": "svhn-vgg13 mse 0.2"}
+    assert len(figures([*made_up(), *other])) == 4
+    diverged = made_up("mnist-resnet18 mse 0.3")[:5]
+    diverged[-1]["test.accuracy"] = 0.99
+    assert chosen_arms([*diverged, *made_up()], "mse") == {"mnist-resnet18": ARM}
+
+
+def test_table_and_summary_are_about_the_terminal_phase():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0])
+    assert rows[0] == (ARM, "4", "80.00%", "90.00%", "1", "0.5", "99.16 % to 99.70 %")
+    assert table(made_up(zero=10))[1][0][1:4] == ("never", "", "90.00%")
+    assert "right at epoch 4. From there to epoch 9 NC1 falls 2.0 times" in summary(made_up())
+    assert "never gets all" in summary(made_up(zero=10))
+
+
+def test_figures_show_both_kinds_of_images_and_the_logarithm_of_nc1():
+    signs, losses = figures(made_up())
+    by_title = {panel.title: panel for panel in signs.panels}
+    assert len(by_title) == 8
+    assert [line.label for line in by_title["NC2: equal norms"].lines][2] == "classifiers"
+    assert [line.dashed for line in by_title["NC3: self-duality"].lines] == [False, True]
+    assert by_title["NC1: variability within classes"].lines[0].y[-1] == pytest.approx(math.log10(0.5))
+    assert by_title["Robustness"].lines[0].x == (4.0, 9.0)
+    assert [mark.x for mark in losses.panels[0].marks] == [4.0]
+    assert len(losses.panels[0].lines) == 4
+
+
+def test_claims_are_over_all_seeds_and_can_fail():
+    def failing(**changed):
+        return [place for place, claim in enumerate(claims([made_up(), made_up(**changed)])) if not claim.holds]
+
+    assert failing() == []
+    for place, name in enumerate(FALLING):
+        assert failing(**{name: 1.0}) == [place]
+    assert failing(**{"loss.deviation": 1.1}) == [10]
+    assert failing(**{"loss.deviation": 0.2}) == [12]
+    assert failing(**{"test.nc1": 0.4}) == [13]
+    # The median counts: two networks cannot outvote one another, three can.
+    worse = {"test.accuracy": 0.7, "robustness.mean": 0.1}
+    assert failing(**worse) == [14, 15]
+    assert all(claim.holds for claim in claims([made_up(), made_up(), made_up(**worse)]))
+    assert claims([made_up(disagreement=0.0)])[8].measured == "0"
+    never = claims([made_up(), made_up(zero=10)])
+    assert not any(claim.holds for claim in never)
+    assert never[7].measured == "0.5, no zero training error in 1 of 2"
+
+
+def test_l_nc23_has_to_lead_at_zero_error_too():
+    records = made_up()
+    for record in records[2:9]:
+        record["loss.nc23"] = 1.5
+    assert [place for place, claim in enumerate(claims([records])) if not claim.holds] == [11]
+    assert claims([records])[11].measured == "1.5"
+
+
+def test_share_of_nothing():
+    assert (share(2.0, 1.0), share(0.0, 0.0), share(0.0, 0.1)) == (0.5, 0.0, math.inf)
+
+
+def test_settings_are_the_paper_s():
+    assert len(SETTINGS) == 1 + 3 * 17
+    assert {SMALL, PAPER, NOTEBOOK} <= {*SETTINGS}
+    assert {case.split("-")[0] for case in TABLE_1} == {*collapse.DATA}
+    assert {case.split("-")[1] for case in TABLE_1} == {*collapse.NETWORKS}
+    assert (GRID[0], f"{GRID[16]:.4f}", f"{GRID[20]:.4f}", GRID[24]) == (1e-4, "0.0184", "0.0679", 0.25)
+    match = r"cases DATA-NETWORK of .*, got \('mnist',\); epochs at least 1, got 0; device and precision among .*"
+    with pytest.raises(RangeError, match=match):
+        Config(cases=("mnist",), epochs=0, device="cpu", precision="bfloat16")
+
+
+def test_smallest_variant_resumes_exactly(made, tmp_path):
+    """Stopped in the middle of training, and so between two batches, the run ends as an unbroken one."""
+    records = resumed(run, TINY, tmp_path, step=12)
+    assert [(record["step"], record["epoch"]) for record in records] == [(0, 0), (3, 1), (6, 2), (12, 4), (18, 6)]
+    assert [record["epoch"] for record in records if "robustness.mean" in record] == [0, 6]
+    assert records[-1]["loss.total"] < records[0]["loss.total"]
+    assert len({record["nc1"] for record in records}) == 5
+    assert len(figures(records)) == 2
+    assert len(claims([records])) == 16
+
+
+def test_first_epoch_without_training_error_is_attacked(made, tmp_path, monkeypatch):
+    seen = []
+
+    def from_the_third_reading_on(logits, labels):
+        seen.append(len(labels) == 80)
+        return torch.full((len(labels),), float(sum(seen) > 2))
+
+    monkeypatch.setattr(collapse, "accuracy", from_the_third_reading_on)
+    run(dataclasses.replace(TINY, attacked=1), Run(tmp_path, 0))
+    records = Run(tmp_path, 0).records()
+    assert [record["epoch"] for record in records if "robustness.mean" in record] == [0, 2, 6]
+    assert [record["epoch"] for record in terminal(records, ARM)] == [2, 4, 6]
+
+
+def test_search_goes_on_without_a_rate_that_diverges(made, tmp_path):
+    rates = dataclasses.replace(TINY, learning_rates=(1e30, 0.1), epochs=2, attacked=1)
+    run(rates, Run(tmp_path, 0))
+    records = Run(tmp_path, 0).records()
+    assert {record["arm"] for record in records} == {"mnist-resnet18 mse 1e+30", ARM}
+    assert chosen_arms(records, "mse") == {"mnist-resnet18": ARM}
+    with pytest.raises(ConvergenceError, match="expected a finite objective at step 2"):
+        run(dataclasses.replace(rates, learning_rates=(1e30,)), Run(tmp_path, 0))
+
+
+def test_learning_rate_falls_at_both_thirds(made, tmp_path, monkeypatch):
+    rates = []
+
+    class Watched(torch.optim.SGD):
+        def step(self):
+            rates.append(self.param_groups[0]["lr"])
+            super().step()
+
+    monkeypatch.setattr(torch.optim, "SGD", Watched)
+    run(dataclasses.replace(TINY, attacked=1), Run(tmp_path, 0))
+    assert rates == pytest.approx([0.1] * 6 + [0.01] * 6 + [0.001] * 6)
+
+
+def test_each_epoch_is_a_new_order_of_all_images():
+    first, second = collapse.order(1, 50), collapse.order(2, 50)
+    torch.testing.assert_close(first.sort().values, torch.arange(50))
+    assert not torch.equal(first, second)

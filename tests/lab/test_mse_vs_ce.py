@@ -1,0 +1,87 @@
+"""mse-vs-ce: what it says of its records, and its smallest variant, stopped in the second loss and resumed."""
+
+import pytest
+
+from gnomon_lab.papers.mse_vs_ce import PAPER, SETTINGS, SMALL, claims, figures, pairs, run, summary, table
+from tests.lab.resuming import resumed
+from tests.lab.test_mse_collapse import TINY, made  # noqa: F401
+
+CASE = "mnist-resnet18"
+SIGNS = ("equinorm.means", "equiangularity.means", "maximal_equiangularity.means", "self_duality", "disagreement")
+
+
+def made_up(mse=0.1, entropy=0.2, *, robust=0.3, unseen=1.0, zero=4, rate="0.1"):
+    """Records of both losses, readings at epochs 0 to 9; cross-entropy has no training error from epoch `zero` on."""
+    records = []
+    for loss, nc1, robustness, start in (("mse", mse, robust, 2), ("cross-entropy", entropy, 0.2, zero)):
+        for epoch in range(10):
+            values = dict.fromkeys(SIGNS, 0.5) | {"nc1": nc1, "accuracy": 1.0 if epoch >= start else 0.5}
+            values |= {f"test.{name}": value for name, value in values.items()} | {"test.nc1": unseen}
+            values |= {"robustness.mean": robustness} if epoch in (0, 9) else {}
+            records.append({"arm": f"{CASE} {loss} {rate}", "step": 8 * epoch, "epoch": epoch, **values})
+    return records
+
+
+def test_table_and_summary_compare_both_losses():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0])
+    assert rows[1] == (f"{CASE} cross-entropy 0.1", "4", "0.2", "0.5", "0.5", "100.00%", "0.2000")
+    assert table(made_up(zero=10))[1][1][1] == "never"
+    assert "NC1 is 0.1 under the squared error and 0.2 under cross-entropy; robustness is 0.3000 and" in summary(
+        made_up()
+    )
+
+
+def test_losses_are_paired_by_case():
+    assert pairs(made_up()) == {CASE: {loss: f"{CASE} {loss} 0.1" for loss in ("mse", "cross-entropy")}}
+
+
+def test_figure_has_a_colour_for_each_loss_and_marks_both_zero_errors():
+    (figure,) = figures(made_up())
+    assert len(figure.panels) == 8
+    lines = figure.panels[0].lines
+    assert [(line.label, line.colour, line.dashed) for line in lines] == [
+        ("squared error, training images", 0, False), ("squared error, test images", 0, True),
+        ("cross-entropy, training images", 1, False), ("cross-entropy, test images", 1, True),
+    ]  # fmt: skip
+    assert [(mark.x, mark.colour) for mark in figure.panels[0].marks] == [(2.0, 0), (4.0, 1)]
+
+
+def test_claims_are_medians_over_all_seeds_and_can_fail():
+    def holds(**changed):
+        return [claim.holds for claim in claims([made_up(), made_up(**changed)])]
+
+    assert holds() == [True] * 4
+    assert holds(mse=0.5) == [False, False, True, True]
+    assert holds(robust=0.02) == [True, True, False, True]
+    assert holds(unseen=0.15) == [True, True, True, False]
+    assert holds(zero=10) == [False, True, True, True]
+    assert claims([made_up(), made_up(zero=10)])[0].measured == "100%, no zero training error in 1 of 2"
+
+
+def test_epochs_count_at_which_both_have_no_training_error():
+    records = made_up()
+    for record in records[2:8]:
+        record["nc1"] = 0.3
+    # Of the epochs 4 to 9 the last two are left.
+    assert claims([records])[0].measured == "33%"
+
+
+def test_settings_are_the_paper_s():
+    assert {SMALL, PAPER} <= {*SETTINGS}
+    assert len(SETTINGS) == 1 + 3 * 16
+    assert SMALL.epochs == 60
+
+
+@pytest.mark.usefixtures("made")
+def test_smallest_variant_resumes_exactly(tmp_path):
+    records = resumed(run, TINY, tmp_path, step=12, arm=f"{CASE} cross-entropy 0.1")
+    starts = [record for record in records if record["epoch"] == 0]
+    assert len(starts) == 2
+    assert starts[0]["nc1"] == starts[1]["nc1"], "both losses start from the same weights"
+    ends = [record for record in records if record["epoch"] == 6]
+    assert ends[0]["nc1"] != ends[1]["nc1"]
+    assert "loss.total" in ends[0]
+    assert "loss.total" not in ends[1]
+    assert len(figures(records)) == 1
+    assert len(claims([records])) == 4
