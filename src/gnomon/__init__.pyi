@@ -1,7 +1,19 @@
 from .autodiff import features, input_jacobian, vector_jacobian
-from .dynamics import CentralPath, CentralPathFlow, snr_growth
+from .dynamics import (
+    CentralPath,
+    CentralPathFlow,
+    Collapse,
+    DeepRFM,
+    DeepRFMReading,
+    DeepRFMStage,
+    LinearDeepRFM,
+    LinearDeepRFMRun,
+    snr_growth,
+)
+from .linalg import Sketch, psd_root
 from .measure import (
     accuracy,
+    agop,
     aligned_jacobian,
     central_path_distance,
     centroid,
@@ -10,6 +22,7 @@ from .measure import (
     centroid_rate,
     class_moments,
     deepfool,
+    effective_rank,
     equiangularity,
     equinorm,
     explained_variance,
@@ -19,12 +32,17 @@ from .measure import (
     gini,
     jacobian_alignment,
     layer_centroids,
+    layer_collapse,
     least_squares_classifier,
     maximal_equiangularity,
     mse_decomposition,
     nc1,
     nc1_trace_ratio,
+    nc2_etf,
+    nc2_orthogonal,
     nearest_mean_disagreement,
+    nfa_correlation,
+    nfa_table,
     ntk,
     ntk_to_point,
     plateau,
@@ -35,36 +53,53 @@ from .measure import (
     snr,
     snr_singular_values,
     spectral_mse,
+    top_eigenvectors,
 )
 from .measure.class_moments import ClassMoments
 from .measure.class_statistics import ClassStatistics
 from .measure.deepfool import DeepFool
 from .measure.feature_learning_interval import FeatureLearningInterval
 from .measure.layer_centroids import LayerCentroids
+from .measure.layer_collapse import LayerCollapse
 from .measure.mse_decomposition import MSEDecomposition
+from .measure.nfa_table import NFATable
 from .measure.plateau import Plateau
+from .measure.streamed_agop import AGOP
+from .measure.top_eigenvectors import Eigenvectors
 from .probe import Probe, Reading, at, every, log_spaced
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
 __version__: str
 
 __all__ = [
+    "AGOP",
     "CentralPath",
     "CentralPathFlow",
     "ClassMoments",
     "ClassStatistics",
+    "Collapse",
     "DeepFool",
+    "DeepRFM",
+    "DeepRFMReading",
+    "DeepRFMStage",
+    "Eigenvectors",
     "FeatureLearningInterval",
     "GrokAlign",
     "GrokfastEMA",
     "GrokfastMA",
     "InputNoise",
     "LayerCentroids",
+    "LayerCollapse",
+    "LinearDeepRFM",
+    "LinearDeepRFMRun",
     "MSEDecomposition",
+    "NFATable",
     "Plateau",
     "Probe",
     "Reading",
+    "Sketch",
     "accuracy",
+    "agop",
     "aligned_jacobian",
     "at",
     "central_path_distance",
@@ -74,6 +109,7 @@ __all__ = [
     "centroid_rate",
     "class_moments",
     "deepfool",
+    "effective_rank",
     "equiangularity",
     "equinorm",
     "every",
@@ -87,17 +123,23 @@ __all__ = [
     "input_noise",
     "jacobian_alignment",
     "layer_centroids",
+    "layer_collapse",
     "least_squares_classifier",
     "log_spaced",
     "maximal_equiangularity",
     "mse_decomposition",
     "nc1",
     "nc1_trace_ratio",
+    "nc2_etf",
+    "nc2_orthogonal",
     "nearest_mean_disagreement",
+    "nfa_correlation",
+    "nfa_table",
     "noise_level",
     "ntk",
     "ntk_to_point",
     "plateau",
+    "psd_root",
     "robust_radius",
     "row_alignment",
     "self_duality",
@@ -106,5 +148,6 @@ __all__ = [
     "snr_growth",
     "snr_singular_values",
     "spectral_mse",
+    "top_eigenvectors",
     "vector_jacobian",
 ]

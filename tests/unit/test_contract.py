@@ -22,9 +22,11 @@ def test_every_quantity_has_a_row():
     """Those that look at a model through autodiff are tested with it; all others stand in the table."""
     # Of a whole series, of labels or of a matrix, not of samples: each has a test file of its own.
     others = {
+        "agop",
         "aligned_jacobian",
         "central_path_distance",
         "class_moments",
+        "effective_rank",
         "equiangularity",
         "equinorm",
         "feature_learning_interval",
@@ -35,12 +37,16 @@ def test_every_quantity_has_a_row():
         "mse_decomposition",
         "nc1",
         "nc1_trace_ratio",
+        "nc2_etf",
+        "nc2_orthogonal",
         "nearest_mean_disagreement",
+        "nfa_correlation",
         "plateau",
         "self_duality",
         "snr",
         "snr_singular_values",
         "spectral_mse",
+        "top_eigenvectors",
     }
     functions = {
         name for name in measure.__all__ if "model" not in inspect.signature(getattr(measure, name)).parameters

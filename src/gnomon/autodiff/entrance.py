@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
 from torch.autograd.graph import GradientEdge, Node
+
+from gnomon.linalg.roots import SavedTensors
 
 VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
@@ -130,13 +132,6 @@ def gram(weight: Float[Tensor, "h d"]) -> Float[Tensor, "h h"]:
     half = len(weight) // 2
     upper, lower = weight[:half] @ weight.T, weight[half:] @ weight[half:].T
     return torch.cat([upper, torch.cat([upper[:, half:].T, lower], dim=1)])
-
-
-@runtime_checkable
-class SavedTensors(Protocol):
-    """What a backward pass is given."""
-
-    saved_tensors: tuple[Tensor, ...]
 
 
 class GramNorm(torch.autograd.Function):

@@ -2,6 +2,19 @@
 
 from gnomon.linalg.covariance import Covariance, Dense, Factored, smaller
 from gnomon.linalg.directions import cosine, unit
+from gnomon.linalg.gram_sum import GramSum, Sketch
+from gnomon.linalg.roots import psd_root
 from gnomon.linalg.spectra import top_share
 
-__all__ = ["Covariance", "Dense", "Factored", "cosine", "smaller", "top_share", "unit"]
+__all__ = [
+    "Covariance",
+    "Dense",
+    "Factored",
+    "GramSum",
+    "Sketch",
+    "cosine",
+    "psd_root",
+    "smaller",
+    "top_share",
+    "unit",
+]

@@ -1,6 +1,7 @@
 """One quantity per file: pure functions of tensors, whose argument names say what they look at."""
 
 from gnomon.measure.accuracy import accuracy
+from gnomon.measure.agop import agop
 from gnomon.measure.aligned_jacobian import aligned_jacobian
 from gnomon.measure.central_path_distance import central_path_distance
 from gnomon.measure.centroid import centroid
@@ -9,6 +10,7 @@ from gnomon.measure.centroid_inner_product import centroid_inner_product
 from gnomon.measure.centroid_rate import centroid_rate
 from gnomon.measure.class_moments import class_moments
 from gnomon.measure.deepfool import deepfool
+from gnomon.measure.effective_rank import effective_rank
 from gnomon.measure.equiangularity import equiangularity
 from gnomon.measure.equinorm import equinorm
 from gnomon.measure.explained_variance import explained_variance
@@ -18,12 +20,16 @@ from gnomon.measure.frobenius_norm import frobenius_norm
 from gnomon.measure.gini import gini
 from gnomon.measure.jacobian_alignment import jacobian_alignment
 from gnomon.measure.layer_centroids import layer_centroids
+from gnomon.measure.layer_collapse import layer_collapse
 from gnomon.measure.least_squares_classifier import least_squares_classifier
 from gnomon.measure.maximal_equiangularity import maximal_equiangularity
 from gnomon.measure.mse_decomposition import mse_decomposition
 from gnomon.measure.nc1 import nc1
 from gnomon.measure.nc1_trace_ratio import nc1_trace_ratio
+from gnomon.measure.nc2 import nc2_etf, nc2_orthogonal
 from gnomon.measure.nearest_mean_disagreement import nearest_mean_disagreement
+from gnomon.measure.nfa_correlation import nfa_correlation
+from gnomon.measure.nfa_table import nfa_table
 from gnomon.measure.ntk import ntk, ntk_to_point
 from gnomon.measure.plateau import plateau
 from gnomon.measure.robust_radius import robust_radius
@@ -33,9 +39,11 @@ from gnomon.measure.singular_values import singular_values
 from gnomon.measure.snr import snr
 from gnomon.measure.snr_singular_values import snr_singular_values
 from gnomon.measure.spectral_mse import spectral_mse
+from gnomon.measure.top_eigenvectors import top_eigenvectors
 
 __all__ = [
     "accuracy",
+    "agop",
     "aligned_jacobian",
     "central_path_distance",
     "centroid",
@@ -44,6 +52,7 @@ __all__ = [
     "centroid_rate",
     "class_moments",
     "deepfool",
+    "effective_rank",
     "equiangularity",
     "equinorm",
     "explained_variance",
@@ -53,12 +62,17 @@ __all__ = [
     "gini",
     "jacobian_alignment",
     "layer_centroids",
+    "layer_collapse",
     "least_squares_classifier",
     "maximal_equiangularity",
     "mse_decomposition",
     "nc1",
     "nc1_trace_ratio",
+    "nc2_etf",
+    "nc2_orthogonal",
     "nearest_mean_disagreement",
+    "nfa_correlation",
+    "nfa_table",
     "ntk",
     "ntk_to_point",
     "plateau",
@@ -69,4 +83,5 @@ __all__ = [
     "snr",
     "snr_singular_values",
     "spectral_mse",
+    "top_eigenvectors",
 ]

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from gnomon.autodiff.entrance import SavedTensors
 from gnomon.errors import RangeError
 from gnomon.linalg import Factored
+from gnomon.linalg.roots import SavedTensors
 from gnomon.measure.class_moments import ClassMoments
 
 

@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon.autodiff import linear_head
+from gnomon.autodiff.layer_gradients import gradient_products
 from gnomon.measure.class_moments import ClassMoments, class_moments
 
 
@@ -25,5 +26,15 @@ def bias_of(model: nn.Module) -> Float[Tensor, "c"] | None:
     return None if bias is None else bias.detach()
 
 
-DERIVED: dict[str, Callable[..., object]] = {"class_moments": moments_of, "weight": weight_of, "bias": bias_of}
+def agop_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "p p"]:
+    """The average gradient outer product at the network's input, without the Jacobians."""
+    return gradient_products("Probe", model, x, [""], memory=None)[""].dense()
+
+
+DERIVED: dict[str, Callable[..., object]] = {
+    "agop": agop_of,
+    "class_moments": moments_of,
+    "weight": weight_of,
+    "bias": bias_of,
+}
 """By the name under which quantities ask for them."""

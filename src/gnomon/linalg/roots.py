@@ -1,0 +1,83 @@
+"""The square root of a positive semi-definite matrix."""
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from gnomon import _checks
+from gnomon.errors import RangeError, ShapeError
+
+
+def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    r"""The one positive semi-definite matrix whose square this is.
+
+    $G^{1/2} = V\Lambda^{1/2}V^\top$ for $G = V\Lambda V^\top$
+
+    Its differential solves $dR\,R + R\,dR = dG$: gradients divide by sums of eigenvalues of R, never by gaps between
+    them, so that equal eigenvalues do no harm. In the null space of G, where the root is not differentiable, they
+    are 0.
+
+    Args:
+        matrix: G, symmetric, with no eigenvalue below 0 beyond rounding; its lower triangle is read.
+    Returns:
+        Symmetric, with the eigenvectors of G; unit: the root of G's. Turns with G, and $(cG)^{1/2} = c^{1/2}G^{1/2}$.
+    Raises:
+        ShapeError: if the matrix is not square.
+        RangeError: at NaN or infinity, or at an eigenvalue below minus p single-precision epsilons of the largest.
+    Cost: O(p³). Precision: half the digits in directions whose eigenvalue is rounding beside the largest. The gradient
+        can be taken once.
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.psd_root(torch.tensor([[4.0, 0.0], [0.0, 9.0]]))
+        tensor([[2., 0.],
+                [0., 3.]])
+    """
+    where = "psd_root"
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ShapeError(
+            f"{where}(matrix): expected a square matrix, got shape {_checks.shape_of(matrix)}. Pass (p, p)."
+        )
+    _checks.finite(where, matrix=matrix)
+    return root(matrix)
+
+
+@runtime_checkable
+class SavedTensors(Protocol):
+    """What a backward pass is given."""
+
+    saved_tensors: tuple[Tensor, ...]
+
+
+class Root(torch.autograd.Function):
+    """The root by eigenvectors, with the gradient of the Sylvester equation."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+        """The root; keeps its eigenvalues and eigenvectors."""
+        values, vectors = torch.linalg.eigh(matrix)
+        # Of single precision whatever the dtype: sums in float64 may be of products that were taken in float32.
+        least = -len(values) * torch.finfo(torch.float32).eps * values.abs().amax()
+        if (values < least).any():
+            raise RangeError(
+                f"psd_root(matrix): expected no negative eigenvalues, got {float(values[0])}. "
+                f"Pass a sum of outer products, such as an AGOP."
+            )
+        roots = values.clamp(min=0).sqrt()
+        ctx.save_for_backward(roots, vectors)
+        return (vectors * roots) @ vectors.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: SavedTensors, gradient: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+        """The gradient in the matrix."""
+        roots, vectors = ctx.saved_tensors
+        sums = roots.unsqueeze(1) + roots
+        turned = vectors.mT @ gradient @ vectors
+        return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT
+
+
+root: Callable[[Tensor], Tensor] = Root.apply

@@ -1,0 +1,512 @@
+"""The average gradient outer product: plain loops, all layers in one pass, any split, sketches with their error."""
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torchmetrics import MetricCollection
+
+import gnomon
+from gnomon import AGOP, Probe, Sketch, agop, effective_rank, input_jacobian, psd_root, top_eigenvectors
+from gnomon.autodiff.layer_gradients import weighted_layers
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.linalg import Dense, Factored, GramSum
+from gnomon.linalg.gram_sum import frequent_directions
+from gnomon.models import mlp
+from tests.zoo import BUILDERS, zoo
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def loop(jacobian):
+    """Number by number."""
+    rows = [row.flatten().tolist() for sample in jacobian for row in sample]
+    p = len(rows[0])
+    entries = [[sum(row[i] * row[j] for row in rows) / len(jacobian) for j in range(p)] for i in range(p)]
+    return torch.tensor(entries, dtype=torch.float64)
+
+
+def streamed(model, x, layers=("",), sizes=None, **settings):
+    moments = AGOP(layers, **settings)
+    for part in x.split(len(x) if sizes is None else sizes):
+        moments.update(model, part)
+    return moments.compute()
+
+
+def names(model):
+    return ["", *(name for name in weighted_layers(model) if name)]
+
+
+# Of Jacobians.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_the_plain_loop(seed):
+    jacobian = normal(5, 3, 2, 4, seed=seed)
+    torch.testing.assert_close(agop(jacobian), loop(jacobian))
+    assert agop(jacobian.float()).dtype == torch.float32
+    assert torch.autograd.gradcheck(agop, normal(3, 2, 4, seed=seed).requires_grad_())
+
+
+def test_samples_count_alike_in_any_split():
+    jacobian = normal(7, 3, 4)
+    parts = [2 * agop(jacobian[:2]), 5 * agop(jacobian[2:])]
+    torch.testing.assert_close(sum(parts) / 7, agop(jacobian))
+    turn = torch.linalg.qr(normal(3, 3, seed=1))[0]
+    torch.testing.assert_close(agop(torch.einsum("kc,ncd->nkd", turn, jacobian)), agop(jacobian))
+
+
+def test_behind_a_linear_map_it_is_the_map_s_transpose_times_it_times_the_map():
+    outer, a, x = mlp((5, 16, 3)).double(), normal(5, 7, seed=1), normal(9, 7, seed=2)
+    chained = agop(input_jacobian(lambda h: outer(h @ a.T), x)).detach()
+    torch.testing.assert_close(chained, a.T @ agop(input_jacobian(outer, x @ a.T)).detach() @ a)
+
+
+@pytest.mark.bad_input
+def test_bad_jacobians_are_named():
+    with pytest.raises(ShapeError, match=r"agop\(jacobian\): expected at least 3 axes"):
+        agop(normal(3, 4))
+    with pytest.raises(EmptyError, match=r"agop\(jacobian\): expected at least one sample"):
+        agop(normal(0, 3, 4))
+    with pytest.raises(RangeError, match=r"agop\(jacobian\): expected finite numbers, got inf at index \(0, 1, 2\)"):
+        agop(
+            normal(2, 3, 4).index_put(
+                (torch.tensor(0), torch.tensor(1), torch.tensor(2)), torch.tensor(torch.inf).double()
+            )
+        )
+
+
+# Streamed, of all layers.
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("sizes", [None, 1, 3])
+def test_the_input_of_the_whole_zoo(name, sizes):
+    model, x = zoo(name)
+    rows = [torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample) for sample in x]
+    found = streamed(model, x, names(model), sizes)
+    torch.testing.assert_close(found[""].dense(), loop(torch.stack(rows)))
+    for one in found.values():
+        assert one.dense().dtype == torch.float64
+        assert not one.dense().requires_grad
+
+
+def by_single_patches(model, layer, x):
+    """Each layer's input taken apart into rows or patches, which are variables of their own; a sample at a time."""
+    total = 0
+    for sample in x.clone().requires_grad_():
+        taken = []
+
+        def hook(module, inputs, taken=taken):
+            (h,) = inputs
+            if isinstance(module, nn.Linear):
+                patches = h.clone()
+                taken.append((patches, functional.linear(patches, module.weight, module.bias)))
+            else:
+                settings = {"padding": module.padding, "stride": module.stride, "dilation": module.dilation}
+                patches = functional.unfold(h, module.kernel_size, **settings)
+                shape = module._conv_forward(h, module.weight, module.bias).shape
+                groups = patches.unflatten(1, (module.groups, -1))
+                weight = module.weight.flatten(1).unflatten(0, (module.groups, -1))
+                output = torch.einsum("gop,ngpl->ngol", weight, groups).reshape(shape)
+                taken.append((groups, output if module.bias is None else output + module.bias.view(-1, 1, 1)))
+
+        handles = [layer.register_forward_pre_hook(hook)]
+        handles.append(layer.register_forward_hook(lambda module, inputs, output, taken=taken: taken[-1][1]))
+        logits = model(sample[None])[0]
+        for handle in handles:
+            handle.remove()
+        for output in logits:
+            for patches in torch.autograd.grad(output, [patches for patches, _ in taken], retain_graph=True):
+                rows = patches.movedim(2, -1) if patches.ndim == 4 else patches
+                rows = (patches.permute(0, 1, 3, 2) if patches.ndim == 4 else rows).flatten(0, -2)
+                total = total + rows.T @ rows
+    return total / len(x)
+
+
+@pytest.mark.parametrize("name", [name for name in BUILDERS if name not in ("attention", "linear")])
+def test_the_inputs_of_layers_with_weights(name):
+    model, x = zoo(name)
+    found = streamed(model, x, names(model), 2)
+    for layer in names(model)[1:]:
+        expected = by_single_patches(model, model.get_submodule(layer), x)
+        torch.testing.assert_close(found[layer].dense(), expected.detach())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"stride": 2}, {"padding": 1, "dilation": 2}, {"groups": 2}, {"groups": 4, "bias": False}],
+    ids=str,
+)
+def test_patches_of_any_convolution(settings):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = nn.Conv2d(4, 8, 3, **settings)
+        model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.Tanh(), layer, nn.GELU(), nn.Flatten(), nn.LazyLinear(3))
+        x = normal(4, 2, 9, 8)
+        model(x.float())
+    model = model.double()
+    (expected, found) = by_single_patches(model, layer, x), streamed(model, x, ["2"])["2"]
+    torch.testing.assert_close(found.dense(), expected.detach())
+
+
+def test_any_other_layer_is_taken_whole_and_without_what_goes_past_it():
+    class Skip(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.act, self.last = nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)
+
+        def forward(self, x):
+            h = self.first(x)
+            return self.last(h + self.act(h))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, x = Skip().double(), normal(5, 6)
+    found = streamed(model, x, ["act", "last", ""])
+    w, slope = model.last.weight.detach(), 1 - model.first(x).detach().tanh().square()
+    torch.testing.assert_close(found["act"].dense(), torch.einsum("ca,cb,na,nb->ab", w, w, slope, slope) / 5)
+    torch.testing.assert_close(found["last"].dense(), w.T @ w)
+
+
+def test_a_plain_function_and_in_place_layers():
+    weight, x = normal(3, 4), normal(5, 4, seed=1)
+    torch.testing.assert_close(streamed(lambda x: x @ weight.T, x)[""].dense(), weight.T @ weight)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3)).double()
+    other = nn.Sequential(model[0], nn.ReLU(), model[2])
+    for name, one in streamed(model, x, names(model)).items():
+        torch.testing.assert_close(one.dense(), streamed(other, x, [name])[name].dense())
+
+
+@pytest.mark.parametrize("p", [3, 40])
+@pytest.mark.parametrize("sizes", [[12], [1] * 12, [5, 4, 3]])
+def test_any_split_gives_the_same(p, sizes, monkeypatch):
+    monkeypatch.setattr("gnomon.linalg.gram_sum.BLOCK", 7)
+    model, x = mlp((p, 9, 9, 2), generator=torch.Generator().manual_seed(0)).double(), normal(12, p)
+    whole = streamed(model, x, names(model))
+    for name, one in streamed(model, x, names(model), sizes, memory=20_000).items():
+        torch.testing.assert_close(one.dense(), whole[name].dense())
+
+
+def test_few_samples_of_many_inputs_are_held_as_rows():
+    model = nn.Sequential(nn.Tanh(), nn.Linear(100_000, 2)).double()
+    found = streamed(model, normal(3, 100_000), ["", "1"])
+    assert isinstance(found[""], Factored)
+    assert found[""].rows.shape == (6, 100_000)
+    assert found["1"].rows.shape == (2, 100_000)
+
+
+def test_float32_is_summed_in_float64_and_half_precision_in_float32():
+    # Smooth, since rounding turns units of ReLU on and off.
+    model, x = mlp((4, 8, 2), generator=torch.Generator().manual_seed(0)), normal(20_000, 4)
+    model[1] = nn.Tanh()
+    expected = streamed(model.double(), x, names(model))
+    for dtype, rtol in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
+        found = streamed(model.to(dtype), x.to(dtype), names(model), 1000)
+        for name, one in found.items():
+            assert one.dense().dtype == torch.float64
+            wanted = expected[name].dense()
+            assert (one.dense() - wanted).norm() < rtol * wanted.norm()
+        model.double()
+
+
+def test_rounding_does_not_grow_with_the_number_of_rows(monkeypatch):
+    monkeypatch.setattr("gnomon.linalg.gram_sum.BLOCK", 100)
+    rows = normal(200_000, 1).float() + 3
+    total = GramSum([], [])
+    for part in rows.split(100):
+        total.add(part)
+    torch.testing.assert_close(total.total().dense(), rows.double().T @ rows.double(), rtol=3e-7, atol=0)
+
+
+def test_nothing_is_left_of_a_pass():
+    model, x = zoo("mlp")
+    outputs = []
+    for module in model:
+        module.register_forward_hook(lambda module, inputs, output: outputs.append(weakref.ref(output)))
+    moments = AGOP(names(model))
+    moments.update(model, x)
+    gc.collect()
+    assert outputs
+    assert all(output() is None for output in outputs)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+PEAK = """
+import torch, gnomon
+from pathlib import Path
+torch.set_num_threads(1)
+
+def highest():
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
+
+model = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(1000, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
+x, moments = torch.randn(3000, 1000), gnomon.AGOP(["", "1", "3"], memory=2**24)
+moments.update(model, x[:2])
+before = highest()
+moments.update(model, x)
+moments.compute()
+print(highest() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_the_jacobians_are_never_held():
+    """At most the budget of 16 MiB, 4,096 rows waiting and joined, and four matrices: the Jacobians are 114 MiB."""
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, env=environment)
+    assert 1024 * int(done.stdout) < 1.1 * (2**24 + 2 * 4096 * 1000 * 4 + 4 * 1000**2 * 8)
+
+
+# Sketches.
+
+
+def test_frequent_directions_keep_their_bound():
+    rows = normal(60, 30) * torch.logspace(0, -2, 30).double()
+    kept, lost = frequent_directions(rows, 8)
+    difference = torch.linalg.eigvalsh(rows.T @ rows - kept.dense())
+    assert kept.rows.shape == (8, 30)
+    assert difference.min() > -1e-10
+    # All directions that are kept lose alike: else the bounds of a stream would not add up to a small one.
+    torch.testing.assert_close(difference[-8:], lost.expand(8))
+
+
+@pytest.mark.parametrize("sizes", [[50], [1] * 50, [20, 30]])
+def test_a_sketch_says_how_far_it_falls_short(sizes):
+    model, x = mlp((30, 20, 4), generator=torch.Generator().manual_seed(0)).double(), normal(50, 30)
+    model = nn.Sequential(nn.Tanh(), model)
+    exact, found = streamed(model, x)[""].dense(), streamed(model, x, sizes=sizes, sketch=10)[""]
+    assert isinstance(found, Sketch)
+    assert len(found.rows) <= 10
+    difference = torch.linalg.eigvalsh(exact - found.dense())
+    assert difference.min() > -1e-12
+    assert difference.max() <= found.error + 1e-12
+    values = torch.linalg.eigvalsh(exact).flip(0)
+    bounds = torch.stack([values[m:].sum() / (11 - m) for m in range(11)])
+    assert 0 < found.error <= bounds.min() + 1e-12
+
+
+def test_a_sketch_loses_nothing_of_low_rank():
+    weight, x = normal(5, 200), normal(40, 200, seed=1)
+    found = streamed(lambda x: (x @ weight.T).tanh(), x, sketch=5)[""]
+    exact = streamed(lambda x: (x @ weight.T).tanh(), x)[""].dense()
+    torch.testing.assert_close(found.dense(), exact)
+    assert found.error < 1e-12 * exact.trace()
+    wide = streamed(lambda x: (x @ weight.T).tanh(), x, sketch=500)[""]
+    assert isinstance(wide, Sketch)
+    torch.testing.assert_close(wide.dense(), exact)
+
+
+# As a metric.
+
+TWO_PROCESSES = """
+import os, sys, torch, torch.distributed as dist
+from gnomon import AGOP
+from gnomon.errors import EmptyError
+from gnomon.models import mlp
+child = os.fork()
+rank = 1 if child == 0 else 0
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
+generator = torch.Generator().manual_seed(0)
+for width, dtype, tolerance in ((5, torch.float32, 1e-6), (90, torch.float64, 1e-12)):
+    model = torch.nn.Sequential(torch.nn.Tanh(), *mlp((width, 8, 3), generator=generator)).to(dtype)
+    x = torch.randn(20, width, generator=generator, dtype=dtype)
+    whole = AGOP(["", "3"], sync_on_compute=False)
+    whole.update(model.double(), x.double())
+    model.to(dtype)
+    expected = whole.compute()
+    for cut, sketch in ((7, None), (20, 60)):
+        moments = AGOP(["", "3"], sketch=sketch)
+        for part in x[slice(0, cut) if rank == 0 else slice(cut, 20)].split(4):
+            if len(part):
+                moments.update(model, part)
+        for _ in range(2):
+            for name, one in moments.compute().items():
+                error = (one.dense() - expected[name].dense()).norm() / expected[name].dense().norm()
+                assert error < tolerance, (name, sketch, error)
+try:
+    AGOP().compute()
+except EmptyError as error:
+    assert str(error) == "AGOP.compute(x): expected samples, got none. Call update first.", error
+else:
+    raise AssertionError("No samples, and no error.")
+dist.destroy_process_group()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    print("both")
+"""
+
+
+def test_two_processes_give_what_one_gives(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_PROCESSES, str(tmp_path / "meeting")],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "both\n", done.stderr
+
+
+def test_lives_among_torchmetrics():
+    model, x = mlp((5, 6, 2)).double(), normal(20, 5)
+    expected = streamed(model, x)[""].dense()
+    collection = MetricCollection({"a": AGOP(), "b": AGOP(["2"])}, compute_groups=False)
+    collection(model, x[:8])
+    collection.update(model, x[8:])
+    torch.testing.assert_close(collection.compute()[""].dense(), expected)
+    one = AGOP()
+    assert one(model, x[:8]) is None
+    for copy in (one.clone(), pickle.loads(pickle.dumps(one))):
+        copy.update(model, x[8:])
+        torch.testing.assert_close(copy.compute()[""].dense(), expected)
+    one.reset()
+    one.update(model, x)
+    torch.testing.assert_close(one.compute()[""].dense(), expected)
+
+
+def test_the_network_may_change_between_updates():
+    model, x = nn.Linear(4, 3, bias=False).double(), normal(5, 4)
+    moments, expected = AGOP(), 0
+    for seed in range(3):
+        model.weight.data = normal(3, 4, seed=seed)
+        moments.update(model, x)
+        expected = expected + model.weight.detach().T @ model.weight.detach() / 3
+    torch.testing.assert_close(moments.compute()[""].dense(), expected)
+
+
+@pytest.mark.bad_input
+def test_bad_use_is_named():
+    model, x = mlp((5, 6, 2)), normal(4, 5).float()
+    with pytest.raises(EmptyError, match=r"AGOP\(layers\): expected at least one layer, got none"):
+        AGOP([])
+    with pytest.raises(RangeError, match=r"AGOP: expected layers different names, got .*; sketch at least 1, got 0"):
+        AGOP(["0", "0"], sketch=0)
+    with pytest.raises(RangeError, match=r"AGOP.update\(layer\): expected one of 0, 1, 2, got 'head'"):
+        AGOP(["head"]).update(model, x)
+    with pytest.raises(EmptyError, match=r"AGOP.compute\(x\): expected samples, got none"):
+        AGOP().compute()
+    with pytest.raises(RangeError, match=r"AGOP.update\(x\): expected finite numbers, got nan at index \(0, 0\)"):
+        AGOP().update(model, x * torch.nan)
+    moments = AGOP(["", "2"])
+    moments.update(model, x)
+    with pytest.raises(ShapeError, match=r"expected 5 entries at the input of layer '' as before, got 6. Use one AGOP"):
+        moments.update(mlp((6, 6, 2)), normal(4, 6).float())
+    before = moments.compute()[""].dense()
+    torch.testing.assert_close(before, streamed(model, x)[""].dense())
+
+
+def test_layers_off_the_path_are_named():
+    class Aside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.way, self.aside, self.never = nn.Linear(4, 2), nn.Linear(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x):
+            self.aside(x)
+            return self.way(x)
+
+    x = normal(3, 4).float()
+    for name in ("aside", "never"):
+        with pytest.raises(UnsupportedModuleError, match=rf"got layer '{name}', on which no path from the one to the"):
+            AGOP(["way", name]).update(Aside(), x)
+    with pytest.raises(UnsupportedModuleError, match="got an input, on which no path"):
+        AGOP().update(lambda x: torch.zeros(len(x), 2), x)
+    with pytest.raises(UnsupportedModuleError, match=r"got BatchNorm1d '0' normalising by the batch"):
+        AGOP().update(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), x)
+
+
+def test_a_probe_takes_it_without_jacobians():
+    model, x = zoo("max-pool")
+    plain = agop(input_jacobian(model, x)).detach()
+    reading = Probe(model, x, {"rank": effective_rank, "agop": lambda jacobian: agop(jacobian)}).read()
+    other = Probe(model, x, [effective_rank]).read()
+    torch.testing.assert_close(reading.values["agop"], plain)
+    torch.testing.assert_close(other.values["effective_rank"], reading.values["rank"])
+    assert "jacobian" not in other.seconds
+
+
+# Its root, its rank, its eigenvectors.
+
+
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_the_root_squares_to_the_matrix(rank):
+    rows = normal(rank, 6)
+    root = psd_root(rows.T @ rows)
+    torch.testing.assert_close(root @ root, rows.T @ rows)
+    torch.testing.assert_close(root, root.T)
+    assert torch.linalg.eigvalsh(root).min() > -1e-7
+
+
+def test_the_root_is_blind_to_rounding_below_zero():
+    torch.testing.assert_close(psd_root(torch.diag(torch.tensor([1.0, -1e-7]))), torch.diag(torch.tensor([1.0, 0.0])))
+
+
+def test_the_root_s_gradient_holds_at_equal_eigenvalues():
+    def of_rows(rows):
+        return psd_root(rows.T @ rows)
+
+    assert torch.autograd.gradcheck(of_rows, normal(8, 4).requires_grad_())
+    equal = torch.cat([torch.eye(4), torch.eye(4)]).double().requires_grad_()
+    assert torch.autograd.gradcheck(of_rows, equal)
+    zero = torch.zeros(3, 3).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(psd_root(zero).sum(), zero)
+    torch.testing.assert_close(gradient, torch.zeros_like(zero))
+
+
+@pytest.mark.bad_input
+def test_bad_matrices_are_named():
+    with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected no negative eigenvalues, got -1.0"):
+        psd_root(-torch.eye(2))
+    with pytest.raises(ShapeError, match=r"psd_root\(matrix\): expected a square matrix, got shape \(2, 3\)"):
+        psd_root(torch.ones(2, 3))
+    with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected finite"):
+        psd_root(torch.full((2, 2), torch.nan))
+    for measure in (effective_rank, lambda matrix: top_eigenvectors(matrix, 1)):
+        with pytest.raises(ShapeError, match=r"\(agop\): expected a square matrix, got shape \(2, 3\)"):
+            measure(torch.ones(2, 3))
+        with pytest.raises(RangeError, match=r"\(agop\): expected finite numbers, got inf"):
+            measure(torch.full((2, 2), torch.inf))
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count from 1 to 2, got 3"):
+        top_eigenvectors(torch.eye(2), 3)
+    with pytest.raises(
+        ShapeError, match=r"top_eigenvectors\(shape\): expected axes of 4 entries together, got \(3, 1\)"
+    ):
+        top_eigenvectors(torch.eye(4), 1, shape=(3, 1))
+
+
+@pytest.mark.parametrize("held", [lambda rows: rows.T @ rows, lambda rows: Dense(rows.T @ rows), Factored])
+@pytest.mark.parametrize("shape", [(3, 12), (20, 12)])
+def test_rank_and_eigenvectors_are_those_of_the_matrix(held, shape):
+    rows = normal(*shape)
+    matrix = rows.T @ rows
+    values = torch.linalg.eigvalsh(matrix).flip(0)
+    torch.testing.assert_close(effective_rank(held(rows)), values.sum() / values[0])
+    found = top_eigenvectors(held(rows), 3, shape=(3, 2, 2))
+    torch.testing.assert_close(found.values, values[:3])
+    vectors = found.vectors.flatten(1)
+    torch.testing.assert_close(matrix @ vectors.T, vectors.T * found.values)
+    torch.testing.assert_close(vectors @ vectors.T, torch.eye(3).double())
+    assert (vectors.amax(1) == vectors.abs().amax(1)).all()
+    assert found.vectors.shape == (3, 3, 2, 2)
+
+
+def test_effective_rank_counts_equal_directions():
+    for rank in (1, 4):
+        frame = torch.linalg.qr(normal(9, rank))[0]
+        torch.testing.assert_close(effective_rank(7 * frame @ frame.T), torch.tensor(float(rank)).double())
+    torch.testing.assert_close(effective_rank(torch.zeros(3, 3)), torch.tensor(0.0))
+    jacobian = normal(1, 4, 6)
+    torch.testing.assert_close(effective_rank(agop(jacobian)), 1 / gnomon.explained_variance(jacobian)[0])
+    assert torch.autograd.gradcheck(lambda rows: effective_rank(rows.T @ rows), normal(5, 4).requires_grad_())

@@ -1,0 +1,251 @@
+"""Deep RFM against the plainest loop over algorithm 1, scikit-learn's own checks, and what it is said to show."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.utils.estimator_checks import check_estimator
+
+import gnomon
+from gnomon import DeepRFM
+from gnomon.dynamics import rfm_layer
+from gnomon.dynamics.rfm_layer import collapse
+from gnomon.errors import CheckpointError, ConvergenceError, EmptyError, RangeError
+from gnomon.kernels import FourierFeatures, GaussianKernel, LaplaceKernel, ReLUFeatures
+
+
+def clusters(n=30, d=5, classes=3, seed=0, noise=0.7):
+    generator = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    return generator.normal(size=(classes, d))[y] + noise * generator.normal(size=(n, d)), y
+
+
+def plain(model, X, y, weights):
+    """Algorithm 1 in loops and autodiff; the random weights are given."""
+    x = torch.tensor((X - X.mean(0)) / X.std(0))
+    targets = torch.tensor(2.0 * (y[:, None] == np.unique(y)) - 1)
+    length = model.kernel.bandwidth
+
+    def kernel(a, b, metric):
+        square = (a - b) @ metric @ (a - b)
+        if isinstance(model.kernel, GaussianKernel):
+            return (-square / (2 * length**2)).exp()
+        return (-square.sqrt() / length).exp() if square > 0 else torch.ones((), dtype=torch.float64) + 0 * square
+
+    def fitted(x, metric):
+        gram = torch.stack([torch.stack([kernel(a, b, metric) for b in x]) for a in x])
+        return torch.linalg.solve(gram + model.ridge * torch.eye(len(x)).double(), targets)
+
+    for weight in weights:
+        x = x / x.norm(dim=1, keepdim=True)
+        metric = torch.eye(x.shape[1]).double()
+        for _ in range(model.iterations):
+            points, alpha, agop = x, fitted(x, metric), torch.zeros(x.shape[1], x.shape[1]).double()
+            for point in x:
+                others = points[(points != point).any(1)]
+                rest = alpha[(points != point).any(1)]
+
+                def f(p, others=others, rest=rest, metric=metric):
+                    return sum(kernel(p, b, metric) * a for b, a in zip(others, rest, strict=True))
+
+                for row in torch.autograd.functional.jacobian(f, point):
+                    agop += torch.outer(row, row) / len(x)
+            metric = agop * len(agop) / agop.trace()
+        values, vectors = torch.linalg.eigh(agop)
+        x = (x @ (vectors * values.clamp(min=0).sqrt()) @ vectors.mT @ weight.mT).relu()
+    x = x / x.norm(dim=1, keepdim=True)
+    identity = torch.eye(x.shape[1]).double()
+    gram = torch.stack([torch.stack([kernel(a, b, identity) for b in x]) for a in x])
+    return x, gram @ fitted(x, identity)
+
+
+@pytest.mark.parametrize("kernel", [LaplaceKernel(2.0), GaussianKernel(0.7)], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize(("ridge", "iterations"), [(0.1, 1), (0.3, 2)])
+def test_is_algorithm_1(kernel, ridge, iterations):
+    X, y = clusters(12, 4)
+    model = DeepRFM(kernel, ReLUFeatures(16), depth=2, ridge=ridge, iterations=iterations).fit(X, y)
+    state = model.state_dict()
+    features, outputs = plain(model, X, y, [state[f"layers.{number}.drawn.weight"] for number in range(2)])
+    torch.testing.assert_close(torch.from_numpy(model.transform(X)), features, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(torch.from_numpy(model.decision_function(X)), outputs, rtol=1e-6, atol=1e-8)
+
+
+def test_without_layers_it_is_kernel_ridge_regression():
+    X, y = clusters()
+    model = DeepRFM(GaussianKernel(0.8), depth=0, ridge=0.01).fit(X, y)
+    new = clusters(8, seed=1)[0]
+    unit = [(z - X.mean(0)) / X.std(0) for z in (X, new)]
+    unit = [z / np.linalg.norm(z, axis=1, keepdims=True) for z in unit]
+    rbf = RBF(0.8)
+    alpha = np.linalg.solve(rbf(unit[0]) + 0.01 * np.eye(30), 2.0 * (y[:, None] == np.arange(3)) - 1)
+    np.testing.assert_allclose(model.decision_function(new), rbf(unit[1], unit[0]) @ alpha)
+    np.testing.assert_allclose(model.transform(new), unit[1])
+    assert model.readings_ == ()
+
+
+@pytest.mark.bad_input
+def test_scikit_learns_own_checks():
+    """All, but for the one that allows only numbers and strings as defaults."""
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(32), depth=1, ridge=1e-3)
+    why = {"check_parameters_default_constructible": "the defaults are a kernel and a feature map"}
+    results = check_estimator(model, expected_failed_checks=why, on_skip=None)
+    assert {result["status"] for result in results} <= {"passed", "xfail", "skipped"}
+    assert sum(result["status"] == "passed" for result in results) > 50
+
+
+def test_clones_and_pickles_are_equal():
+    X, y = clusters()
+    model = DeepRFM(GaussianKernel(1.5), FourierFeatures(32, 2.0, "l1"), 2, 1e-6, iterations=2, random_state=3).fit(
+        X, y
+    )
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.decision_function(X), model.decision_function(X))
+    fresh = clone(model)
+    assert fresh.get_params() == model.get_params()
+    assert not hasattr(fresh, "layers_")
+    np.testing.assert_array_equal(fresh.fit(X, y).decision_function(X), model.decision_function(X))
+    other = clone(model).set_params(random_state=4).fit(X, y)
+    assert abs(other.transform(X) - model.transform(X)).max() > 0.01
+    np.testing.assert_array_equal(clone(model).fit(torch.from_numpy(X), torch.from_numpy(y)).predict(X), y)
+
+
+class StoppedError(Exception):
+    """Stands for a killed run."""
+
+
+def test_a_stopped_run_goes_on_to_the_same_end():
+    X, y = clusters()
+    settings = {"kernel": LaplaceKernel(2.0), "feature_map": ReLUFeatures(24), "depth": 4}
+    whole, seen = DeepRFM(**settings).fit(X, y), []
+
+    def stop(reading):
+        seen.append(reading.layer)
+        if reading.layer == 1:
+            raise StoppedError
+
+    stopped = DeepRFM(**settings)
+    with pytest.raises(StoppedError):
+        stopped.fit(X, y, callback=stop)
+    state = stopped.state_dict()
+    assert seen == [0, 1]
+    assert {name.split(".")[1] for name in state if "." in name} == {"0", "1"}
+    resumed = DeepRFM(**settings).fit(X, y, state=state)
+    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+    assert resumed.readings_ == whole.readings_
+    for name, tensor in whole.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], tensor, rtol=0, atol=0)
+        assert tensor.is_contiguous()
+
+
+def test_collapse_on_digits_falls_with_every_layer_by_the_root_of_the_agop_alone():
+    """Figures 3 and 4; the random features raise NC1 a little each time, proposition A.1."""
+    digits = load_digits()
+    X, y = digits.data[:300], digits.target[:300]
+    for kernel, end in ((LaplaceKernel(2.0), 0.01), (GaussianKernel(2.0), 0.002)):
+        model = DeepRFM(kernel, ReLUFeatures(256), depth=6).fit(X, y)
+        nc1 = torch.tensor([[float(c.nc1) for c in (r.inputs, r.mapped, r.features)] for r in model.readings_])
+        assert (nc1[:, 1] < 0.6 * nc1[:, 0]).all()
+        assert (nc1[:, 2] > nc1[:, 1]).all()
+        assert (nc1[:, 2] < 2 * nc1[:, 1]).all()
+        assert nc1[-1, 1] < end
+        assert model.readings_[-1].mapped.nc2_etf < 0.5 * model.readings_[0].inputs.nc2_etf
+        assert max(reading.misfit for reading in model.readings_) < 1e-6
+        assert model.score(X, y) == 1
+        assert model.score(digits.data[300:], digits.target[300:]) > 0.8
+
+
+def test_readings_are_those_of_the_stages():
+    X, y = clusters()
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=2).fit(X, y)
+    stages = list(model.stages(X))
+    torch.testing.assert_close(stages[0].inputs.norm(dim=1), torch.ones(30).double())
+    for stage, reading in zip(stages, model.readings_, strict=True):
+        labels = torch.from_numpy(y)
+        assert stage.layer == reading.layer
+        assert collapse(stage.mapped, labels, 3) == reading.mapped
+        moments = gnomon.class_moments(stage.features, labels, 3)
+        torch.testing.assert_close(gnomon.nc1_trace_ratio(moments), reading.features.nc1)
+    last = stages[-1].features
+    np.testing.assert_allclose(model.transform(X), (last / last.norm(dim=1, keepdim=True)).numpy())
+
+
+def test_nc1_is_unchanged_by_a_unitary_map():
+    X, y = clusters()
+    labels, x = torch.from_numpy(y), torch.from_numpy(X)
+    turn = torch.linalg.qr(torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+    torch.testing.assert_close(collapse(x @ turn, labels, 3).nc1, collapse(x, labels, 3).nc1)
+    torch.testing.assert_close(collapse(x @ turn, labels, 3).nc2_etf, collapse(x, labels, 3).nc2_etf)
+
+
+def test_an_input_that_does_not_vary_counts_for_nothing():
+    X, y = clusters()
+    more = np.concatenate([X, np.full((30, 1), 7.0)], 1)
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(more, y)
+    moved = more.copy()
+    moved[:, -1] = 1e6
+    np.testing.assert_allclose(model.transform(moved), model.transform(more))
+
+
+def test_two_classes_have_one_output():
+    X, y = clusters(classes=2)
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=2).fit(X, np.array(["no", "yes"])[y])
+    np.testing.assert_allclose(model.decision_function(X), 2.0 * y - 1, atol=1e-9)
+    assert model.predict(X)[:2].tolist() == ["no", "yes"]
+
+
+def test_jitter_comes_only_when_needed_and_is_told():
+    X, y = clusters(40, 2)
+    smooth = DeepRFM(GaussianKernel(3.0), ReLUFeatures(24), depth=1).fit(X, y)
+    assert 0 < smooth.readings_[0].jitter <= 1e6 * 40 * np.finfo(float).eps
+    assert smooth.readings_[0].misfit > 1e-6
+    sharp = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(X, y)
+    assert sharp.readings_[0].jitter == 0
+    assert sharp.readings_[0].misfit < 1e-10
+
+
+def test_equal_points_are_named(monkeypatch):
+    X, y = clusters()
+    X[[7, 19]] = X[[2, 2]]
+    with pytest.raises(RangeError, match=r"equal inputs of points 2 and 7, 2 and 19, 7 and 19\. Leave one"):
+        DeepRFM(depth=1).fit(X, y)
+    X[11] = X[2]
+    with pytest.raises(RangeError, match=r"2 and 7, 2 and 11, 2 and 19 and 3 more pairs"):
+        DeepRFM(depth=0).fit(X, y)
+    assert DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1, ridge=1e-3).fit(X, y).readings_[0].jitter == 0
+    monkeypatch.setattr(rfm_layer, "JITTERS", 0)
+    with pytest.raises(ConvergenceError, match="expected a positive definite Gram matrix, got one that is not"):
+        DeepRFM(GaussianKernel(3.0), depth=0).fit(*clusters(40, 2))
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    X, y = clusters()
+    with pytest.raises(RangeError, match=r"depth at least 0, got -1; ridge finite and at least 0, got inf; iterations"):
+        DeepRFM(depth=-1, ridge=math.inf, iterations=0).fit(X, y)
+    with pytest.raises(RangeError, match=r"kernel with value and slope, got 'rbf'; feature_map with draw and apply"):
+        DeepRFM("rbf", "relu").fit(X, y)
+    with pytest.raises(RangeError, match=r"expected at least two classes, got one class only"):
+        DeepRFM().fit(X, 0 * y)
+    with pytest.raises(RangeError, match=r"got an AGOP of trace 0.0 at iteration 0. Take a larger bandwidth"):
+        DeepRFM(LaplaceKernel(1e-5), depth=1).fit(X, y)
+    with pytest.raises(EmptyError, match=r"DeepRFM.state_dict: expected a model that is being fitted"):
+        DeepRFM().state_dict()
+    for use in (DeepRFM().predict, DeepRFM().transform, lambda X: list(DeepRFM().stages(X))):
+        with pytest.raises(NotFittedError):
+            use(X)
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(8), depth=2).fit(X, y)
+    state = model.state_dict()
+    with pytest.raises(CheckpointError, match=r"expected at most 1 layers fitted to these data, got 2"):
+        DeepRFM(depth=1).fit(X, y, state=state)
+    with pytest.raises(CheckpointError, match=r"expected at most 2 layers fitted to these data, got 2 fitted to data"):
+        clone(model).fit(X + 1, y, state=state)
+    with pytest.raises(CheckpointError, match=r"fitted to data of 5 inputs"):
+        clone(model).fit(X[:, :4], y, state=state)
+    with pytest.raises(CheckpointError, match=r"expected layers.1.jitter, mean, got none"):
+        clone(model).fit(X, y, state={k: v for k, v in state.items() if k not in ("mean", "layers.1.jitter")})

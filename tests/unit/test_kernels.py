@@ -1,0 +1,265 @@
+"""Kernels, their random features and the AGOP of kernel machines, against loops, autodiff and closed forms."""
+
+import math
+
+import pytest
+import torch
+
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.kernels import (
+    FeatureMap,
+    FourierFeatures,
+    GaussianKernel,
+    Kernel,
+    LaplaceKernel,
+    ReLUFeatures,
+    kernel_agop,
+    kernel_gram,
+    squared_distances,
+)
+from gnomon.kernels import agop as agop_module
+from gnomon.kernels.agop import by_gradients, by_samples
+from gnomon.kernels.distances import over_pairs
+
+KERNELS = [LaplaceKernel(1.3), GaussianKernel(0.9)]
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["laplace", "gaussian"])
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def some_metric(d, seed=7):
+    half = normal(d, d, seed=seed)
+    return half @ half.mT / d
+
+
+def machine(kernel, x, coefficients, metric=None):
+    """The plain function of one point, whose gradient at a kink is 0 by the double where."""
+
+    def f(point):
+        apart = point - x
+        squares = ((apart if metric is None else apart @ metric) * apart).sum(1)
+        if isinstance(kernel, GaussianKernel):
+            return (-squares / (2 * kernel.bandwidth**2)).exp() @ coefficients
+        positive = squares > 0
+        distances = torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)
+        return (-distances / kernel.bandwidth).exp() @ coefficients
+
+    return f
+
+
+def plain_agop(kernel, x, coefficients, metric=None):
+    f = machine(kernel, x, coefficients, metric)
+    total = torch.zeros(x.shape[1], x.shape[1], dtype=x.dtype)
+    for point in x:
+        for row in torch.autograd.functional.jacobian(f, point):
+            total += torch.outer(row, row)
+    return total / len(x)
+
+
+@pytest.mark.parametrize("metric", [None, some_metric(4)], ids=["identity", "metric"])
+def test_squared_distances_are_those_of_the_loop(metric):
+    x, z = normal(7, 4) + 100, normal(5, 4, seed=1) + 100
+    matrix = torch.eye(4).double() if metric is None else metric
+    expected = torch.tensor([[float((p - q) @ matrix @ (p - q)) for q in z] for p in x], dtype=torch.float64)
+    torch.testing.assert_close(squared_distances(x, z, metric), expected)
+    torch.testing.assert_close(
+        squared_distances(x.float(), z.float(), None if metric is None else metric.float()).double(),
+        expected,
+        rtol=1e-3,
+        atol=1e-3,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_coincident_and_close_points_are_exact(dtype):
+    x = (normal(6, 50) + 3).to(dtype)
+    x[1], x[3] = x[0], x[2]
+    x[5] = x[4]
+    x[5, 0] += 1e-3
+    squares = squared_distances(x, x)
+    torch.testing.assert_close(squares.diagonal(), torch.zeros(6, dtype=dtype), rtol=0, atol=0)
+    assert squares[0, 1] == squares[1, 0] == squares[2, 3] == 0
+    torch.testing.assert_close(squares[4, 5], (x[4] - x[5]).square().sum(), rtol=1e-2, atol=0)
+
+
+@every_kernel
+def test_gradients_are_those_of_autodiff_and_zero_at_coincident_points(kernel):
+    x, z, metric = normal(5, 3), normal(6, 3, seed=1), some_metric(3)
+    z[2] = x[1]
+    slopes = kernel.slope(squared_distances(x, z, metric))
+    gradients = -slopes[..., None] * ((x[:, None] - z) @ metric)
+    one = torch.eye(6).double()
+    for i, point in enumerate(x):
+        expected = torch.autograd.functional.jacobian(machine(kernel, z, one, metric), point)
+        torch.testing.assert_close(gradients[i], expected)
+    torch.testing.assert_close(gradients[1, 2], torch.zeros(3).double(), rtol=0, atol=0)
+    assert isinstance(kernel, Kernel)
+
+
+@every_kernel
+def test_gram_matrices_are_positive_definite_with_a_unit_diagonal_and_differentiable(kernel):
+    x, metric = normal(20, 3), some_metric(3)
+    gram = kernel_gram(kernel, x, x, metric)
+    torch.testing.assert_close(gram.diagonal(), torch.ones(20).double(), rtol=0, atol=0)
+    assert torch.linalg.eigvalsh(gram)[0] > 0
+    torch.testing.assert_close(gram[3], machine(kernel, x, torch.eye(20).double(), metric)(x[3]))
+    assert torch.autograd.gradcheck(lambda a, b: kernel_gram(kernel, a, b, metric), (x[:3].requires_grad_(), x[4:8]))
+
+
+def test_values_of_the_paper():
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    torch.testing.assert_close(kernel_gram(LaplaceKernel(2.0), x, x)[0, 1].item(), math.exp(-2.5))
+    torch.testing.assert_close(kernel_gram(GaussianKernel(2.0), x, x)[0, 1].item(), math.exp(-25 / 8))
+
+
+@every_kernel
+@pytest.mark.parametrize(("n", "d", "c"), [(20, 5, 3), (40, 3, 2), (7, 12, 4), (1, 3, 2), (30, 2, 1)])
+@pytest.mark.parametrize("with_metric", [False, True])
+def test_agop_is_that_of_autodiff(kernel, n, d, c, with_metric):
+    x, coefficients = normal(n, d) + 3, normal(n, c, seed=1)
+    x[n // 2] = x[0]
+    metric = some_metric(d) if with_metric else None
+    expected = plain_agop(kernel, x, coefficients, metric)
+    torch.testing.assert_close(kernel_agop(kernel, x, coefficients, metric), expected, rtol=1e-9, atol=1e-12)
+    few = kernel_agop(kernel, x, coefficients, metric, memory=100 * n)
+    torch.testing.assert_close(few, expected, rtol=1e-9, atol=1e-12)
+    single = kernel_agop(kernel, x.float(), coefficients.float(), None if metric is None else metric.float())
+    assert single.dtype == torch.float32
+    assert (single.double() - expected).norm() <= 1e-5 * expected.norm()
+
+
+@every_kernel
+def test_both_forms_agree_and_the_cheaper_is_taken(kernel, monkeypatch):
+    x, coefficients = normal(30, 4), normal(30, 3, seed=1)
+    slopes = over_pairs(kernel.slope, x, None, 7)
+    whole = by_samples(slopes, x, coefficients, 30)
+    for block in (1, 7, 16):
+        torch.testing.assert_close(by_samples(slopes, x, coefficients, block), whole)
+        torch.testing.assert_close(by_gradients(slopes, x, coefficients, block), whole)
+    taken = []
+    for name in ("by_samples", "by_gradients"):
+        form = getattr(agop_module, name)
+        monkeypatch.setattr(agop_module, name, lambda *a, form=form, name=name: taken.append(name) or form(*a))
+    kernel_agop(kernel, normal(30, 40), normal(30, 3))
+    kernel_agop(kernel, normal(60, 4), normal(60, 3))
+    assert taken == ["by_samples", "by_gradients"]
+
+
+@every_kernel
+def test_agop_has_its_invariances_and_gradients(kernel):
+    x, coefficients = normal(12, 5), normal(12, 3, seed=1)
+    agop = kernel_agop(kernel, x, coefficients)
+    order, turn = torch.randperm(12), torch.linalg.qr(normal(5, 5, seed=2))[0]
+    torch.testing.assert_close(kernel_agop(kernel, x[order] - 7, coefficients[order]), agop)
+    torch.testing.assert_close(kernel_agop(kernel, x, coefficients @ torch.linalg.qr(normal(3, 3))[0]), agop)
+    torch.testing.assert_close(kernel_agop(kernel, x @ turn, coefficients), turn.mT @ agop @ turn)
+    assert torch.linalg.eigvalsh(agop)[0] > -1e-12 * agop.norm()
+    arguments = (x[:4].requires_grad_(), coefficients[:4].requires_grad_())
+    assert torch.autograd.gradcheck(lambda a, b: kernel_agop(kernel, a, b), arguments)
+
+
+def test_agop_of_a_map_before_the_machine_is_the_chain_rule():
+    """AGOP of f(Ax) in x is AᵀMA with M that of f at Ax; a metric AᵀA is the same machine."""
+    x, coefficients, a = normal(15, 4), normal(15, 2, seed=1), normal(4, 4, seed=2)
+    inner = kernel_agop(LaplaceKernel(2.0), x @ a.mT, coefficients)
+    torch.testing.assert_close(kernel_agop(LaplaceKernel(2.0), x, coefficients, a.mT @ a), a.mT @ inner @ a)
+
+
+def pairs(r):
+    return torch.tensor([[1.0, 0.0, 0.0], [r, math.sqrt(1 - r * r), 0.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("r", [-0.7, 0.0, 0.5, 0.99])
+def test_proposition_a1_mean_and_variance_of_products_of_relu_features(r):
+    angle, draws = math.acos(r), 400
+    mean = (math.sin(angle) + r * (math.pi - angle)) / math.pi
+    printed = (1 - r * r) ** 1.5 / math.pi + r * r * math.sqrt(1 - r * r) / math.pi
+    printed += r / 2 + r / math.pi * math.atan(r / math.sqrt(1 - r * r))
+    assert printed == pytest.approx(mean, abs=1e-15)
+    assert mean > r  # so that unit vectors come closer, at every angle
+    # The arc-cosine kernel of order 2: the mean of the products' squares.
+    second = (3 * math.sin(angle) * r + (math.pi - angle) * (1 + 2 * r * r)) / (2 * math.pi)
+    for width in (50, 800):
+        features = ReLUFeatures(width)
+        generator = torch.Generator().manual_seed(width)
+        phi = torch.stack([features.apply(pairs(r), features.draw(3, generator)) for _ in range(draws)])
+        products = (phi[:, 0] * phi[:, 1]).sum(1)
+        variance = (4 * second - mean**2) / width
+        assert abs(products.mean() - mean) < 5 * math.sqrt(variance / draws)
+        # Of a variance of nearly normal draws, the relative standard error is about the root of 2 / draws.
+        torch.testing.assert_close(products.var().item(), variance, rtol=5 * math.sqrt(3 / draws), atol=0)
+
+
+def test_random_relu_features_bring_points_closer_and_close_ones_least():
+    """docs/errata.md: distances do not increase."""
+    for r, before, after in ((0.0, 2.0, 1.363), (0.5, 1.0, 0.782), (0.99, 0.02, 0.0194)):
+        mean = (math.sqrt(1 - r * r) + r * (math.pi - math.acos(r))) / math.pi
+        assert 2 - 2 * r == pytest.approx(before)
+        assert 2 - 2 * mean == pytest.approx(after, rel=1e-3)
+        features, x = ReLUFeatures(100_000), pairs(r)
+        phi = features.apply(x, features.draw(3, torch.Generator().manual_seed(0)))
+        assert (phi[0] - phi[1]).square().sum().item() == pytest.approx(after, rel=0.03)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("d", [1, 3, 40])
+def test_fourier_features_have_the_laplace_kernel_for_their_mean(norm, d):
+    x, width = normal(6, d) / d, 50_000
+    features = FourierFeatures(width, 0.8, norm)
+    phi = features.apply(x, features.draw(d, torch.Generator().manual_seed(d)))
+    exact = (-torch.cdist(x, x, p=float(norm[1])) / 0.8).exp()
+    errors = ((phi @ phi.mT - exact) / ((1 - exact**2 / 2) / width).sqrt())[*torch.triu_indices(6, 6)]
+    assert errors.abs().max() < 5
+    assert 0.5 < errors.square().mean().sqrt() < 1.6
+    if norm == "l2":
+        torch.testing.assert_close(exact, kernel_gram(LaplaceKernel(0.8), x, x))
+
+
+def test_the_two_cauchy_laws_are_not_one():
+    x = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    for norm, length in (("l1", 2.0), ("l2", math.sqrt(2))):
+        features = FourierFeatures(100_000, 1.0, norm)
+        phi = features.apply(x, features.draw(2, torch.Generator().manual_seed(0)))
+        torch.testing.assert_close((phi[0] @ phi[1]).item(), math.exp(-length), rtol=0, atol=5 / math.sqrt(100_000))
+
+
+@pytest.mark.parametrize("features", [ReLUFeatures(5), FourierFeatures(5, 1.0)])
+def test_feature_maps_keep_the_dtype_and_repeat(features):
+    assert isinstance(features, FeatureMap)
+    drawn = features.draw(3, torch.Generator().manual_seed(1))
+    again = features.draw(3, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(drawn, again, rtol=0, atol=0)
+    assert features.apply(torch.ones(2, 3), drawn).dtype == torch.float32
+    assert features.apply(torch.ones(2, 3), drawn).shape == (2, 5)
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    kernel, x, coefficients = LaplaceKernel(1.0), normal(4, 3), normal(4, 2)
+    for wrong in (0.0, -1.0, math.inf):
+        with pytest.raises(RangeError, match=rf"LaplaceKernel: expected bandwidth finite and above 0, got {wrong}"):
+            LaplaceKernel(wrong)
+        with pytest.raises(RangeError, match="GaussianKernel: expected bandwidth finite and above 0"):
+            GaussianKernel(wrong)
+    with pytest.raises(RangeError, match="ReLUFeatures: expected width at least 1, got 0"):
+        ReLUFeatures(0)
+    with pytest.raises(RangeError, match="width at least 1, got 0; norm 'l2' or 'l1', got 'l3'"):
+        FourierFeatures(0, 1.0, "l3")
+    with pytest.raises(RangeError, match="FourierFeatures: expected bandwidth finite"):
+        FourierFeatures(1, 0.0)
+    with pytest.raises(EmptyError, match=r"kernel_agop\(x\): expected at least one sample"):
+        kernel_agop(kernel, x[:0], coefficients)
+    with pytest.raises(ShapeError, match=r"kernel_agop\(coefficients\): expected 4 samples as in x, got 3"):
+        kernel_agop(kernel, x, coefficients[:3])
+    with pytest.raises(ShapeError, match=r"kernel_agop\(x\): expected two axes, got shape \(4, 3, 1\)"):
+        kernel_agop(kernel, x[..., None], coefficients)
+    with pytest.raises(ShapeError, match=r"kernel_agop\(metric\): expected shape \(3, 3\), got \(2, 2\)"):
+        kernel_agop(kernel, x, coefficients, torch.eye(2).double())
+    with pytest.raises(RangeError, match=r"kernel_agop\(x\): expected finite numbers, got nan at index \(0, 0\)"):
+        kernel_agop(kernel, x * math.nan, coefficients)
+    with pytest.raises(RangeError, match=r"kernel_agop\(x\): expected a floating-point tensor, got torch.int64"):
+        kernel_agop(kernel, x.long(), coefficients)
+    with pytest.raises(RangeError, match="memory a number of bytes above 0, got 0"):
+        kernel_agop(kernel, x, coefficients, memory=0)

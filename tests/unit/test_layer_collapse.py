@@ -1,0 +1,259 @@
+"""NC1 and NC2 along a network: patches and singular values by hand, unitary maps, any chunks, one path."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnomon import Probe, class_moments, layer_collapse, nc1_trace_ratio, nc2_etf, nc2_orthogonal
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.models import cnn, mlp
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def samples(n, *shape, k=3):
+    """Classes of unequal sizes, around means of their own."""
+    labels = torch.cat([torch.arange(k), torch.zeros(n - k, dtype=torch.long).random_(k, generator=torch.Generator())])
+    return normal(n, *shape) + normal(k, *shape, seed=1)[labels], labels
+
+
+def ratio(features, labels, k=3):
+    """tr Σ_W / tr Σ_B, sample by sample."""
+    rows = features.detach().flatten(1)
+    means = [rows[labels == c].mean(0) for c in range(k)]
+    within = sum(float((row - means[y]).square().sum()) for row, y in zip(rows, labels.tolist(), strict=True))
+    between = sum(float((means[y] - rows.mean(0)).square().sum()) for y in labels.tolist())
+    return torch.tensor(within / between, dtype=torch.float64)
+
+
+def means_of(features, labels, k=3):
+    return torch.stack([features.detach().flatten(1)[labels == c].mean(0) for c in range(k)])
+
+
+# NC2.
+
+
+def plain_nc2(means, *, centred):
+    k = len(means)
+    rows = (means - means.mean(0) if centred else means).tolist()
+    total = 0.0
+    for i in range(k):
+        for j in range(k):
+            dot = sum(a * b for a, b in zip(rows[i], rows[j], strict=True))
+            lengths = sum(a * a for a in rows[i]) ** 0.5 * sum(b * b for b in rows[j]) ** 0.5
+            wanted = float(i == j) if not centred else (1.0 if i == j else -1 / (k - 1))
+            total += (dot / lengths - wanted) ** 2
+    return torch.tensor(total**0.5, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nc2_is_the_plain_loop(seed):
+    means = normal(5, 7, seed=seed) + 0.5
+    torch.testing.assert_close(nc2_etf(means), plain_nc2(means, centred=True))
+    torch.testing.assert_close(nc2_orthogonal(means), plain_nc2(means, centred=False))
+    turn = torch.linalg.qr(normal(7, 7))[0]
+    torch.testing.assert_close(nc2_etf(3 * means @ turn + 4), nc2_etf(means))
+    torch.testing.assert_close(nc2_orthogonal(3 * means @ turn), nc2_orthogonal(means))
+    assert torch.autograd.gradcheck(lambda m: torch.stack([nc2_etf(m), nc2_orthogonal(m)]), means.requires_grad_())
+
+
+def test_nc2_closed_forms():
+    frame = torch.linalg.qr(normal(8, 4))[0].T
+    zero = torch.tensor(0.0).double()
+    for means in (frame, 3 * frame, torch.arange(1, 5).unsqueeze(1) * frame):
+        torch.testing.assert_close(nc2_orthogonal(means), zero, rtol=0, atol=1e-12)
+    torch.testing.assert_close(nc2_etf(5 * frame), zero, rtol=0, atol=1e-12)
+    simplex = torch.eye(4).double() - 1 / 4
+    torch.testing.assert_close(nc2_etf(simplex), zero, rtol=0, atol=1e-12)
+    torch.testing.assert_close(nc2_orthogonal(simplex), torch.tensor(12**0.5 / 3).double())
+    torch.testing.assert_close(nc2_etf(normal(2, 5)), zero, rtol=0, atol=1e-12)
+    torch.testing.assert_close(nc2_orthogonal(torch.ones(4, 3).double()), torch.tensor(12**0.5).double())
+
+
+@pytest.mark.bad_input
+def test_nc2_names_bad_input():
+    for name, measure in (("nc2_etf", nc2_etf), ("nc2_orthogonal", nc2_orthogonal)):
+        with pytest.raises(ShapeError, match=rf"{name}\(means\): expected the means \(k, p\) of at least 2 classes"):
+            measure(normal(1, 4))
+        with pytest.raises(EmptyError, match=rf"{name}\(means\): expected at least one sample"):
+            measure(normal(0, 4))
+        with pytest.raises(RangeError, match=rf"{name}\(means\): expected finite numbers, got nan"):
+            measure(normal(2, 4) * torch.nan)
+
+
+# Layer by layer.
+
+
+def test_a_multilayer_perceptron_by_hand():
+    model = mlp((6, 5, 9, 3), generator=torch.Generator().manual_seed(0), bias=True).double()
+    x, labels = samples(40, 6)
+    found = layer_collapse(model, x, labels)
+    assert found.layers == ("0", "2", "4")
+    h = x
+    for place, layer in enumerate((model[0], model[2], model[4])):
+        _, values, right = torch.linalg.svd(layer.weight.detach(), full_matrices=False)
+        before = layer(h)
+        after = before.relu() if place < 2 else before
+        torch.testing.assert_close(found.nc1_input[place], ratio(h, labels))
+        torch.testing.assert_close(found.nc1_right[place], ratio(h @ (values.unsqueeze(1) * right).T, labels))
+        torch.testing.assert_close(found.nc1_before[place], ratio(before, labels))
+        torch.testing.assert_close(found.nc1_after[place], ratio(after, labels))
+        for column, measure, features in (
+            (found.nc2_etf_before, nc2_etf, before),
+            (found.nc2_etf_after, nc2_etf, after),
+            (found.nc2_orthogonal_before, nc2_orthogonal, before),
+            (found.nc2_orthogonal_after, nc2_orthogonal, after),
+        ):
+            torch.testing.assert_close(column[place], measure(means_of(features, labels)))
+        h = after
+    torch.testing.assert_close(found.nc1_right, found.nc1_before)
+    torch.testing.assert_close(found.nc1_after[:-1], found.nc1_input[1:])
+    torch.testing.assert_close(found.by_weight * found.by_nonlinearity, found.nc1_after / found.nc1_input)
+    moments = class_moments(x, labels, 3)
+    torch.testing.assert_close(found.nc1_input[0], nc1_trace_ratio(moments))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"stride": 2},
+        {"padding": 1},
+        {"padding": 2, "padding_mode": "reflect"},
+        {"padding": 1, "dilation": 2},
+        {"groups": 2},
+    ],
+    ids=str,
+)
+def test_convolutions_by_patches(settings):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = nn.Conv2d(4, 6, 3, **settings)
+        model = nn.Sequential(layer, nn.ReLU(), nn.Flatten(), nn.LazyLinear(3))
+        x, labels = samples(30, 4, 7, 8)
+        model(x.float())
+    model = model.double()
+    found = layer_collapse(model, x, labels)
+    pad = layer.padding[0]
+    padded = functional.pad(x, [pad] * 4, mode="reflect" if "padding_mode" in settings else "constant")
+    patches = functional.unfold(padded, 3, stride=layer.stride, dilation=layer.dilation)
+    groups = patches.unflatten(1, (layer.groups, -1))
+    weight = layer.weight.detach().flatten(1).unflatten(0, (layer.groups, -1))
+    _, values, right = torch.linalg.svd(weight, full_matrices=False)
+    projected = torch.einsum("grp,ngpl->ngrl", values.unsqueeze(2) * right, groups)
+    torch.testing.assert_close(found.nc1_input[0], ratio(patches, labels))
+    torch.testing.assert_close(found.nc1_right[0], ratio(projected, labels))
+    torch.testing.assert_close(found.nc1_before[0], ratio(layer(x), labels))
+    torch.testing.assert_close(found.nc1_after[0], ratio(layer(x).relu(), labels))
+    torch.testing.assert_close(found.nc1_right, found.nc1_before)
+
+
+def test_unitary_weights_leave_nc1_as_it_is():
+    x, labels = samples(40, 6)
+    turn = torch.linalg.qr(normal(9, 6))[0]
+    torch.testing.assert_close(ratio(x @ turn.T, labels), ratio(x, labels))
+    model = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3)).double()
+    model[0].weight.data = 2 * turn
+    torch.testing.assert_close(layer_collapse(model, x, labels).by_weight[0], torch.tensor(1.0).double())
+    images, labels = samples(40, 2, 5, 5)
+    model = nn.Sequential(nn.Conv2d(2, 18, 3, padding=1), nn.Flatten(), nn.LazyLinear(3)).double()
+    model(images)
+    model[0].weight.data = torch.linalg.qr(normal(18, 18))[0].view(18, 2, 3, 3)
+    torch.testing.assert_close(layer_collapse(model, images, labels).by_weight[0], torch.tensor(1.0).double())
+
+
+def test_a_weight_that_drops_what_differs_within_classes_collapses_them():
+    signal, noise = torch.tensor([[1.0, 0, 0], [0, 1.0, 0], [-1.0, -1.0, 0]]).double(), normal(30, 1)
+    labels = torch.arange(30) % 3
+    noise = noise - means_of(noise, labels)[labels]
+    x = signal[labels] + torch.cat([torch.zeros(30, 2), noise], 1)
+    model = mlp((3, 3, 3)).double()
+    model[0].weight.data = torch.diag(torch.tensor([1.0, 1.0, 1e-3])).double()
+    found = layer_collapse(model, x, labels)
+    assert found.nc1_input[0] > 0.3
+    torch.testing.assert_close(found.by_weight[0], torch.tensor(1e-6).double(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("memory", [1, 30_000, None])
+def test_any_chunks_give_the_same(memory):
+    model = cnn((2, 4, 6, 3), generator=torch.Generator().manual_seed(0)).double()
+    x, labels = samples(17, 2, 16, 16)
+    whole, found = (vars(layer_collapse(model, x, labels, memory=budget)) for budget in (2**30, memory))
+    assert found.pop("layers") == whole.pop("layers")
+    for name, column in found.items():
+        torch.testing.assert_close(column, whole[name])
+    torch.testing.assert_close(found["nc1_after"][0], ratio(model[:2](x), labels))
+
+
+def test_dtype_mode_and_grad_mode():
+    model = mlp((6, 5, 3), generator=torch.Generator().manual_seed(0))
+    x, labels = samples(40, 6)
+    single = layer_collapse(model, x.float(), labels)
+    with torch.no_grad():
+        double = layer_collapse(model.double(), x, labels)
+    assert single.nc1_after.dtype == torch.float32
+    assert not single.nc1_after.requires_grad
+    torch.testing.assert_close(single.nc1_after.double(), double.nc1_after, rtol=1e-4, atol=0)
+    assert not any(module._forward_hooks for module in model.modules())
+    in_place = nn.Sequential(model[0], nn.ReLU(inplace=True), model[2])
+    torch.testing.assert_close(layer_collapse(in_place, x, labels).nc1_before, double.nc1_before)
+    one = nn.Linear(6, 3).double()
+    torch.testing.assert_close(layer_collapse(one, x, labels).nc1_after[0], ratio(one(x), labels))
+
+
+class Skip(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.short = nn.Linear(6, 4), nn.Linear(4, 4), nn.Linear(6, 4)
+        self.last, self.never = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.second(self.first(x).relu())
+        return self.last((h + self.short(x)).relu())
+
+
+def test_layers_of_one_path_are_chosen_and_others_are_named():
+    model, (x, labels) = Skip().double(), samples(40, 6)
+    found = layer_collapse(model, x, labels, layers=["last", "second"])
+    assert found.layers == ("second", "last")
+    h = (model.second(model.first(x).relu()) + model.short(x)).relu()
+    torch.testing.assert_close(found.nc1_after[0], ratio(h, labels))
+    with pytest.raises(
+        UnsupportedModuleError, match=r"got 'second', which does not lead to 'short', called next. Name"
+    ):
+        layer_collapse(model, x, labels, layers=["first", "second", "short", "last"])
+    with pytest.raises(UnsupportedModuleError, match=r"expected layers that are called once, got 'never', called 0"):
+        layer_collapse(model, x, labels, layers=["last", "never"])
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    model, (x, labels) = mlp((6, 5, 3)).double(), samples(40, 6)
+    with pytest.raises(UnsupportedModuleError, match=r"layer_collapse\(layers\): expected linear .*, got ReLU '1'"):
+        layer_collapse(model, x, labels, layers=["1"])
+    with pytest.raises(EmptyError, match=r"layer_collapse\(layers\): expected at least one linear layer"):
+        layer_collapse(model, x, labels, layers=[])
+    with pytest.raises(RangeError, match=r"layer_collapse\(layer\): expected one of 0, 1, 2, got 'head'"):
+        layer_collapse(model, x, labels, layers=["head"])
+    with pytest.raises(ShapeError, match=r"layer_collapse\(labels\): expected shape \(40,\)"):
+        layer_collapse(model, x, labels[1:])
+    with pytest.raises(
+        EmptyError, match=r"layer_collapse\(labels\): expected samples of every class, got none of class 2"
+    ):
+        layer_collapse(model, x, labels.clamp(max=1))
+    with pytest.raises(RangeError, match=r"layer_collapse\(x\): expected finite numbers, got nan"):
+        layer_collapse(model, x * torch.nan, labels)
+    with pytest.raises(EmptyError, match=r"layer_collapse\(x\): expected at least one sample"):
+        layer_collapse(model, x[:0], labels[:0])
+    with pytest.raises(UnsupportedModuleError, match=r"BatchNorm1d '0' normalising by the batch"):
+        layer_collapse(nn.Sequential(nn.BatchNorm1d(6), model).double(), x, labels)
+
+
+def test_a_probe_reads_it():
+    model, (x, labels) = mlp((6, 5, 3)).double(), samples(40, 6)
+    numbers = Probe(model, (x, labels), [layer_collapse]).read().scalars()
+    expected = layer_collapse(model, x, labels).nc1_right.mean().item()
+    torch.testing.assert_close(numbers["layer_collapse.nc1_right"], expected)

@@ -1,0 +1,213 @@
+"""Theorem 4.3's recursion against its definition, and theorem 4.4 against an optimiser."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+import gnomon
+from gnomon import LinearDeepRFM
+from gnomon.errors import EmptyError, RangeError, ShapeError
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+LABELS = torch.arange(36) % 3
+GRAM = normal(36, 50) @ normal(36, 50).mT / 10
+TARGET = functional.one_hot(LABELS, 3).double()
+EYE = torch.eye(36).double()
+
+
+def plain(rfm, depth):
+    """The recursion on whole matrices."""
+    a, found = rfm.gram, []
+    for _ in range(depth):
+        p = a @ torch.linalg.inv(a + rfm.kernel_ridge * EYE)
+        found.append(p @ TARGET @ TARGET.mT @ p / rfm.kappa)
+        a = found[-1] + rfm.feature_ridge * EYE
+    return found
+
+
+RIDGES = [(0.3, 1.0), (2.0, 0.5), (0.02, 2.0), (0.0, 1.0), (0.05, 10.0)]
+
+
+@pytest.mark.parametrize(("kernel_ridge", "feature_ridge"), RIDGES)
+@pytest.mark.parametrize("scaling", ["exact", "printed"])
+def test_is_the_recursion(kernel_ridge, feature_ridge, scaling):
+    if scaling == "printed" and kernel_ridge * (1 + 1 / feature_ridge) >= 0.5:
+        pytest.skip("its kappa is not above 0")
+    rfm = LinearDeepRFM(GRAM, LABELS, kernel_ridge=kernel_ridge, feature_ridge=feature_ridge, scaling=scaling)
+    run = rfm.run(8)
+    limit = rfm.fixed_point() * TARGET @ TARGET.mT
+    for layer, expected in enumerate(plain(rfm, 8)):
+        factor = run.factors[layer]
+        torch.testing.assert_close(factor @ factor.mT, expected)
+        for name, target in (("distance", TARGET @ TARGET.mT), ("to_limit", limit)):
+            norm = torch.linalg.matrix_norm(expected - target, 2)
+            torch.testing.assert_close(getattr(run, name)[layer], norm, rtol=1e-6, atol=1e-12)
+
+
+def test_the_first_layer_is_the_agop_of_the_kernel_machine():
+    """With the kernel's linear part alone differentiable: f(x) = xᵀXᵀα, of one gradient everywhere."""
+    x, kernel_ridge = normal(36, 50) / 3, 0.3
+    alpha = torch.linalg.solve(x @ x.mT + kernel_ridge * EYE, TARGET)
+    jacobian = torch.autograd.functional.jacobian(lambda point: point @ x.mT @ alpha, x[0])
+    agop = jacobian.mT @ jacobian
+    rfm = LinearDeepRFM(x @ x.mT, LABELS, kernel_ridge=kernel_ridge, feature_ridge=1.0)
+    first = rfm.run(1).factors[0]
+    torch.testing.assert_close(first @ first.mT * rfm.kappa, x @ agop @ x.mT)
+
+
+@pytest.mark.parametrize(("kernel_ridge", "feature_ridge"), [(0.3, 1.0), (2.0, 0.5), (5.0, 10.0), (10.0, 30.0)])
+def test_distances_shrink_by_the_rate_down_to_nothing(kernel_ridge, feature_ridge):
+    """No remainder of order (λ_k/λ_Φ)² is left, and the condition of the theorem is far from needed."""
+    rfm = LinearDeepRFM(GRAM, LABELS, kernel_ridge=kernel_ridge, feature_ridge=feature_ridge)
+    distance = rfm.run(200).distance
+    last = int((distance > 1e-9).nonzero()[-1])
+    torch.testing.assert_close(float(distance[last] / distance[last - 1]), rfm.rate(), rtol=1e-2, atol=0)
+    assert distance[-1] < 1e-12
+    assert rfm.fixed_point() == 1
+
+
+def test_lemma_b2_and_the_fixed_point():
+    collapsed = TARGET @ TARGET.mT + 0.7 * EYE
+    printed = EYE / 0.7 - TARGET @ TARGET.mT / (0.7 * (0.7 + 12))
+    torch.testing.assert_close(torch.linalg.inv(collapsed), printed)
+    # What the proof takes from it: yyᵀA*⁻¹ = (1 + 1/λ_Φ)yyᵀ, is yyᵀ/(λ_Φ + N).
+    torch.testing.assert_close(torch.linalg.inv(collapsed) @ TARGET, TARGET / (0.7 + 12))
+    rfm = LinearDeepRFM(collapsed, LABELS, kernel_ridge=0.2, feature_ridge=0.7)
+    torch.testing.assert_close(rfm.run(3).factors, TARGET.expand(3, 36, 3))
+
+
+def test_the_printed_scale_leaves_a_distance_of_first_order():
+    """docs/errata.md: collapsed too, but at a multiple of yyᵀ that differs from it by order λ_k, not λ_k²."""
+    left = []
+    for kernel_ridge in (0.004, 0.002, 0.001):
+        rfm = LinearDeepRFM(GRAM, LABELS, kernel_ridge=kernel_ridge, feature_ridge=1.0, scaling="printed")
+        run = rfm.run(40)
+        assert run.to_limit[-1] < 1e-12
+        left.append(float(run.distance[-1]))
+        torch.testing.assert_close(left[-1], 12 * (rfm.fixed_point() - 1))
+        assert left[-1] > 1000 * kernel_ridge**2
+    assert left[0] / left[1] == pytest.approx(2, rel=0.02)
+    assert left[1] / left[2] == pytest.approx(2, rel=0.02)
+
+
+def test_the_numbers_of_the_errata():
+    labels, x = torch.arange(500) % 10, normal(500, 600)
+    gram = x @ x.mT / 600
+
+    def rfm(kernel_ridge, scaling="exact"):
+        return LinearDeepRFM(gram, labels, kernel_ridge=kernel_ridge, feature_ridge=1.0, scaling=scaling)
+
+    exact, printed = rfm(0.05), rfm(0.05, "printed")
+    assert [round(value, 3) for value in (exact.kappa, printed.kappa, printed.fixed_point())] == [0.998, 0.8, 1.248]
+    assert exact.run(30).distance[-1] < 1e-13
+    left = [rfm(kernel_ridge, "printed").run(60).distance[-1].item() for kernel_ridge in (0.1, 0.05, 0.025, 0.0125)]
+    assert [round(value, 1) for value in left] == [33.1, 12.4, 5.5, 2.6]
+    assert round(rfm(5).rate(), 3) == 0.817
+    assert rfm(5).run(100).distance[-1] < 5e-8
+    assert round(rfm(20).run(100).distance[-1].item(), 1) == 49.6
+
+
+@pytest.mark.parametrize("scaling", ["exact", "printed"])
+def test_one_layer_collapses_where_the_kernel_is_linear(scaling):
+    rfm = LinearDeepRFM(GRAM, LABELS, kernel_ridge=0, feature_ridge=1.0, scaling=scaling)
+    assert rfm.run(1).distance[0] < 1e-10
+    assert (rfm.kappa, rfm.rate()) == (1, 0)
+
+
+def test_gradients_and_dtype():
+    gram = (normal(6, 8) @ normal(6, 8).mT).requires_grad_()
+    settings = {"kernel_ridge": 0.3, "feature_ridge": 1.0}
+
+    def factors(gram):
+        return LinearDeepRFM(gram, torch.arange(6) % 2, **settings).run(3).factors
+
+    assert torch.autograd.gradcheck(factors, gram)
+    assert factors(gram.detach().float()).dtype == torch.float32
+    assert gnomon.LinearDeepRFM is LinearDeepRFM
+
+
+def objective(kernel, labels, ridge):
+    """What theorem 4.4 maximises: the sum over classes of yᵀ(k + μI)⁻¹ky."""
+    shifted = kernel + ridge * torch.eye(len(kernel)).double()
+    return (labels * torch.linalg.solve(shifted, kernel @ labels)).sum()
+
+
+def best_kernel(labels, ridge, seed):
+    """The best kernel of unit diagonal that L-BFGS finds, k = VVᵀ with rows of unit length."""
+    free = normal(len(labels), len(labels), seed=seed).requires_grad_()
+    settings = {"max_iter": 400, "tolerance_grad": 1e-9, "tolerance_change": 1e-15, "history_size": 50}
+    optimizer = torch.optim.LBFGS([free], line_search_fn="strong_wolfe", **settings)
+
+    def closure():
+        optimizer.zero_grad()
+        rows = functional.normalize(free)
+        loss = -objective(rows @ rows.mT, labels, ridge)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    rows = functional.normalize(free.detach())
+    return rows @ rows.mT
+
+
+@pytest.mark.parametrize("ridge", [0.1, 1.0, 5.0])
+def test_theorem_4_4_no_kernel_of_unit_diagonal_does_better_than_the_collapsed_one(ridge):
+    classes, samples = 3, 4
+    labels = torch.eye(classes).double().repeat_interleave(samples, 0)
+    collapsed = labels @ labels.mT
+    best = objective(collapsed, labels, ridge)
+    torch.testing.assert_close(best.item(), classes * samples * samples / (samples + ridge))
+    reached = []
+    for seed in range(3):
+        rows = functional.normalize(normal(classes * samples, 5, seed=seed + 50))
+        assert objective(rows @ rows.mT, labels, ridge) < best
+        found = best_kernel(labels, ridge, seed)
+        reached.append(float(best - objective(found, labels, ridge)))
+        assert reached[-1] >= -1e-9
+        if reached[-1] < 1e-9:
+            torch.testing.assert_close(found, collapsed, rtol=0, atol=1e-3)
+    assert min(reached) < 1e-9
+
+
+def test_theorem_4_4_is_for_labels_of_zero_and_one():
+    """With the ±1 of the paper's experiments, and other than four classes, a kernel with k > 0 across does better."""
+    samples, ridge = 5, 1.0
+    ten = torch.eye(10).double().repeat_interleave(samples, 0)
+    within = ten @ ten.mT
+    values = [objective(kernel, 2 * ten - 1, ridge).item() for kernel in (within, 0.7 * within + 0.3)]
+    assert [round(value, 1) for value in values] == [416.7, 443.6]
+    for classes, better in ((10, 0.3), (3, -0.1)):
+        labels = torch.eye(classes).double().repeat_interleave(samples, 0)
+        within = labels @ labels.mT
+        signed = objective(within, 2 * labels - 1, ridge)
+        mixed = (1 - better) * within + better
+        assert torch.linalg.eigvalsh(mixed)[0] > -1e-9
+        assert objective(mixed, 2 * labels - 1, ridge) > signed * 1.001
+        assert objective(mixed, labels, ridge) < objective(within, labels, ridge)
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    good = {"kernel_ridge": 0.1, "feature_ridge": 1.0}
+    with pytest.raises(ShapeError, match=r"LinearDeepRFM\(gram\): expected \(n, n\) and labels \(n,\), got \(36, 35\)"):
+        LinearDeepRFM(GRAM[:, :-1], LABELS, **good)
+    with pytest.raises(ShapeError, match=r"labels \(n,\), got \(36, 36\) and \(35,\)"):
+        LinearDeepRFM(GRAM, LABELS[:-1], **good)
+    with pytest.raises(EmptyError, match=r"LinearDeepRFM\(gram\): expected at least one sample"):
+        LinearDeepRFM(GRAM[:0, :0], LABELS[:0], **good)
+    with pytest.raises(RangeError, match=r"gram\): expected finite numbers, got nan"):
+        LinearDeepRFM(GRAM * math.nan, LABELS, **good)
+    with pytest.raises(RangeError, match=r"kernel_ridge at least 0, got -1; feature_ridge above 0, got 0; scaling"):
+        LinearDeepRFM(GRAM, LABELS, kernel_ridge=-1, feature_ridge=0, scaling="none")
+    with pytest.raises(RangeError, match=r"sizes of classes equal, got \[13, 11, 12\]"):
+        LinearDeepRFM(GRAM, torch.where(torch.arange(36) == 1, 0, LABELS), **good)
+    with pytest.raises(RangeError, match=r"printed kappa above 0 \(take a smaller kernel_ridge\), got -0.19"):
+        LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0, scaling="printed")
+    with pytest.raises(EmptyError, match=r"run\(depth\): expected at least one layer, got 0"):
+        LinearDeepRFM(GRAM, LABELS, **good).run(0)

@@ -1,0 +1,136 @@
+"""The neural feature ansatz: correlations by plain loops, closed forms, and whole nets' tables."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from gnomon import AGOP, nfa_correlation, nfa_table, psd_root
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.linalg import Factored
+from gnomon.models import cnn, mlp
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def loop(weight, agop, power, centred):
+    """Number by number, with the root by Newton's iteration (Denman, Beavers), not by eigenvectors."""
+    gram = [[sum(a * b for a, b in zip(p, q, strict=True)) for q in weight.T.tolist()] for p in weight.T.tolist()]
+    other = agop
+    if power == 0.5:
+        inverse = torch.eye(len(agop), dtype=agop.dtype)
+        for _ in range(50):
+            other, inverse = (other + inverse.inverse()) / 2, (inverse + other.inverse()) / 2
+    a, b = [v for row in gram for v in row], other.flatten().tolist()
+    if centred:
+        a, b = [v - math.fsum(a) / len(a) for v in a], [v - math.fsum(b) / len(b) for v in b]
+    product = math.fsum(p * q for p, q in zip(a, b, strict=True))
+    return product / math.sqrt(math.fsum(p * p for p in a) * math.fsum(q * q for q in b))
+
+
+@pytest.mark.parametrize("power", [0.5, 1])
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_the_plain_loop(power, centred, seed):
+    weight, rows = normal(4, 6, seed=seed), normal(9, 6, seed=seed + 10) + 0.3
+    expected = torch.tensor(loop(weight, rows.T @ rows, power, centred), dtype=torch.float64)
+    for agop in (rows.T @ rows, Factored(rows)):
+        torch.testing.assert_close(nfa_correlation(weight, agop, power=power, centred=centred), expected)
+    torch.testing.assert_close(
+        nfa_correlation(weight.view(4, 2, 3), rows.T @ rows, power=power, centred=centred), expected
+    )
+
+
+def test_is_pearson_s_correlation_with_the_root_unless_told():
+    weight, rows = normal(4, 6), normal(9, 6, seed=1)
+    pair = torch.stack([(weight.T @ weight).flatten(), psd_root(rows.T @ rows).flatten()])
+    torch.testing.assert_close(nfa_correlation(weight, rows.T @ rows), torch.corrcoef(pair)[0, 1])
+
+
+def test_closed_forms():
+    weight = normal(4, 6)
+    gram, one = weight.T @ weight, torch.tensor(1.0).double()
+    torch.testing.assert_close(nfa_correlation(weight, 3 * gram @ gram), one)
+    torch.testing.assert_close(nfa_correlation(weight, 3 * gram, power=1), one)
+    torch.testing.assert_close(nfa_correlation(weight, 3 * gram + 2, power=1), one)
+    torch.testing.assert_close(nfa_correlation(-5 * weight, 3 * gram, power=1, centred=False), one)
+    line, across = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.0], [0.0, 1.0]])
+    torch.testing.assert_close(nfa_correlation(line, across, centred=False), torch.tensor(0.0))
+    torch.testing.assert_close(nfa_correlation(line, across), torch.tensor(-1 / 3))
+    torch.testing.assert_close(nfa_correlation(torch.zeros(1, 2), across), torch.tensor(0.0))
+    turn = torch.linalg.qr(normal(6, 6, seed=2))[0]
+    rows = normal(3, 6, seed=3)
+    turned = nfa_correlation(weight @ turn, Factored(rows @ turn), centred=False)
+    torch.testing.assert_close(turned, nfa_correlation(weight, Factored(rows), centred=False))
+
+
+def test_gradient_and_dtypes():
+    def of_both(weight, rows):
+        return torch.stack([nfa_correlation(weight, rows.T @ rows, power=power) for power in (0.5, 1)])
+
+    assert torch.autograd.gradcheck(of_both, (normal(3, 4).requires_grad_(), normal(6, 4, seed=1).requires_grad_()))
+    weight, rows = normal(3, 4).float(), normal(6, 4, seed=1)
+    assert nfa_correlation(weight, (rows.T @ rows).float()).dtype == torch.float32
+    assert nfa_correlation(weight, rows.T @ rows).dtype == torch.float64
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named():
+    weight, agop = normal(3, 4), torch.eye(4).double()
+    with pytest.raises(RangeError, match=r"nfa_correlation: expected power 1/2 or 1, got 2"):
+        nfa_correlation(weight, agop, power=2)
+    with pytest.raises(ShapeError, match=r"nfa_correlation\(weight\): expected at least 2 axes"):
+        nfa_correlation(weight[0], agop)
+    with pytest.raises(
+        ShapeError, match=r"nfa_correlation\(agop\): expected shape \(4, 4\) for a weight of shape \(3, 4\)"
+    ):
+        nfa_correlation(weight, torch.eye(3).double())
+    with pytest.raises(RangeError, match=r"nfa_correlation\(weight\): expected finite numbers, got nan"):
+        nfa_correlation(weight * torch.nan, agop)
+    with pytest.raises(RangeError, match=r"nfa_correlation\(agop\): expected finite numbers, got inf"):
+        nfa_correlation(weight, agop.clone().fill_(torch.inf))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [(mlp((6, 9, 8, 3), generator=torch.Generator().manual_seed(0)), (20, 6)), (cnn((2, 4, 5, 3)), (4, 2, 16, 16))],
+    ids=["mlp", "cnn"],
+)
+def test_the_table_is_that_of_each_layer(model, shape):
+    model, x = model.double(), normal(*shape)
+    table = nfa_table(model, x)
+    weighted = [name for name, layer in model.named_modules() if isinstance(layer, (nn.Linear, nn.Conv2d))]
+    assert list(table.layers) == weighted
+    moments = AGOP(weighted)
+    moments.update(model, x)
+    columns = {(0.5, True): table.pearson_root, (0.5, False): table.cosine_root}
+    columns |= {(1, True): table.pearson, (1, False): table.cosine}
+    for name, agop in moments.compute().items():
+        for (power, centred), column in columns.items():
+            expected = nfa_correlation(model.get_submodule(name).weight, agop, power=power, centred=centred)
+            torch.testing.assert_close(column[weighted.index(name)], expected.detach())
+    assert nfa_table(model, x, layers=weighted[1:2]).cosine == table.cosine[1]
+    # The last layer is linear: its gradients are its rows.
+    torch.testing.assert_close(table.cosine[-1], torch.tensor(1.0).double())
+
+
+def test_at_initialisation_the_ansatz_seems_to_hold_already():
+    """PyTorch's default, bias-free ReLU, six layers: no training, and correlations from .61 to .93."""
+    model = mlp((784, *[512] * 5, 10), generator=torch.Generator().manual_seed(0))
+    root = nfa_table(model, normal(256, 784).float()).pearson_root
+    expected = torch.tensor([0.93, 0.88, 0.83, 0.75, 0.61, 1.0]).double()
+    torch.testing.assert_close(root, expected, rtol=0, atol=0.04)
+
+
+@pytest.mark.bad_input
+def test_bad_layers_are_named():
+    model, x = mlp((5, 6, 2)), normal(4, 5).float()
+    with pytest.raises(UnsupportedModuleError, match=r"nfa_table\(layers\): expected linear .*, got ReLU '1'"):
+        nfa_table(model, x, layers=["1"])
+    with pytest.raises(EmptyError, match=r"nfa_table\(layers\): expected at least one linear layer"):
+        nfa_table(nn.Tanh(), x)
+    with pytest.raises(RangeError, match=r"nfa_table\(layer\): expected one of 0, 1, 2, got 'head'"):
+        nfa_table(model, x, layers=["head"])
