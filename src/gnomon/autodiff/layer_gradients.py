@@ -1,5 +1,6 @@
 """Sums of outer products of gradients at the inputs of layers, all layers in one pass, without any Jacobian."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from gnomon.autodiff.entrance import linear_entrance, passage
 from gnomon.autodiff.graph import Graph, Model
 from gnomon.autodiff.layers import layer_named, modules_of
+from gnomon.autodiff.memory import DEFAULT_BUDGET
 from gnomon.autodiff.observation import map_graphs
 from gnomon.errors import EmptyError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Covariance, GramSum, psd_root
@@ -255,8 +257,12 @@ def add_gradients(
                     behind.setdefault(name, (place, GramSum([], [])))[1].add(rows)
         return {}
 
+    budget = DEFAULT_BUDGET if memory is None else memory
+    if taps.layers:
+        # The gradients at all places are there at once, and a copy of one: two thirds of what a graph counts for.
+        budget = math.ceil(3 * budget / 5)
     with torch.no_grad(), taps.watching():
-        map_graphs(where, model, x, read, memory=memory)
+        map_graphs(where, model, x, read, memory=budget)
     for name, (place, outer) in behind.items():
         total = outer.total()
         if total is not None:
