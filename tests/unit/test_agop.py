@@ -21,6 +21,7 @@ from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleE
 from gnomon.linalg import Dense, Factored, GramSum
 from gnomon.linalg.gram_sum import frequent_directions
 from gnomon.models import mlp
+from tests.unit.two_processes import on_two_processes
 from tests.zoo import BUILDERS, zoo
 
 
@@ -310,13 +311,6 @@ def test_a_sketch_loses_nothing_of_low_rank():
 # As a metric.
 
 TWO_PROCESSES = """
-import os, sys, torch, torch.distributed as dist
-from gnomon import AGOP
-from gnomon.errors import EmptyError
-from gnomon.models import mlp
-child = os.fork()
-rank = 1 if child == 0 else 0
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
 generator = torch.Generator().manual_seed(0)
 for width, dtype, tolerance in ((5, torch.float32, 1e-6), (90, torch.float64, 1e-12)):
     model = torch.nn.Sequential(torch.nn.Tanh(), *mlp((width, 8, 3), generator=generator)).to(dtype)
@@ -340,23 +334,12 @@ except EmptyError as error:
     assert str(error) == "AGOP.compute(x): expected samples, got none. Call update first.", error
 else:
     raise AssertionError("No samples, and no error.")
-dist.destroy_process_group()
-if child:
-    assert os.waitpid(child, 0)[1] == 0
-    print("both")
 """
 
 
 def test_two_processes_give_what_one_gives(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_PROCESSES, str(tmp_path / "meeting")],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout == "both\n", done.stderr
+    imports = "from gnomon import AGOP; from gnomon.errors import EmptyError; from gnomon.models import mlp"
+    on_two_processes(imports, TWO_PROCESSES, tmp_path)
 
 
 def test_lives_among_torchmetrics():

@@ -2,10 +2,7 @@
 
 import itertools
 import math
-import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,6 +12,7 @@ from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure.class_moments import further, merge, nothing
+from tests.unit.two_processes import on_two_processes
 
 SPLITS = [[60], [1] * 60, [7, 1, 30, 22], [59, 1]]
 
@@ -192,11 +190,6 @@ def test_gathered_processes_merge(p):
 
 
 TWO_PROCESSES = """
-import os, sys, torch, torch.distributed as dist
-from gnomon import ClassMoments, ClassStatistics, class_moments
-child = os.fork()  # Before any thread; the imports, which take longest, are done once.
-rank = 1 if child == 0 else 0
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
 generator = torch.Generator().manual_seed(0)
 for p, dtype in ((5, torch.float32), (5, torch.float64), (90, torch.float64)):
     features = torch.randn(60, p, generator=generator, dtype=dtype)
@@ -223,24 +216,13 @@ except Exception as error:
     assert str(error) == "ClassStatistics.compute(features): expected samples, got none. Call update first.", error
 else:
     raise AssertionError("No samples, and no error.")
-dist.destroy_process_group()
-if child:
-    assert os.waitpid(child, 0)[1] == 0
-    print("both")
 """
 
 
 def test_two_processes_give_what_one_gives(tmp_path):
     """For real, over gloo: unequal shards, one empty; and the metric goes on afterwards."""
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_PROCESSES, str(tmp_path / "meeting")],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout == "both\n", done.stderr
+    imports = "from gnomon import ClassStatistics, class_moments"
+    on_two_processes(imports, TWO_PROCESSES, tmp_path)
 
 
 def test_lives_among_torchmetrics():
