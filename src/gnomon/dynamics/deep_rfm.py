@@ -22,7 +22,7 @@ BLOCK = 2**25
 """Kernel values that are worked on at once."""
 
 
-class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
     r"""A deep recursive feature machine, in the manner of scikit-learn.
 
     $X_{l+1} = \Phi_l(M_l^{1/2}X_l)$ with $M_l = \frac1n\sum_{i,c}\nabla f_{l,c}(x_i)\nabla f_{l,c}(x_i)^\top$

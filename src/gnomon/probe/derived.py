@@ -27,7 +27,7 @@ def bias_of(model: nn.Module) -> Float[Tensor, "c"] | None:
 
 
 def agop_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "p p"]:
-    """The average gradient outer product at the network's input, without the Jacobians."""
+    """The average gradient outer product at the network's input, without the Jacobians: a pass of its own, in the usual budget."""
     return gradient_products("Probe", model, x, [""], memory=None)[""].dense()
 
 
