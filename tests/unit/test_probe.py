@@ -6,8 +6,10 @@ from torch import nn
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
+from gnomon.autodiff.layer_gradients import gradient_products
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
+from gnomon.probe import derived
 from tests.zoo import BUILDERS, zoo
 
 
@@ -168,6 +170,23 @@ def test_features_are_the_last_layers_input_and_the_class_moments_theirs():
     assert reading.scalars()["mse.nc23"] == parts.nc23.item()
     seen = gnomon.Probe(model, x, {"seen": lambda features: features}, layer="0").read()
     torch.testing.assert_close(seen.values["seen"], x)
+
+
+def test_the_memory_budget_is_handed_on(monkeypatch):
+    model, x, _ = collapsing()
+    budgets = []
+
+    def products(where, model, x, layers, memory):
+        budgets.append(memory)
+        return gradient_products(where, model, x, layers, memory=memory)
+
+    monkeypatch.setattr(derived, "gradient_products", products)
+    reading = gnomon.Probe(model, x, {"agop": lambda agop: agop, "kernel": gnomon.ntk}, memory=30_000).read()
+    torch.testing.assert_close(reading.values["agop"], gnomon.agop(gnomon.input_jacobian(model, x).detach()))
+    torch.testing.assert_close(reading.values["kernel"], gnomon.ntk(model, x).detach())
+    assert budgets == [30_000]
+    seen = gnomon.Probe(model, x, {"budget": lambda memory: torch.tensor(memory)}, memory=30_000).read()
+    assert seen.values["budget"] == 30_000
 
 
 def test_features_in_chunks_and_with_gradients():

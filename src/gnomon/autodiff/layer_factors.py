@@ -113,11 +113,21 @@ def eligible(seen: set[Node], uses: Counter[int], calls: Mapping[str, list[Call]
     return [name for name, called in calls.items() if right(called)]
 
 
+@dataclass(frozen=True)
+class End:
+    """A place near the outputs, where their derivatives are `right` (c 1 h) times `scale` (n h)."""
+
+    edge: GradientEdge
+    right: Tensor
+    scale: Tensor
+
+
 def layer_factors(logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool) -> list[Factor]:
     """The factors of the layers: their inputs, and what comes back to their outputs."""
-    known = at_the_end(logits, calls, uses, keep=keep)
+    ends = at_the_end(logits, calls, uses, keep=keep)
+    known = {end.edge.node: (end.right, end.scale) for end in ends}
     others = [call for call in calls if call.edge.node not in known]
-    backs = iter(propagate_back(logits, [call.edge for call in others], keep=keep) if others else [])
+    backs = iter(propagate_back(ends[-1], [call.edge for call in others], keep=keep) if others else [])
     made = []
     for call in calls:
         weight, bias = call.layer.weight, call.layer.bias
@@ -127,45 +137,39 @@ def layer_factors(logits: Tensor, calls: list[Call], uses: Counter[int], *, keep
     return made
 
 
-def at_the_end(
-    logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool
-) -> dict[Node, tuple[Tensor, Tensor]]:
-    """Right factors and scales that need no pass back: of the layer that makes the outputs, and of the one before.
+def at_the_end(logits: Tensor, calls: list[Call], uses: Counter[int], *, keep: bool) -> list[End]:
+    """Where no pass back is needed: at the outputs, and at those of the layer before the one that makes them.
 
-    The last layer's are unit vectors. Where the one before is followed by a function of single entries, its are the
-    rows of the last weight, scaled by that function's derivative: their Gram matrices need no sum over the outputs.
+    The derivatives at the outputs are unit vectors. Where the layer before the last is followed by a function of single
+    entries, those at its outputs are the rows of the last weight, scaled by that function's derivative: their Gram
+    matrices need no sum over the outputs, and everything before it is behind it.
     """
-    known: dict[Node, tuple[Tensor, Tensor]] = {}
-    for last in calls:
-        if last.edge.node is not logits.grad_fn:
-            continue
-        units = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
-        known[last.edge.node] = (units[:, None], torch.ones_like(logits))
-        between = last.x.grad_fn
-        if between is None or between.name() not in ELEMENTWISE or uses[id(between)] != 1:
-            continue
-        weight = last.layer.weight if keep else last.layer.weight.detach()
-        for call in calls:
-            if call.edge.node is between.next_functions[0][0] and uses[id(call.edge.node)] == 1:
-                ones = torch.ones_like(last.x)
-                (slope,) = torch.autograd.grad(last.x, [call.edge], ones, retain_graph=True, create_graph=keep)
-                known[call.edge.node] = (weight[:, None], slope)
-    return known
+    units = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
+    ends = [End(get_gradient_edge(logits), units[:, None], torch.ones_like(logits))]
+    last = next((call for call in calls if call.edge.node is logits.grad_fn), None)
+    between = None if last is None else last.x.grad_fn
+    if last is None or between is None or between.name() not in ELEMENTWISE or uses[id(between)] != 1:
+        return ends
+    weight = last.layer.weight if keep else last.layer.weight.detach()
+    for call in calls:
+        if call.edge.node is between.next_functions[0][0] and uses[id(call.edge.node)] == 1:
+            ones = torch.ones_like(last.x)
+            (slope,) = torch.autograd.grad(last.x, [call.edge], ones, retain_graph=True, create_graph=keep)
+            ends.append(End(call.edge, weight[:, None], slope))
+    return ends
 
 
-def propagate_back(logits: Tensor, edges: list[GradientEdge], *, keep: bool) -> list[Float[Tensor, "c n _"]]:
+def propagate_back(end: End, edges: list[GradientEdge], *, keep: bool) -> list[Float[Tensor, "c n _"]]:
     """The derivatives of each output at each edge, one backward pass an output."""
-    n, c = logits.shape
-    units = torch.eye(c, dtype=logits.dtype, device=logits.device)
     rows: list[tuple[Tensor, ...]] = []
     whole: list[Tensor] = []
-    for k, unit in enumerate(units):
-        row = torch.autograd.grad(logits, edges, unit.expand(n, c), retain_graph=True, create_graph=keep)
+    for k, right in enumerate(end.right):
+        row = torch.autograd.grad(end.edge, edges, right * end.scale, retain_graph=True, create_graph=keep)
         if keep:
             rows.append(row)
             continue
         # Filled in place, so that the passes do not stand in memory twice.
-        whole = whole or [part.new_empty(c, *part.shape) for part in row]
+        whole = whole or [part.new_empty(len(end.right), *part.shape) for part in row]
         for target, part in zip(whole, row, strict=True):
             target[k] = part
     return [torch.stack(parts) for parts in zip(*rows, strict=True)] if keep else whole

@@ -26,9 +26,9 @@ def bias_of(model: nn.Module) -> Float[Tensor, "c"] | None:
     return None if bias is None else bias.detach()
 
 
-def agop_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "p p"]:
-    """The average gradient outer product at the network's input, without the Jacobians: a pass of its own, in the usual budget."""
-    return gradient_products("Probe", model, x, [""], memory=None)[""].dense()
+def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Float[Tensor, "p p"]:
+    """The average gradient outer product at the network's input, without the Jacobians: a pass of its own."""
+    return gradient_products("Probe", model, x, [""], memory=memory)[""].dense()
 
 
 DERIVED: dict[str, Callable[..., object]] = {

@@ -24,7 +24,7 @@ class Probe:
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
     name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
     layer at the end, that layer's `weight` and `bias`, the `class_moments` of the features, the `agop` at the network's
-    input, or the name of another quantity here. Each of these is computed once a reading, from one graph, in chunks
+    input, the `memory` budget, or the name of another quantity here. Each of these is computed once a reading, from one graph, in chunks
     that fit the memory budget; the network is in eval mode while it is read, and then as it was.
 
         probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
@@ -63,7 +63,7 @@ class Probe:
         self.memory = memory
         self._given = {"x": data} if isinstance(data, Tensor) else {"x": data[0], "labels": data[1]}
         _checks.samples("Probe", 1, **self._given)
-        self._plan = plan(quantities, (*self._given, "model", "parameters"))
+        self._plan = plan(quantities, (*self._given, "model", "parameters", "memory"))
         # Said before training starts, and not at the first reading.
         if "features" in self._plan.observations:
             layer_named("Probe", model, layer)
@@ -82,6 +82,7 @@ class Probe:
             **self._given,
             "model": self.model,
             "parameters": dict(self.model.named_parameters()),
+            "memory": self.memory,
         }
         with evaluating(self.model), torch.no_grad():
             if self._plan.observations:
