@@ -181,8 +181,8 @@ def test_the_memory_budget_is_handed_on(monkeypatch):
         return gradient_products(where, model, x, layers, memory=memory)
 
     monkeypatch.setattr(derived, "gradient_products", products)
-    reading = gnomon.Probe(model, x, {"agop": lambda agop: agop, "kernel": gnomon.ntk}, memory=30_000).read()
-    torch.testing.assert_close(reading.values["agop"], gnomon.agop(gnomon.input_jacobian(model, x).detach()))
+    reading = gnomon.Probe(model, x, {"outer": lambda agop: agop, "kernel": gnomon.ntk}, memory=30_000).read()
+    torch.testing.assert_close(reading.values["outer"], gnomon.agop(gnomon.input_jacobian(model, x).detach()))
     torch.testing.assert_close(reading.values["kernel"], gnomon.ntk(model, x).detach())
     assert budgets == [30_000]
     seen = gnomon.Probe(model, x, {"budget": lambda memory: torch.tensor(memory)}, memory=30_000).read()

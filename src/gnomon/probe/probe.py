@@ -24,8 +24,8 @@ class Probe:
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
     name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
     layer at the end, that layer's `weight` and `bias`, the `class_moments` of the features, the `agop` at the network's
-    input, the `memory` budget, or the name of another quantity here. Each of these is computed once a reading, from one graph, in chunks
-    that fit the memory budget; the network is in eval mode while it is read, and then as it was.
+    input, the `memory` budget, or the name of another quantity here. Each of these is computed once a reading, from one
+    graph, in chunks that fit the budget; the network is in eval mode while it is read, and then as it was.
 
         probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
         for step in range(steps):
