@@ -26,7 +26,7 @@ paper says: under the squared error the features of each class draw together fas
 perturbations of the images.
 """
 
-SMALL = Config(epochs=60, early=20, attack_spacing=20)
+SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)
 PAPER = mse_collapse.PAPER
 SETTINGS = (
     SMALL,
