@@ -1,18 +1,32 @@
 from .autodiff import features, input_jacobian, vector_jacobian
 from .dynamics import (
+    BiasFlow,
     CentralPath,
     CentralPathFlow,
+    ClusteredFlow,
     Collapse,
+    CollapsedFlow,
+    CollapsedFlowRun,
+    CollapsedPropagators,
+    Crossings,
     DeepRFM,
     DeepRFMReading,
     DeepRFMStage,
+    GeneralFlow,
+    GeneralOrbit,
     LinearDeepRFM,
     LinearDeepRFMRun,
+    TruncationFlow,
+    TruncationOrbit,
+    TruncationTimeBound,
+    bias_flow,
     snr_growth,
+    truncation_time_bound,
 )
 from .linalg import Sketch, psd_root
 from .measure import (
     accuracy,
+    activation_misalignment,
     agop,
     aligned_jacobian,
     central_path_distance,
@@ -21,6 +35,7 @@ from .measure import (
     centroid_inner_product,
     centroid_rate,
     class_moments,
+    cumulative_parameters,
     deepfool,
     effective_rank,
     equiangularity,
@@ -46,6 +61,7 @@ from .measure import (
     ntk,
     ntk_to_point,
     plateau,
+    polar_decomposition,
     robust_radius,
     row_alignment,
     self_duality,
@@ -54,9 +70,13 @@ from .measure import (
     snr_singular_values,
     spectral_mse,
     top_eigenvectors,
+    truncated_inputs,
+    truncation_map,
+    truncation_sectors,
 )
 from .measure.class_moments import ClassMoments
 from .measure.class_statistics import ClassStatistics
+from .measure.cumulative_parameters import CumulativeParameters
 from .measure.deepfool import DeepFool
 from .measure.feature_learning_interval import FeatureLearningInterval
 from .measure.layer_centroids import LayerCentroids
@@ -64,8 +84,10 @@ from .measure.layer_collapse import LayerCollapse
 from .measure.mse_decomposition import MSEDecomposition
 from .measure.nfa_table import NFATable
 from .measure.plateau import Plateau
+from .measure.polar_decomposition import PolarDecomposition
 from .measure.streamed_agop import AGOP
 from .measure.top_eigenvectors import Eigenvectors
+from .measure.truncation_sectors import TruncationSectors
 from .probe import Probe, Reading, at, every, log_spaced
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
@@ -73,17 +95,26 @@ __version__: str
 
 __all__ = [
     "AGOP",
+    "BiasFlow",
     "CentralPath",
     "CentralPathFlow",
     "ClassMoments",
     "ClassStatistics",
+    "ClusteredFlow",
     "Collapse",
+    "CollapsedFlow",
+    "CollapsedFlowRun",
+    "CollapsedPropagators",
+    "Crossings",
+    "CumulativeParameters",
     "DeepFool",
     "DeepRFM",
     "DeepRFMReading",
     "DeepRFMStage",
     "Eigenvectors",
     "FeatureLearningInterval",
+    "GeneralFlow",
+    "GeneralOrbit",
     "GrokAlign",
     "GrokfastEMA",
     "GrokfastMA",
@@ -95,19 +126,27 @@ __all__ = [
     "MSEDecomposition",
     "NFATable",
     "Plateau",
+    "PolarDecomposition",
     "Probe",
     "Reading",
     "Sketch",
+    "TruncationFlow",
+    "TruncationOrbit",
+    "TruncationSectors",
+    "TruncationTimeBound",
     "accuracy",
+    "activation_misalignment",
     "agop",
     "aligned_jacobian",
     "at",
+    "bias_flow",
     "central_path_distance",
     "centroid",
     "centroid_alignment",
     "centroid_inner_product",
     "centroid_rate",
     "class_moments",
+    "cumulative_parameters",
     "deepfool",
     "effective_rank",
     "equiangularity",
@@ -139,6 +178,7 @@ __all__ = [
     "ntk",
     "ntk_to_point",
     "plateau",
+    "polar_decomposition",
     "psd_root",
     "robust_radius",
     "row_alignment",
@@ -149,5 +189,9 @@ __all__ = [
     "snr_singular_values",
     "spectral_mse",
     "top_eigenvectors",
+    "truncated_inputs",
+    "truncation_map",
+    "truncation_sectors",
+    "truncation_time_bound",
     "vector_jacobian",
 ]

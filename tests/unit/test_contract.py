@@ -22,6 +22,7 @@ def test_every_quantity_has_a_row():
     """Those that look at a model through autodiff are tested with it; all others stand in the table."""
     # Of a whole series, of labels or of a matrix, not of samples: each has a test file of its own.
     others = {
+        "activation_misalignment",
         "agop",
         "aligned_jacobian",
         "central_path_distance",
@@ -42,11 +43,14 @@ def test_every_quantity_has_a_row():
         "nearest_mean_disagreement",
         "nfa_correlation",
         "plateau",
+        "polar_decomposition",
         "self_duality",
         "snr",
         "snr_singular_values",
         "spectral_mse",
         "top_eigenvectors",
+        "truncated_inputs",
+        "truncation_map",
     }
     functions = {
         name for name in measure.__all__ if "model" not in inspect.signature(getattr(measure, name)).parameters

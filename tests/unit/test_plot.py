@@ -79,6 +79,20 @@ def test_interactive_draws_the_data(log_x):
     assert drawing.layout.xaxis2.matches == "x"
 
 
+def test_a_logarithmic_y_axis_shows_the_data_as_they_are():
+    line = Line("collapse", STEPS, (1.0, 1e-3, 1e-6, 1e-9))
+    panels = (Panel("NC1", "ratio", (line,), log_y=True), Panel("NC2", "norm", (line,), (), (1e-12, 10.0), log_y=True))
+    figure = Curves("collapse", "Collapse", "", "layer", panels, log_x=False)
+    for axes in draw(figure).axes:
+        assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
+        assert tuple(axes.get_lines()[0].get_ydata()) == line.y
+    assert axes.get_ylim() == (1e-12, 10.0)
+    drawing = interactive(figure)
+    assert (drawing.layout.yaxis.type, drawing.layout.yaxis.range) == ("log", None)
+    assert drawing.layout.yaxis2.range == (-12.0, 1.0)
+    assert tuple(drawing.data[1].y) == line.y
+
+
 def test_a_shared_mark_is_labelled_once_and_each_label_has_its_own_row():
     marks = (Mark("c", 12.0), Mark("a", 10.0), Mark("b", 11.0))
     first, second = _layout.flags(curves(marks=marks))
@@ -175,6 +189,16 @@ def test_outside_words_are_shown_not_interpreted(tmp_path):
             lambda: Panel("p", "y", (Line("a", (1.0,), (1.0,)),), y_range=(1.0, 0.0)),
             RangeError,
             r"Panel\(y_range\): expected \(lower, upper\), got \(1.0, 0.0\)",
+        ),
+        (
+            lambda: Panel("p", "y", (Line("a", (1.0, 2.0), (1.0, 0.0)),), log_y=True),
+            RangeError,
+            r"Panel\(log_y\): expected y above 0 everywhere, got 0 in 'p'. Set log_y=False",
+        ),
+        (
+            lambda: Panel("p", "y", (Line("a", (1.0,), (1.0,)),), y_range=(-1.0, 1.0), log_y=True),
+            RangeError,
+            r"Panel\(log_y\): expected y above 0 everywhere, got -1 in 'p'",
         ),
         (lambda: Curves("c", "", "", "", ()), EmptyError, r"Curves\(panels\): expected at least one panel, got none"),
         (

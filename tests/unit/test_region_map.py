@@ -148,12 +148,12 @@ def test_svg_is_deterministic_and_words_are_not_interpreted(tmp_path):
         (
             lambda: RegionFrame("a", (SQUARE, SQUARE[:2]), np.zeros(2)),
             ShapeError,
-            r"RegionFrame\(polygons\): expected corners of shape \(v, 2\), v >= 3, got \(2, 2\) at index 1 of 'a'",
+            r"RegionFrame\(polygons\): expected shape \(v, 2\), v >= 3, got \(2, 2\) at index 1 of 'a'",
         ),
         (
             lambda: RegionFrame("a", (SQUARE * math.nan,), np.zeros(1)),
             RangeError,
-            r"RegionFrame\(polygons\): expected finite corners, got .*nan.* at index 0 of 'a'",
+            r"RegionFrame\(polygons\): expected finite coordinates, got .*nan.* at index 0 of 'a'",
         ),
         (lambda: frame(values=(1.0,)), ShapeError, r"RegionFrame\(values\): expected shape \(3,\), got \(1,\)"),
         (lambda: frame(values=(1.0, math.inf, 1.0)), RangeError, r"RegionFrame\(values\): .* got inf at index 1"),

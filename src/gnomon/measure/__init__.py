@@ -1,6 +1,7 @@
 """One quantity per file: pure functions of tensors, whose argument names say what they look at."""
 
 from gnomon.measure.accuracy import accuracy
+from gnomon.measure.activation_misalignment import activation_misalignment
 from gnomon.measure.agop import agop
 from gnomon.measure.aligned_jacobian import aligned_jacobian
 from gnomon.measure.central_path_distance import central_path_distance
@@ -9,6 +10,7 @@ from gnomon.measure.centroid_alignment import centroid_alignment
 from gnomon.measure.centroid_inner_product import centroid_inner_product
 from gnomon.measure.centroid_rate import centroid_rate
 from gnomon.measure.class_moments import class_moments
+from gnomon.measure.cumulative_parameters import cumulative_parameters
 from gnomon.measure.deepfool import deepfool
 from gnomon.measure.effective_rank import effective_rank
 from gnomon.measure.equiangularity import equiangularity
@@ -32,6 +34,7 @@ from gnomon.measure.nfa_correlation import nfa_correlation
 from gnomon.measure.nfa_table import nfa_table
 from gnomon.measure.ntk import ntk, ntk_to_point
 from gnomon.measure.plateau import plateau
+from gnomon.measure.polar_decomposition import polar_decomposition
 from gnomon.measure.robust_radius import robust_radius
 from gnomon.measure.row_alignment import row_alignment
 from gnomon.measure.self_duality import self_duality
@@ -40,9 +43,13 @@ from gnomon.measure.snr import snr
 from gnomon.measure.snr_singular_values import snr_singular_values
 from gnomon.measure.spectral_mse import spectral_mse
 from gnomon.measure.top_eigenvectors import top_eigenvectors
+from gnomon.measure.truncated_inputs import truncated_inputs
+from gnomon.measure.truncation_map import truncation_map
+from gnomon.measure.truncation_sectors import truncation_sectors
 
 __all__ = [
     "accuracy",
+    "activation_misalignment",
     "agop",
     "aligned_jacobian",
     "central_path_distance",
@@ -51,6 +58,7 @@ __all__ = [
     "centroid_inner_product",
     "centroid_rate",
     "class_moments",
+    "cumulative_parameters",
     "deepfool",
     "effective_rank",
     "equiangularity",
@@ -76,6 +84,7 @@ __all__ = [
     "ntk",
     "ntk_to_point",
     "plateau",
+    "polar_decomposition",
     "robust_radius",
     "row_alignment",
     "self_duality",
@@ -84,4 +93,7 @@ __all__ = [
     "snr_singular_values",
     "spectral_mse",
     "top_eigenvectors",
+    "truncated_inputs",
+    "truncation_map",
+    "truncation_sectors",
 ]

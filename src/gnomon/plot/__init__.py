@@ -3,6 +3,7 @@
 from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
 from gnomon.plot.region_map import Polylines, RegionFrame, RegionMap
 from gnomon.plot.scatter import Points, Scatter, ScatterPanel
+from gnomon.plot.space import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
 
 __all__ = [
     "Curves",
@@ -19,4 +20,9 @@ __all__ = [
     "RegionMap",
     "Scatter",
     "ScatterPanel",
+    "Space",
+    "SpaceFaces",
+    "SpaceFrame",
+    "SpaceLines",
+    "SpacePoints",
 ]

@@ -3,7 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from gnomon.errors import RangeError
+import numpy as np
+import numpy.typing as npt
+
+from gnomon.errors import RangeError, ShapeError
 
 
 def all_finite(where: str, values: Sequence[float], label: str) -> None:
@@ -20,3 +23,20 @@ def palette_place(where: str, colour: int) -> None:
     """Raises RangeError unless `colour` is a place in the palette."""
     if colour < 0:
         raise RangeError(f"{where}: expected a place in the palette from 0, got {colour}. Count from 0.")
+
+
+def coordinates(
+    where: str, shapes: Sequence[npt.NDArray[np.floating]], least: int, dimensions: int, label: str
+) -> None:
+    """Raises ShapeError or RangeError that names the first of `shapes` without `least` finite rows of coordinates."""
+    for i, rows in enumerate(shapes):
+        if rows.ndim != 2 or rows.shape[1] != dimensions or len(rows) < least:
+            raise ShapeError(
+                f"{where}: expected shape (v, {dimensions}), v >= {least}, got {rows.shape} at index {i} of "
+                f"{label!r}. Leave out what has no extent."
+            )
+        if not np.isfinite(rows).all():
+            raise RangeError(
+                f"{where}: expected finite coordinates, got {rows.tolist()} at index {i} of {label!r}. "
+                "Look for the step at which training diverged."
+            )

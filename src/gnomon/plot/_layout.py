@@ -17,7 +17,6 @@ SEQUENTIAL = ("#ffffff", "#bdbdbd", "#737373", "#111111")
 # Sizes in CSS pixels (1/96 inch).
 WIDTH = 860
 PANEL_TITLE, FLAG, PLOT, GAP, X_AXIS = 26, 17, 190, 18, 52
-LEGEND_ROW = 22
 LABEL_CHARACTER = 6.8
 
 
@@ -101,18 +100,6 @@ def legend(curves: Curves) -> tuple[Line, ...]:
         for line in panel.lines:
             first.setdefault((line.label, line.colour, line.dashed), line)
     return tuple(first.values())
-
-
-def entry_px(curves: Curves) -> int:
-    """The width to reserve for the longest legend entry (pixels)."""
-    return 62 + 7 * max(len(line.label) for line in legend(curves))
-
-
-def legend_columns(curves: Curves, width: int) -> int:
-    """How many legend entries to set side by side in `width` pixels, with rows as even as can be."""
-    entries = len(legend(curves))
-    fit = max(1, min(entries, width // entry_px(curves)))
-    return math.ceil(entries / math.ceil(entries / fit))
 
 
 def tile_gap(figure: ImageSlider) -> int:

@@ -1,10 +1,13 @@
 """What all figures that plotly draws share."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gnomon.plot import _layout
+import numpy as np
+import numpy.typing as npt
+
+from gnomon.plot import _layout, _legend
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 _FRAME_MS = 500
@@ -31,6 +34,32 @@ def base(height: int, meta: dict[str, Any], **margin: int) -> dict[str, Any]:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "meta": meta,
     }
+
+
+def legend(labels: Sequence[str], room: int) -> dict[str, Any]:
+    """One legend above the figure, of entries as wide as the longest, and what is said under the pointer."""
+    columns = _legend.columns(labels, room)
+    return {
+        "hovermode": "closest", "hoverlabel": {"namelength": -1}, "showlegend": True, "legend": {
+            "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
+            "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels", "itemsizing": "trace",
+            "entrywidth": max(_legend.entry_px(labels), room // (columns + 1) + 1) - 40, "tracegroupgap": 0,
+        },
+    }  # fmt: skip
+
+
+def legend_meta(labels: Sequence[str]) -> dict[str, int]:
+    """What the page needs to fit that legend to another width."""
+    return {"entries": max(1, len(labels)), "entry_px": _legend.entry_px(labels), "row_px": _legend.ROW}
+
+
+def path(shapes: Iterable[npt.NDArray[np.floating]], dimensions: int) -> list[list[float | None]]:
+    """All shapes, of shape (v, dimensions), as one path: its coordinates, with a gap behind each shape."""
+    coordinates: list[list[float | None]] = [[] for _ in range(dimensions)]
+    for rows in shapes:
+        for along, numbers in zip(coordinates, rows.T.tolist(), strict=True):
+            along += [*numbers, None]
+    return coordinates
 
 
 def slider(labels: Sequence[str], below: int = 0) -> dict[str, Any]:

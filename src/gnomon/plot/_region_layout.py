@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnomon.plot import _layout
+from gnomon.plot._legend import kinds
 from gnomon.plot._scatter_layout import VALUES
 from gnomon.plot.region_map import Corners, Polylines, RegionFrame, RegionMap
 from gnomon.plot.scatter import Points
@@ -105,26 +106,5 @@ def bar_ticks(regions: RegionMap) -> tuple[tuple[float, ...], list[str]]:
 
 def marks(regions: RegionMap) -> tuple[Polylines | Points, ...]:
     """What the legend shows: the lines and the points of all frames, the first of each label and colour."""
-    first: dict[tuple[str, int], Polylines | Points] = {}
     lines: list[Polylines | Points] = [mark for frame in regions.frames for mark in frame.lines]
-    for mark in lines + [mark for frame in regions.frames for mark in frame.points]:
-        first.setdefault((mark.label, mark.colour), mark)
-    return tuple(first.values())
-
-
-def entry_px(regions: RegionMap) -> int:
-    """The width to reserve for the longest legend entry (pixels)."""
-    return 62 + 7 * max((len(mark.label) for mark in marks(regions)), default=0)
-
-
-def legend_columns(regions: RegionMap, width: int) -> int:
-    """How many legend entries to set side by side in `width` pixels, with rows as even as can be."""
-    entries = max(1, len(marks(regions)))
-    fit = max(1, min(entries, width // entry_px(regions)))
-    return math.ceil(entries / math.ceil(entries / fit))
-
-
-def legend_px(regions: RegionMap, width: int) -> int:
-    """The height of the legend in `width` pixels."""
-    rows = -(-max(1, len(marks(regions))) // legend_columns(regions, width))
-    return rows * _layout.LEGEND_ROW + 8
+    return kinds(lines + [mark for frame in regions.frames for mark in frame.points])

@@ -3,6 +3,7 @@
 import math
 
 from gnomon.plot import _layout
+from gnomon.plot._legend import kinds
 from gnomon.plot.scatter import Points, Scatter, ScatterPanel
 
 # Viridis: even in lightness, and read by the colour-blind; the rims of the points stand out on any ground.
@@ -27,23 +28,7 @@ def fill(points: Points) -> str:
 
 def legend(scatter: Scatter) -> tuple[Points, ...]:
     """The first points of each legend entry: those of one label and colour share one."""
-    first: dict[tuple[str, int], Points] = {}
-    for panel in scatter.panels:
-        for points in panel.points:
-            first.setdefault((points.label, points.colour), points)
-    return tuple(first.values())
-
-
-def entry_px(scatter: Scatter) -> int:
-    """The width to reserve for the longest legend entry (pixels)."""
-    return 62 + 7 * max(len(points.label) for points in legend(scatter))
-
-
-def legend_columns(scatter: Scatter, width: int) -> int:
-    """How many legend entries to set side by side in `width` pixels, with rows as even as can be."""
-    entries = len(legend(scatter))
-    fit = max(1, min(entries, width // entry_px(scatter)))
-    return math.ceil(entries / math.ceil(entries / fit))
+    return kinds(points for panel in scatter.panels for points in panel.points)
 
 
 def stack(scatter: Scatter) -> tuple[int, tuple[int, ...], int]:

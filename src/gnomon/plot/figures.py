@@ -9,6 +9,7 @@ from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.plot._checks import all_finite, palette_place
 from gnomon.plot.region_map import RegionMap
 from gnomon.plot.scatter import Scatter
+from gnomon.plot.space import Space
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,11 @@ class Panel:
         lines: the curves, drawn in this order.
         marks: the moments.
         y_range: lower and upper end of the y axis; None fits the lines.
+        log_y: logarithmic y axis; every y, and the lower end of `y_range`, must be above 0.
 
     Raises:
         EmptyError: if there is no line.
-        RangeError: if `y_range` does not rise.
+        RangeError: if `y_range` does not rise, or a logarithmic axis cannot show a point.
     """
 
     title: str
@@ -90,6 +92,7 @@ class Panel:
     lines: tuple[Line, ...]
     marks: tuple[Mark, ...] = ()
     y_range: tuple[float, float] | None = None
+    log_y: bool = False
 
     def __post_init__(self) -> None:
         if not self.lines:
@@ -102,6 +105,12 @@ class Panel:
                 raise RangeError(
                     f"Panel(y_range): expected (lower, upper), got {self.y_range} in {self.title!r}. Swap or widen it."
                 )
+        least = min(y for ys in (*(line.y for line in self.lines), self.y_range or ()) for y in ys)
+        if self.log_y and least <= 0:
+            raise RangeError(
+                f"Panel(log_y): expected y above 0 everywhere, got {least:g} in {self.title!r}. "
+                "Set log_y=False, or leave that point out."
+            )
 
 
 @dataclass(frozen=True)
@@ -251,4 +260,4 @@ class ImageSlider:
             )
 
 
-Figure = Curves | ImageSlider | Scatter | RegionMap
+Figure = Curves | ImageSlider | Scatter | RegionMap | Space

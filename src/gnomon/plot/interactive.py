@@ -5,13 +5,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout
-from gnomon.plot._plotly import base, number, slider, text
+from gnomon.plot import _layout, _legend
+from gnomon.plot._plotly import base, legend, legend_meta, number, slider, text
 from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel
 from gnomon.plot.interactive_region_map import interactive_region_map
 from gnomon.plot.interactive_scatter import interactive_scatter
+from gnomon.plot.interactive_space import interactive_space
 from gnomon.plot.region_map import RegionMap
 from gnomon.plot.scatter import Scatter
+from gnomon.plot.space import Space
 
 _LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
 _BELOW_IMAGES, _ROW_LABEL = 120, 30
@@ -47,36 +49,18 @@ def _drawn(figure: Figure) -> go.Figure:
         return interactive_scatter(figure)
     if isinstance(figure, RegionMap):
         return interactive_region_map(figure)
+    if isinstance(figure, Space):
+        return interactive_space(figure)
     return _images(figure)
 
 
 def _curves(curves: Curves) -> go.Figure:
     stacked, tops = _layout.stack(curves)
-    columns = _layout.legend_columns(curves, _layout.WIDTH - 2 * _EDGE)
-    entries = len(_layout.legend(curves))
-    top = -(-entries // columns) * _layout.LEGEND_ROW + 8
-    height = top + stacked + _layout.X_AXIS
-    entry_px = _layout.entry_px(curves)
-    meta = {
-        "kind": "curves",
-        "entries": entries,
-        "entry_px": entry_px,
-        "plot_px": stacked,
-        "row_px": _layout.LEGEND_ROW,
-    }
-    layout = base(height, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
-    layout |= {
-        "hovermode": "x unified",
-        "hoverlabel": {"namelength": -1},
-        "showlegend": True,
-        "shapes": [],
-        "annotations": [],
-    }
-    layout["legend"] = {
-        "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
-        "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels",
-        "entrywidth": max(entry_px, _layout.WIDTH // (columns + 1) + 1) - 40, "tracegroupgap": 0,
-    }  # fmt: skip
+    labels, room = [line.label for line in _layout.legend(curves)], _layout.WIDTH - 2 * _EDGE
+    top = _legend.height(labels, room)
+    meta = {"kind": "curves", "plot_px": stacked, **legend_meta(labels)}
+    layout = base(top + stacked + _layout.X_AXIS, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
+    layout |= legend(labels, room) | {"hovermode": "x unified", "shapes": [], "annotations": []}
     traces: list[go.Scatter] = []
     seen: set[tuple[str, int, bool]] = set()
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
@@ -119,8 +103,10 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
         "showspikes": False,
     }
     y["title"] = {"text": text(panel.y_label), "standoff": 6, "font": {"size": 13}}
+    if panel.log_y:
+        y |= {"type": "log", "exponentformat": "e"}
     if panel.y_range is not None:
-        y["range"] = list(panel.y_range)
+        y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
     return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
 
 

@@ -1,19 +1,19 @@
 """Region maps as plotly draws them: a slider over the frames, and one path for all regions of a colour."""
 
-from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout, _region_layout, _scatter_layout
-from gnomon.plot._plotly import base, slider, text
-from gnomon.plot.region_map import Corners, Polylines, RegionFrame, RegionMap
+from gnomon.plot import _layout, _legend, _region_layout, _scatter_layout
+from gnomon.plot._plotly import base, legend, legend_meta, path, slider, text
+from gnomon.plot.region_map import Polylines, RegionFrame, RegionMap
 from gnomon.plot.scatter import Points
 
 _LEFT, _RIGHT = 62, 26
 _TALLEST, _SLIDER = 600, 120
-Path = tuple[list[float | None], list[float | None]]
-"""The coordinates of corners, None where the pen is lifted."""
+Path = list[list[float | None]]
+"""The two coordinates of corners, None where the pen is lifted."""
 
 
 def interactive_region_map(regions: RegionMap) -> go.Figure:
@@ -24,15 +24,13 @@ def interactive_region_map(regions: RegionMap) -> go.Figure:
     stacked = _layout.PANEL_TITLE + plot
     below = _layout.X_AXIS + _scatter_layout.BAR_ROOM - _scatter_layout.BAR_LABEL
     several = len(regions.frames) > 1
-    top, bottom = _region_layout.legend_px(regions, room), below + several * _SLIDER
-    marks, entry_px = _region_layout.marks(regions), _region_layout.entry_px(regions)
-    columns = _region_layout.legend_columns(regions, room)
+    marks = _region_layout.marks(regions)
+    labels = [mark.label for mark in marks]
+    top, bottom = _legend.height(labels, room), below + several * _SLIDER
     meta = {
         "kind": "regions",
-        "entries": max(1, len(marks)),
-        "entry_px": entry_px,
         "plot_px": stacked,
-        "row_px": _layout.LEGEND_ROW,
+        **legend_meta(labels),
         # What a page needs to draw it at another width.
         "aspect": (high - low) / (right - left),
         "tallest_px": _TALLEST,
@@ -40,13 +38,8 @@ def interactive_region_map(regions: RegionMap) -> go.Figure:
         "axis_px": _layout.X_AXIS,
     }
     layout = base(top + stacked + bottom, meta, l=_LEFT, r=_RIGHT, t=top, b=bottom)
-    layout |= {"hovermode": "closest", "hoverlabel": {"namelength": -1}, "showlegend": True}
-    layout["legend"] = {
-        "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
-        "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels", "itemsizing": "trace",
-        "entrywidth": max(entry_px, room // (columns + 1) + 1) - 40, "tracegroupgap": 0,
-        "itemclick": False, "itemdoubleclick": False,
-    }  # fmt: skip
+    layout |= legend(labels, room)
+    layout["legend"] |= {"itemclick": False, "itemdoubleclick": False}
     layout["annotations"] = [_title(regions)]
     layout["xaxis"] = _axis(regions.x_label, (left, right), "left", 10)
     layout["yaxis"] = _axis(regions.y_label, (low, high), "top", 6) | {
@@ -87,28 +80,16 @@ def _axis(words: str, ends: tuple[float, float], towards: str, standoff: int) ->
 
 def _paths(regions: RegionMap, frame: RegionFrame) -> list[Path]:
     """What moves, as many paths in every frame: a path for each colour, then one for each kind of lines and points."""
-    paths = [_path(level.polygons, closed=True) for level in _region_layout.levels(regions, frame)]
+    closed = [[np.vstack([p, p[:1]]) for p in level.polygons] for level in _region_layout.levels(regions, frame)]
+    paths = [path(polygons, 2) for polygons in closed]
     for kind in _region_layout.marks(regions):
         if isinstance(kind, Polylines):
-            paths.append(_path(line for mark in frame.lines if _same(mark, kind) for line in mark.lines))
+            lines = [mark for mark in frame.lines if _legend.key(mark) == _legend.key(kind)]
+            paths.append(path((line for mark in lines for line in mark.lines), 2))
         else:
-            points = [mark for mark in frame.points if _same(mark, kind)]
-            paths.append(([x for mark in points for x in mark.x], [y for mark in points for y in mark.y]))
+            points = [mark for mark in frame.points if _legend.key(mark) == _legend.key(kind)]
+            paths.append([[x for mark in points for x in mark.x], [y for mark in points for y in mark.y]])
     return paths
-
-
-def _same(mark: Polylines | Points, kind: Polylines | Points) -> bool:
-    return (mark.label, mark.colour) == (kind.label, kind.colour)
-
-
-def _path(shapes: Iterable[Corners], *, closed: bool = False) -> Path:
-    """All shapes as one path, with a gap behind each."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for corners in shapes:
-        for path, numbers in zip((x, y), corners.T.tolist(), strict=True):
-            path += [*numbers, *(numbers[:1] if closed else ()), None]
-    return x, y
 
 
 def _traces(regions: RegionMap) -> list[go.Scatter]:

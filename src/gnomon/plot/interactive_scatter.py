@@ -4,8 +4,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout, _scatter_layout
-from gnomon.plot._plotly import base, number, text
+from gnomon.plot import _layout, _legend, _scatter_layout
+from gnomon.plot._plotly import base, legend, legend_meta, number, text
 from gnomon.plot.scatter import Points, Scatter, ScatterPanel
 
 _LEFT, _RIGHT = 62, 26
@@ -15,24 +15,12 @@ def interactive_scatter(scatter: Scatter) -> go.Figure:
     """Draws the panels below each other, without the figure's title."""
     stacked, tops, _ = _scatter_layout.stack(scatter)
     room = _layout.WIDTH - _LEFT - _RIGHT  # plotly gives a legend no more
-    columns = _scatter_layout.legend_columns(scatter, room)
     entries = _scatter_layout.legend(scatter)
-    top = -(-len(entries) // columns) * _layout.LEGEND_ROW + 8
-    entry_px = _scatter_layout.entry_px(scatter)
-    meta = {
-        "kind": "scatter",
-        "entries": len(entries),
-        "entry_px": entry_px,
-        "plot_px": stacked,
-        "row_px": _layout.LEGEND_ROW,
-    }
+    labels = [points.label for points in entries]
+    top = _legend.height(labels, room)
+    meta = {"kind": "scatter", "plot_px": stacked, **legend_meta(labels)}
     layout = base(top + stacked + _layout.X_AXIS, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
-    layout |= {"hovermode": "closest", "hoverlabel": {"namelength": -1}, "showlegend": True}
-    layout["legend"] = {
-        "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
-        "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels", "itemsizing": "trace",
-        "entrywidth": max(entry_px, room // (columns + 1) + 1) - 40, "tracegroupgap": 0,
-    }  # fmt: skip
+    layout |= legend(labels, room)
     layout["annotations"] = [_panel_title(panel, i) for i, panel in enumerate(scatter.panels)]
     for i, (panel, edge) in enumerate(zip(scatter.panels, tops, strict=True)):
         domain = (max(0.0, 1 - (edge + _scatter_layout.PLOT) / stacked), 1 - edge / stacked)

@@ -1,13 +1,13 @@
 """What a map of regions shows, as plain data: polygons coloured by a value or a class, points and lines above them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot._checks import all_finite, palette_place
+from gnomon.plot._checks import all_finite, coordinates, palette_place
+from gnomon.plot._frames import check_beside, side_by_side
 from gnomon.plot.scatter import Points
 
 Corners = npt.NDArray[np.floating]
@@ -35,7 +35,7 @@ class Polylines:
     colour: int = 0
 
     def __post_init__(self) -> None:
-        _check_corners("Polylines(lines)", self.lines, 2, self.label)
+        coordinates("Polylines(lines)", self.lines, 2, 2, self.label)
         palette_place("Polylines(colour)", self.colour)
 
 
@@ -67,7 +67,7 @@ class RegionFrame:
             raise EmptyError(
                 f"RegionFrame(polygons): expected at least one region, got none at {self.label!r}. Leave the frame out."
             )
-        _check_corners("RegionFrame(polygons)", self.polygons, 3, self.label)
+        coordinates("RegionFrame(polygons)", self.polygons, 3, 2, self.label)
         if self.values.shape != (len(self.polygons),):
             raise ShapeError(
                 f"RegionFrame(values): expected shape {(len(self.polygons),)}, got {self.values.shape} at "
@@ -128,13 +128,7 @@ class RegionMap:
                 f"got {values[~np.isin(values, places)][0]:g} in {self.name!r}. Name every class."
             )
         self._check_scale(values)
-        if self.beside is not None and not (
-            1 <= len(self.beside) <= 3 and {*self.beside} <= {*range(len(self.frames))}
-        ):
-            raise RangeError(
-                f"RegionMap(beside): expected one to three places of frames from 0 to {len(self.frames) - 1}, "
-                f"got {self.beside} in {self.name!r}. Leave some out."
-            )
+        check_beside("RegionMap(beside)", self.beside, len(self.frames), self.name)
 
     def _check_scale(self, values: npt.NDArray[np.floating]) -> None:
         low, high = self.value_range or (values.min(), values.max())
@@ -168,20 +162,4 @@ class RegionMap:
     @property
     def still(self) -> tuple[RegionFrame, ...]:
         """The frames that a still figure shows side by side."""
-        last = len(self.frames) - 1
-        places = sorted({0, last // 2, last}) if self.beside is None else self.beside
-        return tuple(self.frames[place] for place in places)
-
-
-def _check_corners(where: str, shapes: Sequence[Corners], least: int, label: str) -> None:
-    for i, corners in enumerate(shapes):
-        if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < least:
-            raise ShapeError(
-                f"{where}: expected corners of shape (v, 2), v >= {least}, got {corners.shape} at index {i} of "
-                f"{label!r}. Leave out what has no extent."
-            )
-        if not np.isfinite(corners).all():
-            raise RangeError(
-                f"{where}: expected finite corners, got {corners.tolist()} at index {i} of {label!r}. "
-                "Look for the step at which training diverged."
-            )
+        return side_by_side(self.frames, self.beside)

@@ -12,10 +12,12 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from gnomon.plot import _layout, static_region_map, static_scatter
+from gnomon.plot import _layout, static_region_map, static_scatter, static_space
+from gnomon.plot._matplotlib import EDGE, TITLE, draw_legend, legend_px
 from gnomon.plot.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel
 from gnomon.plot.region_map import RegionMap
 from gnomon.plot.scatter import Scatter
+from gnomon.plot.space import Space
 
 _DPI = 96
 _STYLE: Any = {
@@ -31,7 +33,7 @@ _STYLE: Any = {
     "svg.hashsalt": "gnomon",
 }
 # Sizes in CSS pixels, as in `_layout`.
-_EDGE, _MARGIN_LEFT, _MARGIN_RIGHT, _TITLE = 16, 70, 24, 42
+_MARGIN_LEFT, _MARGIN_RIGHT = 70, 24
 _ROW_LABELS, _TALLEST_IMAGE, _HEADING, _NOTE, _FRAMES = 176, 72, 30, 34, 5
 
 
@@ -39,7 +41,7 @@ def draw(figure: Figure) -> Drawing:
     """Draws a figure.
 
     Of an `ImageSlider` the first, the last and up to three frames between are drawn, one below the other; of a
-    `RegionMap` up to three frames side by side.
+    `RegionMap` or a `Space` up to three frames side by side.
 
     Args:
         figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
@@ -58,6 +60,10 @@ def draw(figure: Figure) -> Drawing:
             drawing = _canvas(_layout.WIDTH, static_region_map.height(figure), figure.title)
             static_region_map.draw_region_map(drawing, figure)
             return drawing
+        if isinstance(figure, Space):
+            drawing = _canvas(_layout.WIDTH, static_space.height(figure), figure.title)
+            static_space.draw_space(drawing, figure)
+            return drawing
         return _draw_images(figure)
 
 
@@ -75,26 +81,19 @@ def save(figure: Figure, path: Path) -> None:
 
 def _canvas(width: int, height: int, title: str) -> Drawing:
     drawing = Drawing(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
-    drawing.text(_EDGE / width, 1 - 14 / height, title, size=13, weight="bold", va="top", parse_math=False)
+    drawing.text(EDGE / width, 1 - 14 / height, title, size=13, weight="bold", va="top", parse_math=False)
     return drawing
 
 
 def _draw_curves(curves: Curves) -> Drawing:
     width = _layout.WIDTH
-    columns = _layout.legend_columns(curves, width - 2 * _EDGE)
     entries = _layout.legend(curves)
-    rows = -(-len(entries) // columns)
-    top = _TITLE + rows * _layout.LEGEND_ROW + 8
+    top = TITLE + legend_px([line.label for line in entries])
     stacked, tops = _layout.stack(curves)
     height = top + stacked + _layout.X_AXIS
     drawing = _canvas(width, height, curves.title)
     handles = [Line2D([], [], **_line_style(line), label=line.label) for line in entries]
-    box = drawing.legend(
-        handles=_by_rows(handles, columns), loc="upper left", bbox_to_anchor=(8 / width, 1 - (_TITLE - 4) / height),
-        ncols=columns, frameon=False, handlelength=2.4, columnspacing=2.0, borderpad=0.3,
-    )  # fmt: skip
-    for text in box.get_texts():
-        text.set_parse_math(False)
+    draw_legend(drawing, handles, height, handlelength=2.4)
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
         bottom = height - top - tops[i] - _layout.PLOT
         inner = width - _MARGIN_LEFT - _MARGIN_RIGHT
@@ -106,11 +105,6 @@ def _draw_curves(curves: Curves) -> Drawing:
         else:
             axes.tick_params(axis="x", which="both", labelbottom=False)
     return drawing
-
-
-def _by_rows(handles: list[Line2D], columns: int) -> list[Line2D]:
-    """In the order in which matplotlib, which fills columns, shows them row by row."""
-    return [handle for column in range(columns) for handle in handles[column::columns]]
 
 
 def _line_style(line: Line) -> dict[str, Any]:
@@ -134,9 +128,15 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     else:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.6g}"))
     axes.set_xlim(_layout.x_span(curves))
+    if panel.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(base=10, numticks=6))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: ""))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
     if panel.y_range is not None:
         axes.set_ylim(panel.y_range)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.grid(visible=True, color=_layout.GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -168,7 +168,7 @@ def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], c
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
     above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / _layout.PLOT
-    left = -(_MARGIN_LEFT - _EDGE) / inner
+    left = -(_MARGIN_LEFT - EDGE) / inner
     axes.text(left, above, title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
 
 
@@ -178,23 +178,23 @@ def _draw_images(figure: ImageSlider) -> Drawing:
     n, h, w = figure.frames[0].rows[0].images.shape
     gap = _layout.tile_gap(figure)
     cells = n * (w + gap) - gap
-    inner = _layout.WIDTH - _ROW_LABELS - 2 * _EDGE
+    inner = _layout.WIDTH - _ROW_LABELS - 2 * EDGE
     cell = min(inner / cells, _TALLEST_IMAGE / h)
     step = round(cell * (h + gap))
-    height = _TITLE + sum((_HEADING if heading else 6) + step * len(rows) for heading, rows in blocks) + _NOTE
+    height = TITLE + sum((_HEADING if heading else 6) + step * len(rows) for heading, rows in blocks) + _NOTE
     drawing = _canvas(_layout.WIDTH, height, figure.title)
-    y = _TITLE
+    y = TITLE
     for heading, rows in blocks:
         if heading:
             drawing.text(
-                _EDGE / _layout.WIDTH, 1 - (y + _HEADING - 8) / height, heading, weight="bold", parse_math=False
+                EDGE / _layout.WIDTH, 1 - (y + _HEADING - 8) / height, heading, weight="bold", parse_math=False
             )
         y += _HEADING if heading else 6
         for row in rows:
-            box = (float(_EDGE + _ROW_LABELS), height - y - cell * h, cell * cells, cell * h)
+            box = (float(EDGE + _ROW_LABELS), height - y - cell * h, cell * cells, cell * h)
             _draw_row(drawing, row, figure, box, height)
             y += step
-    drawing.text(_EDGE / _layout.WIDTH, 12 / height, figure.how_to_read, size=8.5, color=_layout.MUTED)
+    drawing.text(EDGE / _layout.WIDTH, 12 / height, figure.how_to_read, size=8.5, color=_layout.MUTED)
     return drawing
 
 
@@ -222,7 +222,7 @@ def _draw_row(
     )  # fmt: skip
     axes.set_axis_off()
     label = textwrap.fill(row.label, 24)
-    drawing.text(_EDGE / _layout.WIDTH, (y + h / 2) / height, label, va="center", color=_layout.MUTED, parse_math=False)
+    drawing.text(EDGE / _layout.WIDTH, (y + h / 2) / height, label, va="center", color=_layout.MUTED, parse_math=False)
 
 
 def _colours(diverging: bool) -> Colormap:

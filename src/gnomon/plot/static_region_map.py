@@ -13,13 +13,13 @@ from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gnomon.plot import _layout, _region_layout, _scatter_layout
+from gnomon.plot._matplotlib import POINT, TITLE, draw_legend, legend_px
 from gnomon.plot.region_map import Corners, Polylines, RegionFrame, RegionMap
 from gnomon.plot.scatter import Points
 
 # Sizes in CSS pixels, as in `_layout`.
-_EDGE, _MARGIN_LEFT, _MARGIN_RIGHT, _TITLE, _BETWEEN = 16, 62, 24, 42, 22
+_MARGIN_LEFT, _MARGIN_RIGHT, _BETWEEN = 62, 24, 22
 _TALLEST = 620
-_POINT = 72 / 96  # of a pixel
 
 
 def height(regions: RegionMap) -> int:
@@ -30,8 +30,7 @@ def height(regions: RegionMap) -> int:
 def draw_region_map(drawing: Drawing, regions: RegionMap) -> None:
     """Fills an empty figure of that height."""
     whole, (wide, tall) = height(regions), _sides(regions)
-    if _region_layout.marks(regions):
-        _draw_legend(drawing, regions, whole)
+    draw_legend(drawing, [_handle(mark) for mark in _region_layout.marks(regions)], whole, handlelength=2.0)
     bottom = (whole - _top(regions) - tall) / whole
     for i, frame in enumerate(regions.still):
         left = _MARGIN_LEFT + i * (wide + _BETWEEN)
@@ -46,8 +45,7 @@ def draw_region_map(drawing: Drawing, regions: RegionMap) -> None:
 
 
 def _top(regions: RegionMap) -> int:
-    legend = _region_layout.legend_px(regions, _layout.WIDTH - 2 * _EDGE) if _region_layout.marks(regions) else 0
-    return _TITLE + legend + _layout.PANEL_TITLE
+    return TITLE + legend_px([mark.label for mark in _region_layout.marks(regions)]) + _layout.PANEL_TITLE
 
 
 def _sides(regions: RegionMap) -> tuple[float, float]:
@@ -64,7 +62,7 @@ def _draw_frame(axes: Axes, regions: RegionMap, frame: RegionFrame) -> None:
         if level.polygons:
             joined = _joined(level.polygons)
             edge = (*(channel / 255 for channel in level.edge), _region_layout.EDGE_OPACITY)
-            axes.add_patch(PathPatch(joined, facecolor=level.colour, edgecolor=edge, lw=_region_layout.EDGE * _POINT))
+            axes.add_patch(PathPatch(joined, facecolor=level.colour, edgecolor=edge, lw=_region_layout.EDGE * POINT))
     for lines in frame.lines:
         for line in lines.lines:
             axes.plot(*line.T, **_line_style(lines), label=lines.label)
@@ -76,7 +74,7 @@ def _draw_frame(axes: Axes, regions: RegionMap, frame: RegionFrame) -> None:
         axis.set_major_locator(MaxNLocator(5))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axes.tick_params(length=0)
-    axes.set_title(frame.label, loc="left", size=10.5, weight="bold", pad=7 * _POINT, parse_math=False)
+    axes.set_title(frame.label, loc="left", size=10.5, weight="bold", pad=7 * POINT, parse_math=False)
 
 
 def _joined(polygons: tuple[Corners, ...]) -> Path:
@@ -96,22 +94,9 @@ def _line_style(lines: Polylines) -> dict[str, Any]:
 
 def _marker_style(points: Points) -> dict[str, Any]:
     return {
-        "ls": "none", "marker": _scatter_layout.shape(points)[0], "markersize": _scatter_layout.MARKER * _POINT,
+        "ls": "none", "marker": _scatter_layout.shape(points)[0], "markersize": _scatter_layout.MARKER * POINT,
         "markerfacecolor": _layout.colour(points.colour), "markeredgecolor": "white", "markeredgewidth": 1.0,
     }  # fmt: skip
-
-
-def _draw_legend(drawing: Drawing, regions: RegionMap, whole: int) -> None:
-    columns = _region_layout.legend_columns(regions, _layout.WIDTH - 2 * _EDGE)
-    handles = [_handle(mark) for mark in _region_layout.marks(regions)]
-    # Matplotlib fills columns: in this order it shows them row by row.
-    by_rows = [handle for column in range(columns) for handle in handles[column::columns]]
-    box = drawing.legend(
-        handles=by_rows, loc="upper left", bbox_to_anchor=(8 / _layout.WIDTH, 1 - (_TITLE - 4) / whole),
-        ncols=columns, frameon=False, handlelength=2.0, columnspacing=2.0, borderpad=0.3,
-    )  # fmt: skip
-    for text in box.get_texts():
-        text.set_parse_math(False)
 
 
 def _handle(mark: Points | Polylines) -> Line2D:

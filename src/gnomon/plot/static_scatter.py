@@ -10,11 +10,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from gnomon.plot import _layout, _scatter_layout
+from gnomon.plot._matplotlib import EDGE, POINT, TITLE, draw_legend, legend_px
 from gnomon.plot.scatter import Points, Scatter, ScatterPanel
 
 # Sizes in CSS pixels, as in `_layout`.
-_EDGE, _MARGIN_LEFT, _MARGIN_RIGHT, _TITLE = 16, 70, 24, 42
-_POINT = 72 / 96  # of a pixel
+_MARGIN_LEFT, _MARGIN_RIGHT = 70, 24
 
 
 def height(scatter: Scatter) -> int:
@@ -25,7 +25,12 @@ def height(scatter: Scatter) -> int:
 def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
     """Fills an empty figure of that height."""
     whole, (_, tops, bar_top) = height(scatter), _scatter_layout.stack(scatter)
-    _draw_legend(drawing, scatter, whole)
+    handles = [
+        Line2D([], [], **_line_style(points), **_marker_style(points), markerfacecolor=_scatter_layout.fill(points),
+               label=points.label)
+        for points in _scatter_layout.legend(scatter)
+    ]  # fmt: skip
+    draw_legend(drawing, handles, whole, handlelength=2.4)
     inner = _layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
 
     def box(left: int, top: int, width: int, tall: int) -> tuple[float, float, float, float]:
@@ -47,25 +52,7 @@ def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
 
 
 def _top(scatter: Scatter) -> int:
-    columns = _scatter_layout.legend_columns(scatter, _layout.WIDTH - 2 * _EDGE)
-    return _TITLE + -(-len(_scatter_layout.legend(scatter)) // columns) * _layout.LEGEND_ROW + 8
-
-
-def _draw_legend(drawing: Drawing, scatter: Scatter, whole: int) -> None:
-    columns = _scatter_layout.legend_columns(scatter, _layout.WIDTH - 2 * _EDGE)
-    handles = [
-        Line2D([], [], **_line_style(points), **_marker_style(points), markerfacecolor=_scatter_layout.fill(points),
-               label=points.label)
-        for points in _scatter_layout.legend(scatter)
-    ]  # fmt: skip
-    # Matplotlib fills columns: in this order it shows them row by row.
-    by_rows = [handle for column in range(columns) for handle in handles[column::columns]]
-    box = drawing.legend(
-        handles=by_rows, loc="upper left", bbox_to_anchor=(8 / _layout.WIDTH, 1 - (_TITLE - 4) / whole),
-        ncols=columns, frameon=False, handlelength=2.4, columnspacing=2.0, borderpad=0.3,
-    )  # fmt: skip
-    for text in box.get_texts():
-        text.set_parse_math(False)
+    return TITLE + legend_px([points.label for points in _scatter_layout.legend(scatter)])
 
 
 def _line_style(points: Points) -> dict[str, Any]:
@@ -79,7 +66,7 @@ def _line_style(points: Points) -> dict[str, Any]:
 def _marker_style(points: Points) -> dict[str, Any]:
     return {
         "marker": _scatter_layout.shape(points)[0],
-        "markersize": _scatter_layout.MARKER * _POINT,
+        "markersize": _scatter_layout.MARKER * POINT,
         "markeredgecolor": "white" if points.values is None else _layout.MUTED,
         "markeredgewidth": 0.6,
     }
@@ -116,7 +103,7 @@ def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
     axes.set_xlabel(panel.x_label, labelpad=6, parse_math=False)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
     axes.yaxis.set_label_coords(-48 / inner, 0.5)
-    left, above = -(_MARGIN_LEFT - _EDGE) / inner, 1 + 7 / _scatter_layout.PLOT
+    left, above = -(_MARGIN_LEFT - EDGE) / inner, 1 + 7 / _scatter_layout.PLOT
     axes.text(left, above, panel.title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
 
 

@@ -88,6 +88,26 @@ EXPERIMENTS = {
         "free features flow into neural collapse along a closed form, which is not that of the flow the paper defines",
         "Han, Papyan, Donoho, arXiv:2106.02073, proposition 2, corollaries 1 and 2",
     ),
+    "layer-denoising": Entry(
+        "gnomon_lab.papers.layer_denoising",
+        "what of each layer collapses the classes: its weight far more than the ReLU behind it",
+        "Beaglehole et al., arXiv:2402.13728, figures 2 and 7 to 9",
+    ),
+    "nfa": Entry(
+        "gnomon_lab.papers.nfa",
+        "how each layer's weight correlates with the AGOP at its input, before training, on the way and at the end",
+        "Beaglehole et al., arXiv:2402.13728, figures 10 to 12",
+    ),
+    "deep-rfm": Entry(
+        "gnomon_lab.papers.deep_rfm",
+        "an untrained network collapses layer by layer, by the root of the AGOP of kernel machines",
+        "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, figures 1 and 3 to 6",
+    ),
+    "linear-rfm": Entry(
+        "gnomon_lab.papers.linear_rfm",
+        "the recursion in which deep collapse can be proved, with the theorem's constants and with the exact ones",
+        "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3",
+    ),
 }
 
 

@@ -48,10 +48,10 @@
       const top = rows * meta.row_px + 8;
       change["margin.t"] = top;
       change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 40;
-      change.height = top + meta.plot_px + margin.b;
+      // Maps and space keep their shape.
+      const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
+      change.height = top + ("aspect" in meta ? stacked : meta.plot_px) + margin.b;
       if (meta.kind === "regions") {
-        const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
-        change.height = top + stacked + margin.b;
         change["yaxis.domain"] = [0, plot / stacked];
         change["coloraxis.colorbar.y"] = -meta.axis_px / stacked;
       }
@@ -59,7 +59,7 @@
       if (meta.kind === "curves") {
         for (const key of axes(layout, "x")) change[key + ".tickformat"] = width < NARROW ? "~s" : ",~r";
       }
-      change.annotations = layout.annotations.map(
+      change.annotations = (layout.annotations || []).map(
         (words) => (words.name === "flag" ? besidePole(layout, words, width) : words));
     }
     return change;
@@ -80,13 +80,18 @@
       "font.color": ink, "paper_bgcolor": card,
       "hoverlabel.bgcolor": card, "hoverlabel.bordercolor": axis, "hoverlabel.font.color": ink,
     };
-    layout.annotations.forEach((words, i) => { if (words.bgcolor) change[`annotations[${i}].bgcolor`] = card; });
+    (layout.annotations || []).forEach((words, i) => { if (words.bgcolor) change[`annotations[${i}].bgcolor`] = card; });
     (layout.shapes || []).forEach((shape, i) => { change[`shapes[${i}].line.color`] = tint(shape.line.color); });
     for (const key of [...axes(layout, "x"), ...axes(layout, "y")]) {
       change[key + ".gridcolor"] = grid;
       change[key + ".linecolor"] = axis;
       change[key + ".tickfont.color"] = muted;
       change[key + ".spikecolor"] = muted;
+    }
+    for (const letter of layout.scene ? "xyz" : "") {
+      change[`scene.${letter}axis.gridcolor`] = grid;
+      change[`scene.${letter}axis.linecolor`] = axis;
+      change[`scene.${letter}axis.tickfont.color`] = muted;
     }
     (layout.sliders || []).forEach((_, i) => Object.assign(change, {
       [`sliders[${i}].bgcolor`]: line, [`sliders[${i}].activebgcolor`]: knob, [`sliders[${i}].bordercolor`]: axis,
@@ -120,21 +125,40 @@
     });
   }
 
+  // The words of axes in space have the same size at any width: on a phone the eye goes back, to make room for them.
+  function stepBack({ eye }) {
+    for (const axis of "xyz") eye[axis] *= 1.25;
+  }
+
+  // A wheel scrolls the page unless Ctrl is held, and a double click takes back how space was turned.
+  function turn(plot, { camera }) {
+    const first = structuredClone(camera);
+    plot.addEventListener("wheel", (event) => { if (!event.ctrlKey) event.stopPropagation(); }, { capture: true });
+    // Every frame is drawn from the layout's camera, which plotly writes only when the hand lets go.
+    //plot.on("plotly_relayouting", (change) => { plot.layout.scene.camera = change["scene.camera"]; });
+    plot.addEventListener("dblclick", () => Plotly.relayout(plot, { "scene.camera": structuredClone(first) }));
+  }
+
   async function draw(box) {
     const plot = box.querySelector(".plot");
     const figure = JSON.parse(box.querySelector("script").textContent);
     const lines = figure.data.flatMap((trace, i) => (trace.line ? [i] : []));
+    // What parts points in space is the ground's colour.
+    const rims = figure.data.flatMap((trace, i) => (trace.type === "scatter3d" && trace.marker ? [i] : []));
     const tints = () => ({ "line.color": lines.map((i) => tint(figure.data[i].line.color)) });
     const width = () => Math.floor(plot.clientWidth);
     let drawn = width();
     put(figure.layout, fit(figure.layout, drawn));
     put(figure.layout, colours(figure.layout));
+    if (figure.layout.scene && drawn < NARROW) stepBack(figure.layout.scene.camera);
     const images = figure.layout.meta.kind === "images";
     const place = () => (images ? { y0: rowTops(figure.layout, drawn) } : {});
     if (images) figure.data.forEach((trace, i) => { trace.y0 = place().y0[i]; });
     for (const i of lines) figure.data[i].line.color = tint(figure.data[i].line.color);
+    for (const i of rims) figure.data[i].marker.line.color = figure.layout.paper_bgcolor;
     figure.config = { displaylogo: false, displayModeBar: false, plotlyServerURL: "", showSendToCloud: false };
     await Plotly.newPlot(plot, figure);
+    if (figure.layout.scene) turn(plot, figure.layout.scene);
     if (figure.layout.sliders) listen(plot, figure.frames);
     new ResizeObserver(() => {
       if (width() === drawn || width() === 0) return;
@@ -144,6 +168,7 @@
     dark.addEventListener("change", () => {
       if (lines.length) Plotly.update(plot, tints(), colours(plot.layout), lines);
       else Plotly.relayout(plot, colours(plot.layout));
+      if (rims.length) Plotly.restyle(plot, { "marker.line.color": plot.layout.paper_bgcolor }, rims);
     });
     plot.dataset.drawn = "yes";
   }

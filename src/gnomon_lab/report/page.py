@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.plot.figures import Figure, ImageSlider
 from gnomon.plot.interactive import interactive
+from gnomon.plot.space import Space
 from gnomon_lab.runs.claims import Claim
 from gnomon_lab.runs.files import replace_text
 
@@ -153,7 +154,11 @@ def _figure(i: int, figure: Figure) -> str:
     drawing = interactive(figure, titled=False).to_json()
     # "<" never appears inside the data: nothing in it can end the script element.
     data = drawing.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    note = f" {escape(figure.how_to_read)}" if isinstance(figure, ImageSlider) else ""
+    note = ""
+    if isinstance(figure, ImageSlider):
+        note = f" {escape(figure.how_to_read)}"
+    elif isinstance(figure, Space):
+        note = " Drag to turn it, hold Ctrl and use the wheel to come nearer, click twice to go back."
     return (
         f'<figure id="figure-{i}" data-name="{escape(figure.name)}">\n<h3>{escape(figure.title)}</h3>\n'
         f'<div class="plot" role="group" aria-label="{escape(figure.title)}"></div>\n'

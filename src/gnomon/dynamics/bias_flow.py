@@ -1,0 +1,177 @@
+"""The flow of a cumulative bias at a fixed rotation, event by event: points are cut away and the rate rises."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, ShapeError
+
+
+@dataclass(frozen=True)
+class BiasFlow:
+    r"""The flow at the times that were asked for, and its events. Components are those of the rotated space.
+
+    Attributes:
+        times: (t).
+        beta: (t q), the cumulative bias.
+        rate: (t q), the share $n_r/N$ of points that each component truncates from this time on.
+        loss: (t), $\frac1{2N}\sum_i|\tau(x_i) - \tilde y|^2$.
+        passed: (n q), when the cut has passed the point: 0 if it has at the start, infinity if it never does. A
+            component that rises truncates the point from then on; one that falls truncates it until then.
+        rising: (q), whether the cut rises to its target: points can only be gained, else only lost.
+        limit: (q), of the cumulative bias as time grows.
+    """
+
+    times: Float[Tensor, "t"]
+    beta: Float[Tensor, "t q"]
+    rate: Float[Tensor, "t q"]
+    loss: Float[Tensor, "t"]
+    passed: Float[Tensor, "n q"]
+    rising: Bool[Tensor, "q"]
+    limit: Float[Tensor, "q"]
+
+
+def bias_flow(
+    points: Float[Tensor, "n q"],
+    target: Float[Tensor, "q"],
+    beta: Float[Tensor, "q"],
+    rotation: Float[Tensor, "q q"],
+    times: Float[Tensor, "t"],
+) -> BiasFlow:
+    r"""Gradient flow of the cumulative bias on the Euclidean loss of one cluster, at a fixed rotation, exactly.
+
+    $\dot\beta = -R^\top\operatorname{diag}\big(\tfrac{n_r}N\big)R\,(\beta + \tilde y)$,
+    $\quad n_r = \#\{i : (R(x_i + \beta))_r \le 0\}$
+
+    Rotated, the components decouple. Each has a cut $c = -(R\beta)_r$ and truncates the points
+    $u_i = (Rx_i)_r \le c$, while $v - c$, with $v = (R\tilde y)_r$, decays at the rate n / N. The cut moves towards v
+    and does not reach it, and the time from one point to the next is $\frac Nn\log\frac{v - u_{(k)}}{v - u_{(k+1)}}$.
+
+    - It rises where c < v: each point passed is truncated, and the rate grows. Points at v and beyond are never
+      reached, and the rate tends to the share below v.
+    - It falls where c > v: each point passed is released, and the rate falls. If no point lies at v or below, the cut
+      stops in finite time on the least one, short of the target. (Below it the loss is constant; the flow stays there
+      in the sense of Filippov, as the limit of small gradient steps.)
+    - It rests where nothing is truncated, and where c = v.
+
+    A point at the cut is truncated, as ReLU's derivative at 0 is 0; where the cut falls, it is released at once.
+
+    Source:
+        Chen, arXiv:2501.07400, section 4.3, equations 4.42 to 4.50, which treat the case that rises, from a cut that
+        lies on a point, with all points below the target (docs/errata.md).
+    Args:
+        points: the samples $x_i$ of the cluster.
+        target: $\tilde y$, the label's preimage in input space.
+        beta: the cumulative bias at time 0.
+        rotation: R, orthogonal.
+        times: from 0 on, in any order; unit: of gradient flow on the loss.
+    Returns:
+        The flow; beta in the unit of points. It turns with the input space, and its times do not depend on the unit.
+    Raises:
+        ShapeError: if points are not (n q), or target, beta and rotation not of their width.
+        EmptyError: if there are no points or no times.
+        RangeError: at NaN or infinity, a negative time, several dtypes, or a rotation that is not orthogonal to half
+            the digits of its dtype.
+    Cost: O(q n log n + q t log n) time, O(q (n + t)) memory, beside the rotations. Precision: that of the dtype, in
+        distances to the target.
+    Example:
+        >>> import math, torch, gnomon
+        >>> points, one = torch.tensor([[0.0], [1.0], [3.0]]), torch.ones(1)
+        >>> flow = gnomon.bias_flow(points, 2 * one, 0 * one, torch.eye(1), torch.tensor([0.0, 3 * math.log(2)]))
+        >>> flow.passed.flatten()  # at the cut, 3 log 2, beyond the target
+        tensor([0.0000, 2.0794,    inf])
+        >>> flow.beta.flatten(), flow.rate.flatten()
+        (tensor([ 0., -1.]), tensor([0.3333, 0.6667]))
+    """
+    where = "bias_flow"
+    of_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
+    _checks.samples(where, 1, times=times)
+    _checks.finite(where, times=times)
+    earliest = float(times.detach().min())
+    _checks.settings(
+        where,
+        ("times", earliest, "from 0 on", earliest >= 0),
+        ("times", times.dtype, f"in {points.dtype} as points", times.dtype == points.dtype),
+    )
+    # Everything is seen from the cut at time 0, so that a point that lies there has no rounding in its place.
+    seen = (torch.cat([points, target[None]]) + beta) @ rotation.mT
+    goal = seen[-1]
+    rising = goal >= 0
+    sign = torch.where(rising, 1, -1).to(goal.dtype)
+    # The cut meets the points by decreasing distance to its target, from its own distance on.
+    distance, order = ((goal - seen[:-1]) * sign).mT.sort(dim=1, descending=True, stable=True)
+    start = goal.abs()[:, None]
+    legs = torch.cat([start, distance.clamp(max=start)], 1)
+    met = torch.arange(len(points) + 1, device=goal.device)
+    share = torch.where(rising[:, None], met, len(points) - met).to(goal.dtype) / len(points)
+    passed = durations(legs, share).cumsum(1)
+    begin = torch.cat([torch.zeros_like(start), passed], 1)
+
+    at = torch.searchsorted(passed.detach(), times.detach().expand(len(goal), -1).contiguous(), right=True)
+    rate = share.gather(1, at)
+    left = legs.gather(1, at) * torch.exp(-rate * (times - begin.gather(1, at)))
+    # The cut ends at its target if any point is still truncated there, and at the last one it met if not.
+    last = passed.isfinite().sum(1, keepdim=True)
+    rest = torch.where(share.gather(1, last) > 0, 0, legs.gather(1, last))
+    return BiasFlow(
+        times=times,
+        beta=beta - (goal - (sign[:, None] * left).mT) @ rotation,
+        rate=rate.mT,
+        loss=(rate * left**2 + kept(distance, rising).gather(1, at)).sum(0) / 2,
+        passed=torch.zeros_like(distance).scatter(1, order, passed).mT,
+        rising=rising,
+        limit=beta - (goal - sign * rest[:, 0]) @ rotation,
+    )
+
+
+def durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Float[Tensor, "q n"]:
+    """How long the distance to the target takes from each leg's start to the next one's, at the leg's rate."""
+    before, after = legs[:, :-1], legs[:, 1:]
+    stays = before == after
+    moves = ~stays & (after > 0) & (share[:, :-1] > 0)
+    # The logarithm is taken of 1 where it is not asked for: its gradient must not be infinite there.
+    ratio = torch.where(moves, (before - after) / torch.where(moves, after, 1), 0)
+    taken = torch.log1p(ratio) / torch.where(moves, share[:, :-1], 1)
+    return torch.where(stays | moves, taken, torch.inf)
+
+
+def kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]) -> Float[Tensor, "q n1"]:
+    """The mean square distance of the points that are not truncated, the others as 0, by the number of points met."""
+    squares = distance**2 / distance.shape[1]
+    zero = torch.zeros_like(squares[:, :1])
+    yet_to_meet = torch.cat([squares.flip(1).cumsum(1).flip(1), zero], 1)
+    behind = torch.cat([zero, squares.cumsum(1)], 1)
+    return torch.where(rising[:, None], yet_to_meet, behind)
+
+
+def of_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Tensor, rotation: Tensor) -> None:
+    """Raises unless these are a cluster (n q), its target (q), a bias (q) and an orthogonal matrix, in one dtype."""
+    _checks.floating(where, points=points)
+    _checks.samples(where, points=points)
+    width = points.shape[1:]
+    for name, tensor, wanted in (
+        ("points", points, points.shape[:2]),
+        ("target", target, width),
+        ("beta", beta, width),
+        ("rotation", rotation, (*width, *width)),
+    ):
+        if tensor.shape != wanted:
+            raise ShapeError(
+                f"{where}({name}): expected shape {tuple(wanted)}, got {_checks.shape_of(tensor)}. "
+                f"Pass points (n, q), target (q), beta (q) and rotation (q, q)."
+            )
+        if tensor.dtype != points.dtype:
+            raise RangeError(
+                f"{where}({name}): expected {points.dtype} as points have, got {tensor.dtype}. Convert one of them."
+            )
+    _checks.finite(where, points=points, target=target, beta=beta, rotation=rotation)
+    identity = torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device)
+    defect = float((rotation.detach() @ rotation.detach().mT - identity).abs().max())
+    if defect > torch.finfo(rotation.dtype).eps ** 0.5:
+        raise RangeError(
+            f"{where}(rotation): expected an orthogonal matrix, got one whose product with its transpose is "
+            f"{defect:.1e} off the identity. Take the polar factor of the weight."
+        )

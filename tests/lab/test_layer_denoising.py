@@ -1,0 +1,179 @@
+"""layer-denoising: its networks and data, what it says of its records, and its smallest variants."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from gnomon.data import Samples
+from gnomon.errors import ConvergenceError, RangeError
+from gnomon_lab.papers import agop_training
+from gnomon_lab.papers.agop_training import DATA, TRAININGS, images, linear_layers, loss, network
+from gnomon_lab.papers.layer_denoising import (
+    PAPER,
+    SETTINGS,
+    SMALL,
+    Config,
+    claims,
+    figures,
+    run,
+    share,
+    summary,
+    table,
+)
+from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
+
+TINY = Config(samples=60, width=12, learning_rate=0.5, epochs=6, spacing=4)
+
+
+def made_images(name, split, *, data_dir=None, limit=None):
+    """Ten classes, each with a bright row or column of noisy 5 x 5 pixels; three channels but for MNIST."""
+    labels = torch.arange(60) % 10
+    x = 0.3 * torch.rand(60, 1 if name == "mnist" else 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    for place, label in enumerate(labels.tolist()):
+        line = x[place, :, label] if label < 5 else x[place, :, :, label - 5]
+        line += 0.5
+    return Samples(x[:limit], labels[:limit])
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Made-up images for real ones, and batches of 16."""
+    monkeypatch.setattr(agop_training, "load_images", made_images)
+    monkeypatch.setattr(agop_training, "BATCH", 16)
+
+
+def test_images_are_standardised_by_pixel(made, tmp_path):
+    rows = images(TINY, Run(tmp_path, 0))
+    assert rows.x.shape == (60, 25)
+    torch.testing.assert_close(rows.x.mean(0), torch.zeros(25), atol=1e-6, rtol=0)
+    torch.testing.assert_close(rows.x.std(0, correction=0), torch.ones(25))
+    assert images(dataclasses.replace(TINY, model="vgg", dataset="svhn"), Run(tmp_path, 0)).x.shape == (60, 3, 5, 5)
+
+
+def test_loss_is_that_to_labels_of_one_and_minus_one():
+    assert loss(torch.tensor([[-1.0, 1.0, *[-1.0] * 8]]), torch.tensor([1])) == 0
+    assert loss(torch.zeros(3, 10), torch.tensor([0, 1, 2])) == 1
+
+
+@pytest.mark.parametrize(("model", "features"), [("mlp", 20), ("resnet", 512), ("vgg", 512 * 4 * 4)])
+def test_networks_end_in_five_hidden_layers_of_small_weights(model, features):
+    x = torch.randn(2, 20) if model == "mlp" else torch.randn(2, 3, 32, 32)
+    net = network(model, x, 64, 0.2, torch.Generator().manual_seed(0))
+    assert net.training
+    assert net(x).shape == (2, 10)
+    layers = [net.get_submodule(name) for name in linear_layers(net)]
+    assert [layer.in_features for layer in layers] == [features, *[64] * 5]
+    assert all(layer.bias is None for layer in layers)
+    for layer in layers[:5]:
+        bound = 0.2 * math.sqrt(6 / sum(layer.weight.shape))
+        assert 0.95 * bound < layer.weight.abs().max() <= bound
+    assert 0.95 / 8 < layers[5].weight.abs().max() <= 1 / 8
+    assert sum(isinstance(layer, nn.ReLU) for layer in net[-11:]) == 5
+    again = network(model, x, 64, 0.2, torch.Generator().manual_seed(0))
+    for first, second in zip(net.parameters(), again.parameters(), strict=True):
+        assert torch.equal(first, second)
+
+
+def test_bodies_are_the_paper_s():
+    x, generator = torch.randn(2, 1, 28, 28), torch.Generator().manual_seed(0)
+    resnet, vgg = (network(model, x, 4, 0.2, generator) for model in ("resnet", "vgg"))
+    assert resnet[0](x).shape == (2, 64, 14, 14)
+    assert sum(isinstance(layer, nn.Conv2d) for layer in resnet.modules()) == 20
+    assert [layer.out_channels for layer in vgg if isinstance(layer, nn.Conv2d)] == [64, 128, 256, 256, 512, 512]
+    assert sum(isinstance(layer, nn.MaxPool2d) for layer in vgg) == 3
+    assert not any(isinstance(layer, nn.BatchNorm2d) for layer in vgg)
+
+
+def test_settings_are_the_paper_s():
+    assert {SMALL, PAPER} <= {*SETTINGS}
+    assert len({*SETTINGS}) == 1 + 2 * len(TRAININGS) * len(DATA)
+    assert PAPER.training() == (500, 0.05, 0.0, 0.2)
+    assert dataclasses.replace(PAPER, model="vgg", dataset="cifar10").training() == (600, 0.01, 0.9, 0.3)
+    assert dataclasses.replace(PAPER, model="resnet", dataset="mnist", epochs=7).training() == (7, 0.05, 0.0, 0.2)
+    match = r"agop_training: expected model one of \('mlp', .*, got 'cnn'; epochs at least 1, got 0; device one of"
+    with pytest.raises(RangeError, match=match):
+        Config(model="cnn", epochs=0, device="tpu")
+
+
+def made_up(right=0.1, after=0.09, last=0.01, start=8.0):
+    """Records before training, half way and at the end: NC1 1 → right → after a layer, but `last` after the fifth."""
+    records = []
+    for epoch, end in ((0, start), (50, start), (100, last)):
+        places = {"nc1_input": [1.0] * 6, "nc1_right": [right] * 6, "nc1_after": [after] * 4 + [end] * 2}
+        records.append({"arm": "mlp mnist", "step": epoch, "loss": 0.5, **places})
+    return records
+
+
+def test_share_is_of_the_layers_that_collapse():
+    record = made_up(right=0.1, after=0.01, last=2.0)[-1]
+    assert share(record) == pytest.approx(0.5), "the fifth layer raises NC1 and does not count"
+    record["nc1_right"][0] = 0.01
+    assert share(record) == pytest.approx(5 / 8)
+    assert share(made_up(after=1.0, last=1.0)[-1]) == 0
+
+
+def test_table_and_summary_are_of_the_end():
+    columns, rows = table(made_up())
+    assert len(rows) == 5
+    assert len(columns) == len(rows[0])
+    assert rows[0] == ("layer 1", "1", "0.1", "0.09", "0.1", "0.9", "0.09")
+    assert rows[4][-4:] == ("0.01", "0.1", "0.1", "8")
+    assert summary(made_up()).startswith("Behind the last hidden layer NC1 goes from 8 before training to 0.01.")
+    assert "lower it 100 times, and the weights' share of that, in logarithms, is 81%" in summary(made_up())
+
+
+def test_figures_show_the_places_and_both_parts_of_each_layer():
+    layers, end, parts = figures(made_up())
+    assert [panel.title for panel in layers.panels] == [*(f"Layer {layer}" for layer in range(1, 6)), "Training loss"]
+    assert [line.y[-1] for line in layers.panels[4].lines] == pytest.approx([0, -1, -2])
+    assert layers.panels[0].lines[0].x == (0, 50, 100)
+    assert end.panels[0].lines[2].x == (1, 2, 3, 4, 5)
+    assert end.panels[0].lines[2].y[-1] == pytest.approx(-2)
+    assert end.panels[1].lines[2].y[-1] == pytest.approx(math.log10(8))
+    weight, relu = parts.panels
+    assert weight.y_range == relu.y_range
+    assert len({panel.y_range for panel in layers.panels[:5]}) == 1
+    assert [line.label for line in weight.lines] == [f"layer {layer}" for layer in range(1, 6)]
+    assert weight.lines[0].y == pytest.approx([-1] * 3)
+    assert relu.lines[4].y[-1] == pytest.approx(-1)
+
+
+def test_claims_are_over_all_seeds_and_can_fail():
+    def holds(**changed):
+        return [claim.holds for claim in claims([made_up(after=0.1, last=0.1), made_up(**changed)])]
+
+    assert holds(after=0.1, last=0.1) == [True] * 4
+    assert holds(after=0.1, last=0.2, start=0.2)[0] is False
+    assert holds(right=0.5, after=0.2, last=0.2) == [True, False, False, False]
+    assert holds(after=0.1, last=0.001) == [True, True, False, False]
+    assert holds(after=1.0, last=1.0, right=1.0) == [True, False, False, True], "no layer collapses"
+    assert claims([made_up(), made_up(right=0.2)])[1].measured == "57% to 81% over 2 seeds"
+
+
+def test_smallest_variant_resumes_exactly(made, tmp_path):
+    records = resumed(run, TINY, tmp_path, step=4)
+    assert [record["step"] for record in records] == [0, 4, 6]
+    assert records[-1]["loss"] < records[0]["loss"]
+    for record in records:
+        assert len(record["nc1_after"]) == 6, "five hidden layers and the readout"
+        # What a layer puts out, the next is given.
+        assert record["nc1_after"][:-1] == pytest.approx(record["nc1_input"][1:], rel=1e-5)
+    assert len(figures(records)) == 3
+    assert len(claims([records])) == 4
+
+
+@pytest.mark.parametrize("model", ["resnet", "vgg"])
+def test_other_networks_are_trained_and_read_in_their_last_layers(made, tmp_path, model):
+    run(dataclasses.replace(TINY, model=model, dataset="cifar10", epochs=1), Run(tmp_path, 0))
+    records = Run(tmp_path, 0).records()
+    assert [record["arm"] for record in records] == [f"{model} cifar10"] * 2
+    assert len(records[-1]["nc1_right"]) == 6
+
+
+def test_divergence_is_told(made, tmp_path):
+    with pytest.raises(ConvergenceError, match="expected a finite objective at step"):
+        run(dataclasses.replace(TINY, learning_rate=1e30), Run(tmp_path, 0))
