@@ -9,6 +9,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from gnomon.errors import EmptyError, ShapeError
+from gnomon.plot import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
 from gnomon.plot.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
 from gnomon_lab.report.page import Report, Table, render, write
 from gnomon_lab.runs import Claim
@@ -22,7 +23,10 @@ CHROMIUM_ARGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--use-angle=swiftshader",  # WebGL without a graphics card
+    "--enable-unsafe-swiftshader",
 ]
+SLOW = ("GPU stall", "willReadFrequently")  # what Chromium says of plotly's speed in space is no complaint
 
 
 def example(words="baseline"):
@@ -176,7 +180,7 @@ def opened(browser, tmp_path):
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         context.set_offline(True)
         page = context.new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in {"error", "warning"} else None)
+        page.on("console", lambda m: complaints.append(m.text) if complains(m) else None)
         page.on("pageerror", lambda e: complaints.append(str(e)))
         page.on("dialog", lambda d: (complaints.append(d.message), d.dismiss()))
         page.on(
@@ -257,6 +261,48 @@ def test_light_dark_and_width_change_while_open(opened):
     page.wait_for_function("() => [...document.querySelectorAll('.plot .main-svg')].every(e => e.clientWidth < 400)")
     page.emulate_media(color_scheme="light")
     page.wait_for_function(f"before => ({ink})() === before", arg=light)
+
+
+def film():
+    """A point that moves along a line above a face."""
+    face = np.array([[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
+    path = SpaceLines("path", (np.array([[0.0, 0.0, 4.0], [4.0, 4.0, 4.0]]),), dashed=True)
+    frames = tuple(
+        SpaceFrame(label, (SpacePoints("point", np.array([[x, x, 4.0]])), path, SpaceFaces("face", (face,), 1)))
+        for label, x in (("early", 0.0), ("late", 4.0))
+    )
+    return Space("film", "A point moves", "Over a face.", "east", "north", "up", frames)
+
+
+@pytest.mark.browser
+def test_a_film_in_space_fits_a_phone_and_stays_as_it_was_turned(opened):
+    page = opened(Report("t", "s", "i", Table(("a",), (("b",),)), figures=(film(),)), width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    space = page.locator(".plot canvas").bounding_box()
+    assert 250 < space["width"] == space["height"] < 390
+    eye = "() => Object.values(document.querySelector('.plot').layout.scene.camera.eye)"
+    first = page.evaluate(eye)
+    middle = space["x"] + space["width"] / 2, space["y"] + space["height"] / 2
+    page.mouse.move(*middle)
+    page.mouse.wheel(0, 40)  # scrolls the page
+    page.wait_for_function("() => scrollY === 40")
+    assert page.evaluate(eye) == first
+    page.mouse.down()
+    page.mouse.move(middle[0] + 60, middle[1], steps=4)
+    page.mouse.up()
+    page.wait_for_function(f"first => ({eye})().some((place, i) => Math.abs(place - first[i]) > 0.1)", arg=first)
+    turned = page.evaluate(eye)
+    page.locator(".plot").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'late'")
+    assert page.evaluate("() => document.querySelector('.plot').data[0].x[0]") == 4.0
+    assert page.evaluate(eye) == pytest.approx(turned)
+    page.mouse.dblclick(*middle)
+    page.wait_for_function(f"first => ({eye})().every((place, i) => Math.abs(place - first[i]) < 1e-6)", arg=first)
+
+
+def complains(message):
+    return message.type in {"error", "warning"} and not any(words in message.text for words in SLOW)
 
 
 def _overlap(a, b):

@@ -217,7 +217,7 @@ def test_invariances_semigroup_and_limit(seed):
 def test_gradients(at_rest):
     points, target, beta, rotation = cluster(6, 2, 1)
     if at_rest:  # One component truncates nothing.
-        points = points + 9 * rotation[0]
+        points, target = points + 9 * rotation[0], target + 9 * rotation[0]
     arguments = [tensor.requires_grad_() for tensor in (points, target, beta)]
 
     def outputs(points, target, beta):

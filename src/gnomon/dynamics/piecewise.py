@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +19,11 @@ State = Shaped[np.ndarray, "l m q"]
 Sides = Shaped[np.ndarray, "l n q"]
 """For each layer, point and coordinate 0 below the face, 1 above it, and a number between while sliding along it."""
 
+Face = tuple[int, Int[np.ndarray, "m"], int]
+"""A layer, the points that are in one place on a face, and the coordinate."""
+Rise = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]]
+"""The speeds of the heights over touched faces for given sides, and what of them is rounding."""
+
 DEFECT = 1e-9
 """How far R Rᵀ may be from the identity, in its largest entry, for R to be taken as orthogonal."""
 NODES = 8
@@ -27,10 +32,12 @@ REACH = 1e-12
 """How far beyond a face, as a share of the largest height, it counts as crossed: above rounding, below the errors."""
 STILL = 1e-13
 """Speeds, as shares of the largest, that are rounding."""
-LEFT = 1e-9
-"""The same for points that have just ended to slide."""
+ROUND = 1e-10
+"""How near to 0 and 1 the sides of sliding points count as such."""
+SETTLING = 5000
+"""Steps to the sides of touched faces after which no end is expected."""
 TRIES = 50
-"""Changes of sides at one time after which no end is expected."""
+"""Times that a point may touch its face without change before that counts as the end."""
 NEWTON = 8
 """Newton steps for points that slide in several layers."""
 
@@ -99,6 +106,7 @@ class Walk:
         self.spent = np.zeros(2)
         self.sliding: Bool[np.ndarray, "l n q"] = np.zeros(sides.shape, dtype=bool)
         self.crossings: list[tuple[float, int, int, int, float]] = []
+        self.motion = Motion(flow, state, sides, self.sliding)
         self.scale = float(np.abs(flow.heights(state, sides)).max()) or 1.0
         self.settle()
 
@@ -169,47 +177,64 @@ class Walk:
         return None
 
     def settle(self) -> None:
-        """Finds the sides with which the flow can go on from here: no point on a face is driven out of its side.
+        """Finds the sides with which the flow can go on from here, and keeps a record of what they change."""
+        sides, margin, before = self.motion(self.state)[1], self.margins(self.state), self.marks()
+        touching = list(faces(self.flow.heights(self.state, sides), self.sliding | (margin <= 2 * REACH)))
+        slack = np.array([0 if margin[face].min() <= -REACH / 2 else STILL for face in touching])
+        shares = np.array([sides[face].mean() for face in touching]).clip(0, 1)
 
-        A point that is driven out changes its side, and, if it is driven back, slides.
-        """
-        old = np.where(self.sliding, 0.5, self.sides)
-        flipped, left = np.zeros((2, *old.shape), dtype=bool)
-        for _ in range(TRIES):
-            self.motion = Motion(self.flow, self.state, self.sides, self.sliding)
-            velocity, sides = self.motion(self.state)
-            rise = speeds(self.flow, self.state, velocity, sides)
-            outwards = np.where(self.sides > 0.5, -rise, rise) / (np.abs(rise).max() or 1.0)
-            margin = self.margins(self.state)
-            # A face just left is one along which the speed still is rounding.
-            still = np.where(left, LEFT, np.where(margin <= -REACH / 2, 0, STILL))
-            driven = ~self.sliding & (margin <= 2 * REACH) & (outwards > still)
-            leaves = self.sliding & (margin <= REACH / 2)
-            if driven.any():
-                self.sides = np.where(driven & ~flipped, 1 - self.sides, self.sides)
-                self.sliding = self.sliding | (driven & flipped)
-                flipped |= driven
-            elif leaves.any():
-                self.sides = np.where(leaves, (sides > 0.5).astype(float), self.sides)
-                self.sliding = self.sliding & ~leaves
-                flipped, left = flipped | leaves, left | leaves
-            else:
-                break
-        else:
-            self.lost(driven | leaves)
-        new = np.where(self.sliding, 0.5, self.sides)
-        self.stuck = 0 if (new != old).any() else self.stuck + 1
+        def rise(shares: Float[np.ndarray, "k"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+            here = placed(sides, touching, shares)
+            rises = speeds(self.flow, self.state, self.flow.velocity(here)(self.state), here)
+            return np.array([rises[face].mean() for face in touching]), slack * np.abs(rises).max()
+
+        shares = relaxed(rise, shares, len({layer for layer, _, _ in touching}) <= 1)
+        if shares is None:
+            self.lost(touching)
+        self.sides = placed(sides, touching, shares)
+        self.sliding = (self.sides > 0) & (self.sides < 1)
+        self.motion = Motion(self.flow, self.state, self.sides, self.sliding)
+        after = self.marks()
+        self.stuck = 0 if (after != before).any() else self.stuck + 1
         if self.stuck > TRIES:
-            self.lost(self.margins(self.state) <= -REACH / 2)
-        for layer, point, coordinate in np.argwhere(new != old).tolist():
-            self.crossings.append((self.now, layer, point, coordinate, float(sides[layer, point, coordinate])))
+            self.lost(touching)
+        for layer, point, coordinate in np.argwhere(after != before).tolist():
+            self.crossings.append((self.now, layer, point, coordinate, float(self.sides[layer, point, coordinate])))
 
-    def lost(self, faces: Bool[np.ndarray, "l n q"]) -> None:
+    def marks(self) -> Sides:
+        """0 and 1 for the sides, one half for points that slide."""
+        return np.where(self.sliding, 0.5, self.sides)
+
+    def lost(self, touching: list[Face]) -> NoReturn:
         """Raises ConvergenceError, with the faces."""
+        places = [(layer, points.tolist(), coordinate) for layer, points, coordinate in touching]
         raise ConvergenceError(
-            f"{self.where}(times): expected a way on at time {self.now}, found none for (layer, point, coordinate) in "
-            f"{np.argwhere(faces).tolist()} at their faces. Move the points or the start slightly."
+            f"{self.where}(times): expected a way on at time {self.now}, found none for (layer, points, coordinate) "
+            f"{places} at their faces. Move the points or the start slightly."
         )
+
+
+def relaxed(rise: Rise, shares: Float[np.ndarray, "k"], affine: bool) -> Float[np.ndarray, "k"] | None:
+    """The sides of touched faces at which none is driven out: 0 where they fall, 1 where they rise, else speed 0.
+
+    Those to which a mollified activation would bring the points, whose sides change with their heights, which change by
+    `rise`. None if that does not come to rest.
+    """
+    start, (speed, slack) = shares, rise(shares)
+    driven = np.where(shares > 0.5, -speed, speed) > slack
+    crossed = np.where(driven, 1 - shares, shares).round()
+    speed_there, slack = rise(crossed)
+    if (np.where(crossed > 0.5, -speed_there, speed_there) <= slack).all():
+        return crossed
+    slopes = np.stack([rise(shares + unit)[0] - speed for unit in np.eye(len(shares))], 1)
+    pace = 1 / np.abs(slopes).sum(1).max()
+    for _ in range(SETTLING):
+        here = speed + slopes @ (shares - start) if affine else rise(shares)[0]
+        moved = (shares + pace * here).clip(0, 1)
+        if np.abs(moved - shares).max() < ROUND:
+            return np.where(moved < 10 * ROUND, 0, np.where(moved > 1 - 10 * ROUND, 1, moved))
+        shares = moved
+    return None
 
 
 class Motion:
@@ -227,17 +252,12 @@ class Motion:
         """
         if not self.faces:
             return self.smooth(state), self.sides
-        sides = self.sides.copy()
-        for face in self.faces:
-            sides[face] = 0.5
+        sides = self.sides
         for _ in range(1 if len({layer for layer, _, _ in self.faces}) == 1 else NEWTON):
-            missed, columns = self.drift(state, sides), []
-            for face in self.faces:
-                other = sides.copy()
-                other[face] += 1
-                columns.append(self.drift(state, other) - missed)
-            for face, change in zip(self.faces, np.linalg.lstsq(np.stack(columns, 1), missed)[0], strict=True):
-                sides[face] -= change
+            shares = np.array([sides[face].mean() for face in self.faces])
+            missed, units = self.drift(state, sides), np.eye(len(shares))
+            slopes = [self.drift(state, placed(sides, self.faces, shares + unit)) - missed for unit in units]
+            sides = placed(sides, self.faces, shares - np.linalg.lstsq(np.stack(slopes, 1), missed)[0])
         return self.flow.velocity(sides)(state), sides
 
     def drift(self, state: State, sides: Sides) -> Float[np.ndarray, "k"]:
@@ -247,13 +267,21 @@ class Motion:
         return np.array([missed[face].mean() for face in self.faces])
 
 
-def faces(heights: Sides, sliding: Bool[np.ndarray, "l n q"]) -> Iterator[tuple[int, Int[np.ndarray, "m"], int]]:
+def faces(heights: Sides, sliding: Bool[np.ndarray, "l n q"]) -> Iterator[Face]:
     """Layer, points and coordinate of each face that points slide along; those in one place, as one, share a side."""
     for layer, coordinate in np.argwhere(sliding.any(1)).tolist():
         points = np.flatnonzero(sliding[layer, :, coordinate])
         places = np.unique(heights[layer, points].round(9), axis=0, return_inverse=True)[1].ravel()
         for place in range(int(places.max()) + 1):
             yield layer, points[places == place], coordinate
+
+
+def placed(sides: Sides, touched: list[Face], shares: Float[np.ndarray, "k"]) -> Sides:
+    """The sides, with these at the faces."""
+    sides = sides.copy()
+    for face, share in zip(touched, shares, strict=True):
+        sides[face] = share
+    return sides
 
 
 def speeds(flow: Flow, state: State, velocity: State, sides: Sides) -> Sides:

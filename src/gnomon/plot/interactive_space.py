@@ -16,7 +16,7 @@ _SIDE, _TALLEST, _BELOW, _SLIDER = 8, 600, 12, 108
 _AWAY, _CENTRE = 1.95, -0.1
 _LINE = 5
 _DIGITS = 4
-"""Decimals of the longest axis that are written."""
+"""How many decimals of the longest axis are written."""
 
 
 def interactive_space(space: Space) -> go.Figure:
@@ -30,7 +30,9 @@ def interactive_space(space: Space) -> go.Figure:
     layout = base(top + plot + bottom, meta, l=_SIDE, r=_SIDE, t=top, b=bottom)
     layout |= legend(labels, room) | {"scene": _scene(space)}
     layout["legend"]["itemsizing"] = "constant"  # sizes in space are not those of pixels
-    shown = [_shown(space, frame, marks) for frame in space.frames]
+    low, high = space.box
+    digits = _DIGITS - int(np.floor(np.log10((high - low).max())))
+    shown = [_shown(frame, marks, digits) for frame in space.frames]
     traces = [data | _style(mark) for data, mark in zip(shown[0], marks, strict=True)]
     frames = []
     if several:
@@ -61,10 +63,8 @@ def _axis(words: str, low: float, high: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shown(space: Space, frame: SpaceFrame, kinds: tuple[SpaceMark, ...]) -> list[dict[str, Any]]:
-    """A trace's data for each kind, as many in every frame."""
-    low, high = space.box
-    digits = _DIGITS - int(np.floor(np.log10((high - low).max())))
+def _shown(frame: SpaceFrame, kinds: tuple[SpaceMark, ...], digits: int) -> list[dict[str, Any]]:
+    """A trace's data for each kind, as many in every frame; numbers with so many digits behind the point."""
     data = []
     for kind in kinds:
         alike = [mark for mark in frame.marks if _legend.key(mark) == _legend.key(kind)]
@@ -86,7 +86,7 @@ def _mesh(faces: Sequence[Places]) -> dict[str, Any]:
     first = 0
     for face in faces:
         triangles += [(first, first + corner, first + corner + 1) for corner in range(1, len(face) - 1)]
-        first += len(face) + 1  # with the gap behind it
+        first += len(face)  # with the gap behind it
     i, j, k = np.array(triangles, dtype=int).reshape(-1, 3).T.tolist()
     return {"type": "mesh3d", "x": x or [None], "y": y or [None], "z": z or [None], "i": i, "j": j, "k": k}
 

@@ -134,8 +134,6 @@
   function turn(plot, { camera }) {
     const first = structuredClone(camera);
     plot.addEventListener("wheel", (event) => { if (!event.ctrlKey) event.stopPropagation(); }, { capture: true });
-    // Every frame is drawn from the layout's camera, which plotly writes only when the hand lets go.
-    //plot.on("plotly_relayouting", (change) => { plot.layout.scene.camera = change["scene.camera"]; });
     plot.addEventListener("dblclick", () => Plotly.relayout(plot, { "scene.camera": structuredClone(first) }));
   }
 
