@@ -86,7 +86,7 @@ def _mesh(faces: Sequence[Places]) -> dict[str, Any]:
     first = 0
     for face in faces:
         triangles += [(first, first + corner, first + corner + 1) for corner in range(1, len(face) - 1)]
-        first += len(face)  # with the gap behind it
+        first += len(face) + 1  # with the gap behind it
     i, j, k = np.array(triangles, dtype=int).reshape(-1, 3).T.tolist()
     return {"type": "mesh3d", "x": x or [None], "y": y or [None], "z": z or [None], "i": i, "j": j, "k": k}
 
