@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from gnomon import DeepRFM
+from gnomon.dynamics import deep_rfm
+from gnomon.dynamics.rfm_layer import fit_layer
 from gnomon.errors import RangeError
 from gnomon.kernels import FourierFeatures, LaplaceKernel, ReLUFeatures
 from gnomon_lab.papers.deep_rfm import (
@@ -114,7 +116,7 @@ def test_features_are_the_paper_s():
 
 
 def test_images_are_in_the_order_of_their_classes():
-    labels = torch.tensor([3, 0, 1, 0, 3, 0])
+    labels = torch.tensor([9, 0, 1, 0, 9, 0])
     assert by_class(labels, 2).tolist() == [1, 3, 2, 0, 4]
 
 
@@ -135,6 +137,20 @@ def test_the_gram_matrix_is_that_of_centred_directions_after_the_last_root():
 def test_settings_are_checked_together():
     with pytest.raises(RangeError, match=r"arms among \['cifar10 gaussian cosine', .* got \('mnist',\); depth at"):
         Config(arms=("mnist",), depth=2)
+
+
+@pytest.mark.data
+def test_a_stopped_run_loses_one_layer_and_fits_no_other_twice(tmp_path, monkeypatch):
+    fitted = []
+
+    def counted(*args, **kwargs):
+        fitted.append(args)
+        return fit_layer(*args, **kwargs)
+
+    monkeypatch.setattr(deep_rfm, "fit_layer", counted)
+    config = Config(arms=ARMS[:1], samples=100, test=50, depth=4, relu_width=24, shown=2)
+    resumed(run, config, tmp_path, step=3)
+    assert len(fitted) == 4 + 5, "four layers unbroken; stopped in the third, that one twice"
 
 
 @pytest.mark.data

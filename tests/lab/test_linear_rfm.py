@@ -133,6 +133,7 @@ def test_smallest_variant_resumes_exactly_and_agrees_with_the_closed_forms(tmp_p
     (slow,) = arms(records, "exact", lambda record: (record["kernel_ridge"], record["feature_ridge"]) == (2.0, 1.0))
     assert observed(slow) == pytest.approx(2 * 8 / (9 * 3), rel=1e-3)
     (whole,) = arms(records, "printed", lambda record: (record["kernel_ridge"], record["feature_ridge"]) == (0.02, 1.0))
+    assert whole[0]["share"] == pytest.approx(0.02 * 2 * (1 + 1) * 8)
     assert whole[-1]["limit"] == pytest.approx(closed_form(whole[0]), rel=1e-12)
     # By the definition of the recursion, on whole matrices.
     x = torch.randn(24, 48, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -72,7 +72,9 @@ def turned(rotation, radius, seed):
 
 
 def test_highest_components_are_reached_and_not_exceeded():
-    offsets, rotation = normal(10, 3), torch.linalg.qr(normal(3, 3, seed=1))[0]
+    rotation = torch.linalg.qr(normal(3, 3, seed=1))[0]
+    # Some lie so near to a row that it can be turned onto them.
+    offsets = torch.cat([normal(10, 3), rotation + 0.1 * normal(3, 3, seed=2)])
     length, radius = offsets.norm(dim=1, keepdim=True), 0.3
     most = highest_components(offsets, length, rotation, torch.tensor(radius).double())
     for seed in range(200):
@@ -110,6 +112,33 @@ def test_hypotheses_hold_at_sampled_biases_and_rotations(case, estimates):
         _, turn = velocity(points, target, ahead @ at - target, at)
         assert torch.linalg.matrix_norm(turn, 2) <= ahead.norm() * moment / 2 + 1e-15
         assert torch.linalg.matrix_norm(turn, 2) <= found.eta1_prime
+
+
+@pytest.mark.parametrize("estimates", BOTH)
+@pytest.mark.parametrize("case", CLUSTERS[:2])
+def test_constants_and_bound_by_the_plainest_loop(case, estimates):
+    points, target, beta, rotation = case[0]
+    found = truncation_time_bound(*case[0], estimates=estimates)
+    distance = (beta + target).norm().item()
+    reach, angle = (1.1 if estimates == "printed" else 1.0) * distance, 2 * math.asin(found.eta2.item() / 2)
+    most = []
+    for offset in points - target:
+        length = offset.norm().item()
+        most.append([length * math.cos(max(math.acos(row @ offset / length) - angle, 0)) for row in rotation])
+    eta0 = max(sum(row[r] > -reach for row in most) for r in range(len(target))) / len(points)
+    lengths = [offset.norm().item() for offset in points - target]
+    eta1 = sum(length + reach for row, length in zip(most, lengths, strict=True) if max(row) > -reach) / len(points)
+    gamma = -max(map(max, most)) / distance
+    if estimates == "printed":
+        eta1_prime = 1.1 * distance * eta1
+        bound = math.log(1 / gamma) / (1 - eta0 - eta1_prime)
+        eta2 = eta1_prime * bound
+    else:
+        eta1_prime, bound = distance * eta1 / 2, math.log(1 / gamma) / (1 - eta0)
+        eta2 = eta1_prime * (1 - gamma) / (1 - eta0)
+    names = ("bound", "eta0", "eta1", "eta1_prime", "eta2", "gamma")
+    for name, value in zip(names, (bound, eta0, eta1, eta1_prime, eta2, gamma), strict=True):
+        assert getattr(found, name).item() == pytest.approx(value, rel=1e-5), name
 
 
 def test_without_rotation_the_first_and_last_constant_are_exact():

@@ -188,10 +188,10 @@ class Walk:
             rises = speeds(self.flow, self.state, self.flow.velocity(here)(self.state), here)
             return np.array([rises[face].mean() for face in touching]), slack * np.abs(rises).max()
 
-        shares = relaxed(rise, shares, len({layer for layer, _, _ in touching}) <= 1)
-        if shares is None:
+        found = relaxed(rise, shares, len({layer for layer, _, _ in touching}) <= 1)
+        if found is None:
             self.lost(touching)
-        self.sides = placed(sides, touching, shares)
+        self.sides = placed(sides, touching, found)
         self.sliding = (self.sides > 0) & (self.sides < 1)
         self.motion = Motion(self.flow, self.state, self.sides, self.sliding)
         after = self.marks()

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 ROW = 22
 """The height of a row (pixels)."""
 
 
+@runtime_checkable
 class Mark(Protocol):
     """What the legend explains: points, lines or faces of one kind."""
 

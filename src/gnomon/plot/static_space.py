@@ -43,7 +43,7 @@ def _top(space: Space) -> int:
     return TITLE + legend_px([mark.label for mark in _space_layout.marks(space)]) + _layout.PANEL_TITLE
 
 
-def _plot(space: Space) -> float:
+def _plot(space: Space) -> float | int:
     """The side of each frame's square."""
     return min((_layout.WIDTH - 2 * _SIDE) / len(space.still), _TALLEST)
 

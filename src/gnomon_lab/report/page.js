@@ -134,6 +134,7 @@
   function turn(plot, { camera }) {
     const first = structuredClone(camera);
     plot.addEventListener("wheel", (event) => { if (!event.ctrlKey) event.stopPropagation(); }, { capture: true });
+    plot.addEventListener("dblclick", () => Plotly.relayout(plot, { "scene.camera": structuredClone(first) }));
   }
 
   async function draw(box) {
