@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -42,6 +42,7 @@ NEWTON = 8
 """Newton steps for points that slide in several layers."""
 
 
+@runtime_checkable
 class Flow(Protocol):
     """What is integrated."""
 
