@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gnomon import _checks
@@ -154,7 +154,7 @@ class GeneralFlow:
         """R(x + β) of what comes to each layer."""
         return self.passed(state, sides)[0]
 
-    def passed(self, state: State, sides: Sides) -> tuple[Sides, Sides]:
+    def passed(self, state: State, sides: Sides) -> tuple[Sides, Shaped[np.ndarray, "_ _"]]:
         """The heights in each layer, (l n q), and the images after the last, (n q)."""
         images, heights = self._at, []
         for layer, side in zip(state, sides, strict=True):

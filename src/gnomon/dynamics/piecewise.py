@@ -14,12 +14,12 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import ConvergenceError, RangeError, ShapeError
 
-State = Shaped[np.ndarray, "l m q"]
+State = Shaped[np.ndarray, "_ _ _"]
 """For each layer the row β, and below it the q rows of the orthogonal R."""
-Sides = Shaped[np.ndarray, "l n q"]
+Sides = Shaped[np.ndarray, "_ _ _"]
 """For each layer, point and coordinate 0 below the face, 1 above it, and a number between while sliding along it."""
 
-Face = tuple[int, Int[np.ndarray, "m"], int]
+Face = tuple[int, Int[np.ndarray, "_"], int]
 """A layer, the points that are in one place on a face, and the coordinate."""
 Rise = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]]
 """The speeds of the heights over touched faces for given sides, and what of them is rounding."""
@@ -136,6 +136,8 @@ class Walk:
             self.now, self.state, self.spent = float(solver.t), self.seen(solver.y), solver.y[-2:]
         if crossing is not None:
             self.settle()
+        else:
+            self.motion.sides = self.motion(self.state)[1]
 
     def solver(self, until: float, width: float) -> DOP853:
         """The integrator from now on."""

@@ -147,7 +147,7 @@ class TruncationFlow:
 
     def sides(self, state: State) -> Sides:
         """1 above the faces, 0 on and below them."""
-        return (self.heights(state, np.empty(0)) > 0).astype(float)
+        return (self.heights(state, np.empty((0, 0, 0))) > 0).astype(float)
 
     def heights(self, state: State, sides: Sides) -> Sides:
         """R(x + β), whatever the sides."""
@@ -181,7 +181,7 @@ class TruncationFlow:
 
     def loss_of(self, state: State) -> float:
         """The mean over points of half the squared distance of their images to the target."""
-        images = np.maximum(self.heights(state, np.empty(0)), 0)[0] @ state[0, 1:] - state[0, 0]
+        images = np.maximum(self.heights(state, np.empty((0, 0, 0))), 0)[0] @ state[0, 1:] - state[0, 0]
         return float(((images - self._to) ** 2).sum() / 2 / len(images))
 
     def seen(self, walk: Walk, readings: list[Reading]) -> TruncationOrbit:
