@@ -20,6 +20,7 @@ from gnomon.kernels import (
 from gnomon.kernels import agop as agop_module
 from gnomon.kernels.agop import by_gradients, by_samples
 from gnomon.kernels.distances import over_pairs
+from gnomon.linalg import unit
 
 KERNELS = [LaplaceKernel(1.3), GaussianKernel(0.9)]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["laplace", "gaussian"])
@@ -158,6 +159,21 @@ def test_agop_has_its_invariances_and_gradients(kernel):
     assert torch.linalg.eigvalsh(agop)[0] > -1e-12 * agop.norm()
     arguments = (x[:4].requires_grad_(), coefficients[:4].requires_grad_())
     assert torch.autograd.gradcheck(lambda a, b: kernel_agop(kernel, a, b), arguments)
+
+
+def test_agop_keeps_its_digits_where_the_gram_matrix_is_nearly_singular():
+    """As in the last layers of Deep RFM with a Gaussian kernel: the coefficients' squares would cost them all."""
+    x, kernel = unit(normal(300, 40)), GaussianKernel(1000.0)
+    gram = kernel_gram(kernel, x, x) + 1e-13 * torch.eye(300).double()
+    coefficients = torch.linalg.solve(gram, normal(300, 5, seed=1))
+    apart = [point - x for point in x]
+    gradients = [(kernel.slope(d.square().sum(1)).unsqueeze(1) * coefficients).mT @ d for d in apart]
+    expected = sum(gradient.mT @ gradient for gradient in gradients) / 300
+    weights = over_pairs(kernel.slope, x - x.mean(0), None, 300)
+    lossy = by_samples(weights, x - x.mean(0), coefficients, 300) / 300
+    size = float(expected.norm())
+    assert (lossy - expected).norm() > 1e-3 * size
+    torch.testing.assert_close(kernel_agop(kernel, x, coefficients), expected, rtol=0, atol=1e-6 * size)
 
 
 def test_agop_of_a_map_before_the_machine_is_the_chain_rule():

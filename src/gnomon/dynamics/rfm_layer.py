@@ -9,7 +9,7 @@ from torch import Tensor
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.kernels import FeatureMap, Kernel, kernel_agop
 from gnomon.kernels.distances import over_pairs
-from gnomon.linalg import unit
+from gnomon.linalg import psd_root, unit
 from gnomon.measure.class_moments import class_moments
 from gnomon.measure.nc1_trace_ratio import nc1_trace_ratio
 from gnomon.measure.nc2 import nc2_etf, nc2_orthogonal
@@ -119,7 +119,7 @@ def fit_layer(
                 f"{float(trace)} at iteration {iteration}. Take a larger bandwidth."
             )
         metric = agop * (len(agop) / trace)
-    return RFMLayer(root(agop), drawn, jitter, misfit)
+    return RFMLayer(psd_root(agop), drawn, jitter, misfit)
 
 
 def interpolate(
@@ -165,12 +165,6 @@ def refuse_coincident(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> No
             f"DeepRFM.fit(X): expected different points, since without a ridge the Gram matrix of equal ones is "
             f"singular, got equal inputs of points {named}{more}. Leave one of each out, or take a ridge above 0."
         )
-
-
-def root(matrix: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The symmetric root; what rounding made negative counts as 0."""
-    values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
 
 
 def collapse(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Collapse:

@@ -29,7 +29,8 @@ def kernel_agop(
     the points, and all classes share one matrix of its coefficients' products:
     $nB = W^2\circ\alpha\alpha^\top - W\circ(\alpha p^\top + p\alpha^\top) + \operatorname{diag}\|p_j\|^2$ with
     $p = W\alpha$. It is symmetric, so half of it is made, a block of rows at a time. With many more points than classes
-    times dimensions the gradients themselves, n c x d, cost less, and their product is taken instead.
+    times dimensions the gradients themselves, n c x d, cost less, and their product is taken instead. So it is where
+    coefficients are as large as those of nearly singular Gram matrices, since their squares would cost the digits.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1. Departs from it in the factor 1/n, that of
@@ -48,8 +49,8 @@ def kernel_agop(
         EmptyError: if there are no points.
         RangeError: if they are not of floating point or hold NaN or infinity, or if memory is not above 0.
     Cost: the smaller of $n^3 + n^2d + 2nd^2$ and $2n^2dc + 2ncd^2$ operations, after $n^2d$ for the slopes; n² numbers.
-        Precision: products of slopes lose digits where the Laplace kernel's points are close; use float64 where
-        squared distances fall below 1e-3 of the squared lengths.
+        Precision: about half the digits. Products of slopes lose more where the Laplace kernel's points are close: use
+        float64 where squared distances fall below 1e-3 of the squared lengths.
     Example:
         >>> import torch
         >>> from gnomon.kernels import GaussianKernel, kernel_agop
@@ -81,7 +82,18 @@ def kernel_agop(
     mapped = x if metric is None else x @ metric
     if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
         return by_gradients(weights, mapped, coefficients, block) / n
-    return by_samples(weights, mapped, coefficients, block) / n
+    total = by_samples(weights, mapped, coefficients, block)
+    if rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
+        total = by_gradients(weights, mapped, coefficients, block)
+    return total / n
+
+
+def rounding(
+    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
+) -> Float[Tensor, ""]:
+    r"""What `by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, of independent signs."""
+    pulled = (coefficients.square().sum(1) * x.square().sum(1)).sum()
+    return torch.finfo(x.dtype).eps * torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
 
 
 def by_samples(
