@@ -108,6 +108,11 @@ EXPERIMENTS = {
         "the recursion in which deep collapse can be proved, with the theorem's constants and with the exact ones",
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3",
     ),
+    "truncation-bias": Entry(
+        "gnomon_lab.papers.truncation_bias",
+        "the cumulative bias at a fixed rotation, exactly, event by event: each point cut away makes the cut faster",
+        "Chen, arXiv:2501.07400, section 4.3",
+    ),
 }
 
 
