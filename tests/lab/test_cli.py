@@ -1,5 +1,6 @@
 """The command line as a user meets it: in processes of its own."""
 
+import io
 import json
 import resource
 import subprocess
@@ -7,6 +8,9 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
+
+from gnomon_lab.cli.execute import laid_out
 
 GNOMON = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
 TINY = ["grok-digits", "--steps", "30", "--width", "8", "--train", "20"]
@@ -245,3 +249,14 @@ def test_killed_command_goes_on(tmp_path):
     done = gnomon(tmp_path, *command[3:])
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
+
+
+def test_no_number_of_a_table_is_cut_off_on_a_narrow_terminal():
+    numbers = [f"{place}.5e-12" for place in range(8)]
+    columns, rows = ["", *["a long name"] * 8], [["the name of an arm", *numbers]]
+    for width in (80, 200):
+        console = Console(width=width, file=io.StringIO())
+        console.print(laid_out(columns, rows, console))
+        printed = console.file.getvalue()
+        assert [number for number in numbers if number not in printed] == []
+        assert max(map(len, printed.splitlines())) <= width

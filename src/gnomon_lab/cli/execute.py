@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Found, Run, open_run
 from gnomon_lab.runs.progress import Progress
+
+WIDE = 1000
+"""Columns that hold any table."""
 
 
 def execute(
@@ -46,10 +51,20 @@ def train(module: ModuleType, config: object, found: Found, console: Console, da
 def show(module: ModuleType, found: Found, console: Console) -> None:
     """Prints the run's table, writes its page and says where."""
     columns, rows = module.table(found.records())
-    table = Table()
+    console.print(laid_out(columns, rows, console))
+    console.print(f"report: {build(found)}", soft_wrap=True, highlight=False)
+
+
+def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> Table:
+    """The table, of which no number is cut off on a narrow terminal."""
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column else "left")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
-    console.print(f"report: {build(found)}", soft_wrap=True, highlight=False)
+    if Measurement.get(console, console.options.update(width=WIDE), table).maximum > console.width:
+        # All but the names wrap between words, and the names take what is left.
+        for place, column in enumerate(columns):
+            words = " ".join([column, *(row[place] for row in rows)]).split()
+            table.columns[place].width = max(map(len, words)) if column else None
+    return table
