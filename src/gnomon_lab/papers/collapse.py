@@ -2,6 +2,7 @@
 
 import functools
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -321,6 +322,6 @@ def checked(
 
 
 def over_runs(values: Sequence[float], how: str) -> str:
-    """What was measured, in words: the value, or the lowest and the highest of several runs."""
-    low, high = format(min(values), how), format(max(values), how)
-    return low if len(values) == 1 else f"{low} to {high} over {len(values)} runs"
+    """What was measured, in words: the value, or the lowest, the highest and the median of several runs."""
+    low, middle, high = (format(of(values), how) for of in (min, statistics.median, max))
+    return low if len(values) == 1 else f"{low} to {high} over {len(values)} runs, median {middle}"
