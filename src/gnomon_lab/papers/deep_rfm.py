@@ -282,7 +282,7 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
 
 def matrices(records: Sequence[Record]) -> ImageSlider:
     """Figures 1, 5 and 6."""
-    label = "from left to right: " + "; ".join(map(said, arms(records)))
+    label = "from left to right: " + "; ".join(arms(records))
     frames = []
     for depth in sorted({record["step"] for record in records}):
         images = [record["gram"] for arm in arms(records) for record in records
