@@ -129,7 +129,7 @@ def test_falling_releases_points_and_keeps_those_at_the_target():
     flow = on_a_line([-1.0, 0.0, 1.0, 3.0], 0.0, 2.0, torch.tensor([0.0, 1.0, 4.0]).double())
     released = 4 / 3 * math.log(2)
     assert flow.passed.flatten().tolist() == [math.inf, math.inf, pytest.approx(released), 0.0]
-    assert flow.rate.flatten().tolist() == [0.75, 0.5, 0.5] if released < 1 else [0.75, 0.75, 0.5]
+    assert flow.rate.flatten().tolist() == [0.75, 0.5, 0.5]
     assert flow.beta[-1, 0].item() == pytest.approx(-math.exp(-(4 - released) / 2), rel=1e-13)
     assert flow.limit.abs().max() == 0
 
@@ -203,6 +203,7 @@ def test_invariances_semigroup_and_limit(seed):
     torch.testing.assert_close(turned.passed, flow.passed)
     scaled = bias_flow(7 * points, 7 * target, 7 * beta, rotation, TIMES)
     torch.testing.assert_close(scaled.beta, 7 * flow.beta)
+    torch.testing.assert_close(scaled.passed, flow.passed)
     order = torch.randperm(30, generator=torch.Generator().manual_seed(seed))
     torch.testing.assert_close(bias_flow(points[order], target, beta, rotation, TIMES).passed, flow.passed[order])
     # From where it is after 1 the flow goes on.
@@ -227,6 +228,20 @@ def test_gradients(at_rest):
     assert torch.autograd.gradcheck(outputs, arguments)
 
 
+def test_gradients_are_finite_with_a_point_at_the_target():
+    points = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64, requires_grad=True)
+    flow = bias_flow(points, points.detach()[2], 0 * points.detach()[0], EYE, TIMES)
+    slope = torch.autograd.grad(flow.beta.sum() + flow.passed[1].sum(), points)[0]
+    assert slope.isfinite().all()
+    assert slope[1] != 0
+
+
+def test_a_small_gap_keeps_its_digits():
+    """From the cut to a point that is 2^-40 away, with the target at 1: all of it is representable."""
+    flow = on_a_line([0.0, 2.0**-40], 1.0, 0.0)
+    assert flow.passed[1, 0].item() == pytest.approx(-2 * math.log1p(-(2.0**-40)), rel=1e-15, abs=0)
+
+
 def test_ten_thousand_points_to_ten_digits():
     """The last of the events, against sums of logarithms without rounding errors that add up."""
     points = normal(10_000, 1)
@@ -247,14 +262,23 @@ def test_bad_input_is_named():
         bias_flow(points[:0], target, beta, rotation, TIMES)
     with pytest.raises(EmptyError, match=r"bias_flow\(times\): expected at least one sample, got none"):
         bias_flow(points, target, beta, rotation, TIMES[:0])
+    with pytest.raises(ShapeError, match=r"bias_flow\(times\): expected one axis, got shape \(2, 6\)"):
+        bias_flow(points, target, beta, rotation, TIMES.expand(2, 6))
     with pytest.raises(ShapeError, match=r"bias_flow\(target\): expected shape \(2,\), got \(3,\)"):
         bias_flow(points, torch.zeros(3).double(), beta, rotation, TIMES)
     with pytest.raises(ShapeError, match=r"bias_flow\(points\): expected shape \(5, 2\), got \(5, 2, 1\)"):
         bias_flow(points[..., None], target, beta, rotation, TIMES)
     with pytest.raises(RangeError, match=r"bias_flow\(rotation\): expected an orthogonal matrix.* 3.0e\+00 off"):
         bias_flow(points, target, beta, 2 * torch.eye(2).double(), TIMES)
+    bias_flow(points, target, beta, (1 + 5e-9) * torch.eye(2).double(), TIMES)
+    with pytest.raises(RangeError, match=r"bias_flow\(rotation\): expected an orthogonal matrix.* 2.0e-08 off"):
+        bias_flow(points, target, beta, (1 + 1e-8) * torch.eye(2).double(), TIMES)
     with pytest.raises(RangeError, match=r"bias_flow\(beta\): expected torch.float64 as points have, got torch.float3"):
         bias_flow(points, target, beta.float(), rotation, TIMES)
+    with pytest.raises(RangeError, match=r"bias_flow\(points\): expected a floating-point tensor, got torch.int64"):
+        bias_flow(points.long(), target, beta, rotation, TIMES)
+    with pytest.raises(RangeError, match=r"bias_flow\(times\): expected finite numbers, got inf"):
+        bias_flow(points, target, beta, rotation, TIMES + torch.inf)
     with pytest.raises(RangeError, match=r"bias_flow\(target\): expected finite numbers, got nan"):
         bias_flow(points, target * torch.nan, beta, rotation, TIMES)
     with pytest.raises(

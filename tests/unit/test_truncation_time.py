@@ -87,6 +87,17 @@ def test_highest_components_are_reached_and_not_exceeded():
             far = min(angle, math.acos((offset @ row / length[i, 0]).item()))
             reached = offset @ (math.cos(far) * row + math.sin(far) * aside)
             torch.testing.assert_close(most[i, r], reached)
+    every_way = highest_components(offsets, length, rotation, torch.tensor(3.0).double())
+    torch.testing.assert_close(every_way, length.expand(-1, 3))
+
+
+def test_highest_components_of_points_beside_a_row_keep_their_digits():
+    offsets = torch.tensor([[-1.0, 1e-9], [-1.0, 0.0]], dtype=torch.float64)
+    radius = torch.tensor(0.3, dtype=torch.float64)
+    length, angle = offsets.norm(dim=1, keepdim=True), 2 * math.asin(0.15)
+    most = highest_components(offsets, length, torch.eye(2).double(), radius)
+    expected = torch.tensor([1e-9 * math.sin(angle), 0.0], dtype=torch.float64)
+    torch.testing.assert_close(most[:, 0] + math.cos(angle), expected, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("estimates", BOTH)
@@ -209,7 +220,7 @@ def test_on_a_line_it_bounds_the_exact_flow():
 def test_already_truncated_clusters_need_no_time():
     points, target, _, rotation = cluster(cut=0)
     found = truncation_time_bound(points, target, 0.1 * rotation[0] - target, rotation)
-    assert found.bound == 0
+    assert str(found.bound.item()) == "0.0"
     assert found.eta2 == 0
     assert found.gamma == 1
 
@@ -234,10 +245,21 @@ def test_the_bound_has_gradients():
     assert torch.autograd.gradcheck(lambda *at: truncation_time_bound(*at, rotation).bound, arguments)
 
 
+def test_the_bound_has_gradients_where_points_lie_on_the_axis_of_a_row():
+    """On a line all do: log(0.1 / 0.05) / (1 - 1/3), but for the little that the radius adds."""
+    points = torch.tensor([[-0.05], [-0.4], [-0.5]], dtype=torch.float64, requires_grad=True)
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.eye(1, dtype=torch.float64)
+    bound = truncation_time_bound(points, zero, zero + 0.1, one).bound
+    (slope,) = torch.autograd.grad(bound, points)
+    wanted = torch.tensor([[30.0], [0.0], [0.0]], dtype=torch.float64)
+    torch.testing.assert_close(slope, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("seen", "ahead", "reason"),
     [
         ([[-3.0, -3.0], [0.1, -3.0]], 0.5, "translation of all points into the negative sector (4.16)"),
+        ([[-3.0, -3.0], [0.0, -3.0]], 0.5, "translation of all points into the negative sector (4.16)"),
         (
             [[-0.3, -0.3], [-0.3, -0.2]],
             0.5,

@@ -71,7 +71,7 @@ def bias_flow(
     Returns:
         The flow; beta in the unit of points. It turns with the input space, and its times do not depend on the unit.
     Raises:
-        ShapeError: if points are not (n q), or target, beta and rotation not of their width.
+        ShapeError: if points are not (n q), target, beta and rotation not of their width, or times not (t).
         EmptyError: if there are no points or no times.
         RangeError: at NaN or infinity, a negative time, several dtypes, or a rotation that is not orthogonal to half
             the digits of its dtype.
@@ -89,6 +89,8 @@ def bias_flow(
     where = "bias_flow"
     of_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
     _checks.samples(where, 1, times=times)
+    if times.ndim != 1:
+        raise ShapeError(f"{where}(times): expected one axis, got shape {_checks.shape_of(times)}. Flatten the times.")
     _checks.finite(where, times=times)
     earliest = float(times.detach().min())
     _checks.settings(

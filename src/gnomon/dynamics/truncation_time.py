@@ -95,7 +95,7 @@ def truncation_time_bound(
         EmptyError: if there are no points.
         RangeError: at NaN or infinity, several dtypes, a rotation that is not orthogonal to half the digits of its
             dtype, a bias that is minus the target from the start, or unknown estimates.
-    Cost: O(n q²), and O(n q) for each enlargement of the radius.
+    Cost: O(n q²) for each enlargement of the radius.
     Example:
         >>> import torch, gnomon
         >>> points = torch.tensor([[-0.05], [-0.4], [-0.4], [-0.4]])
@@ -146,7 +146,7 @@ def at_radius(
     elif rate <= 0:
         failed = "a small first moment in mixed sectors (4.15): eta_0 + eta_1' is not below 1"
     else:
-        bound = -gamma.log() / rate
+        bound = (1 / gamma).log() / rate
         way = eta1_prime * (bound if printed else (1 - gamma) / rate)
         return TruncationTimeBound(bound, eta0, eta1, eta1_prime, way, gamma, None)
     none = torch.full_like(distance, torch.inf)
@@ -161,7 +161,10 @@ def highest_components(
 ) -> Float[Tensor, "n q"]:
     """The most that each component of each rotated offset can be, for rotations within a radius of the given one."""
     along = offsets @ rotation.mT
-    across = (length**2 - along**2).clamp(min=0).sqrt()
+    # From the other components, since length² - along² would cost half the digits. The root is taken of 1 where it is
+    # not asked for: its gradient must not be infinite there.
+    square = along**2 @ (1 - torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device))
+    across = torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
     # A row of the rotation turns by this angle at most, and towards the offset no further than onto it.
     angle = 2 * torch.asin(radius.clamp(max=2) / 2)
     onto = torch.atan2(across, along) <= angle
