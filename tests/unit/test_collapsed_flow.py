@@ -194,7 +194,7 @@ def test_propagators_grow_with_the_time_they_start_from():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_propagators_decay_at_the_gap(seed):
-    """Lemma 8.1 for both kinds, and equation 8.36's bound of W with the exponent that its derivation gives."""
+    """Lemma 8.1 for both kinds, and equation 8.35's bound of W with the exponent that its derivation gives."""
     flow = CollapsedFlow(*started(3, seed, *DEFINITE["positive"]))
     carried, run = flow.propagators(TIMES), flow.flow(TIMES)
     decay = torch.exp(-flow.spectral_gap * TIMES)
@@ -202,6 +202,38 @@ def test_propagators_decay_at_the_gap(seed):
         assert (torch.linalg.matrix_norm(propagator, 2) <= decay).all()
     most = torch.linalg.matrix_norm(flow.labels, 2) + (2 * run.bound).sqrt()
     assert (torch.linalg.matrix_norm(run.weight, 2) <= most / flow.spectral_gap.sqrt()).all()
+
+
+def test_it_keeps_its_start_while_the_network_trains_on():
+    """The parameters that it was given change in place; the integral of motion must stay that of its start."""
+    weight, biases, labels = started(3, 0)
+    flow = CollapsedFlow(weight, biases, labels)
+    for given in (weight, biases, labels):
+        given.zero_()
+    run = flow.flow(TIMES)
+    assert run.drift.max() < 1e-8
+    close(run.weight, CollapsedFlow(*started(3, 0)).flow(TIMES).weight)
+
+
+def test_times_in_single_precision_leave_the_bound_in_double():
+    run = CollapsedFlow(*started(3, 0, *DEFINITE["positive"])).flow(torch.tensor([0.0, 0.1]))
+    assert run.bound.dtype == torch.float64
+    close(run.bound[0], run.loss[0], 14)
+
+
+def test_what_8_35_leaves_of_the_weight_falls_with_the_rate_once():
+    r"""Its right side is printed with $e^{-2s\lambda_0}$: with $Y = 0$ and a small W nothing else is left of W."""
+    one, times = torch.ones(1, 1, dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64)
+    flow = CollapsedFlow(0.1 * one, one, 0 * one)
+    run, start = flow.flow(times), 0.1**2  # Tr|WB + Y|² at the start
+    # b² - w² = g stays, so that u = w² solves a logistic equation, u' = -2u(u + g).
+    gap = 0.99
+    solved = gap * 0.01 * math.exp(-4 * gap) / (gap + 0.01 * (1 - math.exp(-4 * gap)))
+    assert run.weight.item() == pytest.approx(math.sqrt(solved), rel=1e-8)
+    left, root = run.weight.abs().item(), flow.spectral_gap.sqrt().item()
+    decay = math.exp(-2 * flow.spectral_gap.item())
+    assert left / (start / root * decay**2) == pytest.approx(71.7, rel=1e-3)
+    assert left <= math.sqrt(start) / root * decay
 
 
 def test_symmetries():
@@ -227,10 +259,12 @@ def test_bad_input_is_named(monkeypatch):
     with pytest.raises(RangeError, match=r"CollapsedFlow\(labels\): expected finite numbers, got inf"):
         CollapsedFlow(weight, biases, labels + torch.inf)
     flow = CollapsedFlow(weight, biases, labels)
-    with pytest.raises(RangeError, match=r"CollapsedFlow.flow: expected times from 0 on and strictly increasing"):
+    with pytest.raises(RangeError, match=r"CollapsedFlow.flow: expected times from 0 on, strictly increasing, the"):
         flow.flow(TIMES.flip(0))
-    with pytest.raises(RangeError, match=r"propagators: expected last time above 0, got 0.0; rtol above 0, got 0"):
-        flow.propagators(TIMES[:1] * 0, rtol=0)
+    with pytest.raises(RangeError, match=r"propagators: expected times from 0 on.*the last above 0, got \[0.0\]"):
+        flow.propagators(TIMES[:1] * 0)
+    with pytest.raises(RangeError, match=r"propagators: expected rtol above 0, got 0"):
+        flow.propagators(TIMES, rtol=0)
 
     class Failed:
         success, message = False, "step size too small"

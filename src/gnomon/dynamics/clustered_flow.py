@@ -1,5 +1,7 @@
 """Gradient flow of the output layer where nothing is truncated: least squares, solved for all times at once."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -19,7 +21,7 @@ class ClusteredFlow:
     bias, and this is the gradient flow of $\frac1{2N}\|WX - Y\|_F^2$, X and Y having the samples and their labels in
     columns. In the eigenbasis of S each direction goes from where it starts to the least-squares solution at its own
     rate, the eigenvalue. Directions in which there is no data stay where they are, so that $X^+$ is the pseudo-inverse
-    and S may be singular. Eigenvalues below q epsilons of the largest count as none.
+    and S may be singular. Singular values of X below $\sqrt{Nq}$ epsilons of the largest count as none.
 
     The loss averages over samples. For the average over classes of unlike sizes $N_l$, multiply each point and its
     target by $\sqrt{N / N_l}$.
@@ -32,16 +34,18 @@ class ClusteredFlow:
         targets: their labels $y_l$, in rows, c numbers each.
         weight: W at time 0, (c q).
     Attributes:
-        rates: (q), the eigenvalues of S, from the least on; unit: the square of the points'. 0 where there is no data.
-        directions: (q q), their eigenvectors as columns.
+        rates: (k), the eigenvalues of S that are not 0, from the largest on; unit: the square of the points'. None at
+            all if the points are all at 0.
+        directions: (q k), their eigenvectors as columns: the directions in which there is data.
         limit: (c q), of W as time grows.
         least_loss: of the limit.
     Raises:
         ShapeError: if points are not (n q), targets not (n c) or weight not (c q).
         EmptyError: if there are no points.
         RangeError: at NaN or infinity, or at several dtypes.
-    Cost: O(n q² + q³) once, then O(c q²) a time. Differentiable in targets and weight; in points where no eigenvalues
-        of S are equal. Precision: S has the square of the points' condition number.
+    Cost: O(n q min(n, q)) once, then O(c q k) a time. Differentiable in targets and weight; in points where their
+        singular values are unlike and above 0. Precision: taken from the singular values of X, not from S, which has
+        the square of their condition number.
     Example:
         >>> import math, torch, gnomon
         >>> points, targets = torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0], [5.0]])
@@ -69,17 +73,14 @@ class ClusteredFlow:
                 f"{weight.dtype}. Convert them."
             )
         _checks.finite(where, points=points, targets=targets, weight=weight)
-        count, width = points.shape
-        values, self.directions = torch.linalg.eigh(points.mT @ points / count)
-        has_data = values > width * torch.finfo(values.dtype).eps * values[-1]
-        self.rates: Float[Tensor, "q"] = torch.where(has_data, values, 0)
-        across = targets.mT @ (points @ self.directions) / count
-        # In the eigenbasis, where W goes and how far it is from there at first; no way to go without data.
-        start = weight @ self.directions
-        goal = torch.where(has_data, across / torch.where(has_data, values, 1), start)
-        self.missing = start - goal
-        self.limit: Float[Tensor, "c q"] = goal @ self.directions.mT
-        self.least_loss: Float[Tensor, ""] = (points @ self.limit.mT - targets).square().sum() / (2 * count)
+        left, values, right = torch.linalg.svd(points, full_matrices=False)
+        has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
+        values, self.directions = values[has_data], right[has_data].mT
+        self.rates: Float[Tensor, "k"] = values**2 / len(points)
+        # In the eigenbasis, how far W is at first from where it goes.
+        self.missing = weight @ self.directions - targets.mT @ (left[:, has_data] / values)
+        self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT
+        self.least_loss: Float[Tensor, ""] = (points @ self.limit.mT - targets).square().sum() / (2 * len(points))
 
     def weight(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t c q"]:
         """W at all times, from 0 on, in any order; unit: of gradient flow on the loss."""
@@ -89,7 +90,7 @@ class ClusteredFlow:
         r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: of each direction what is left decays at twice its rate."""
         return self.least_loss + (self.rates * (self._left("loss", times) * self.missing) ** 2).sum((1, 2)) / 2
 
-    def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 q"]:
+    def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""
         where = f"ClusteredFlow.{name}"
         _checks.samples(where, 1, times=times)

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon.dynamics.piecewise import in_float64, increasing
 from gnomon.errors import ConvergenceError, ShapeError
 
 
@@ -114,9 +115,9 @@ class CollapsedFlow:
                     f"{where}({name}): expected a square matrix, the size of weight, got shape "
                     f"{_checks.shape_of(matrix)}. Pass as many classes as dimensions, one column each."
                 )
-        _checks.settings(where, *((name, m.dtype, "in float64", m.dtype == torch.float64) for name, m in given.items()))
-        _checks.finite(where, **given)
-        self.weight, self.biases, self.labels = (matrix.detach() for matrix in given.values())
+        in_float64(where, **given)
+        # Copies, since a network's parameters change under training, and the integral of motion is taken now.
+        self.weight, self.biases, self.labels = (matrix.detach().clone() for matrix in given.values())
         self.integral = integral(self.weight, self.biases)
         values = torch.linalg.eigvalsh(self.integral)
         self.spectral_gap: Float[Tensor, ""] = torch.maximum(values[0], -values[-1]).clamp(min=0)
@@ -145,7 +146,7 @@ class CollapsedFlow:
             weight=weight,
             biases=biases,
             loss=loss,
-            bound=torch.exp(-2 * self.spectral_gap * times) * start,
+            bound=torch.exp(-2 * self.spectral_gap * times.to(loss)) * start,
             gap=torch.linalg.svdvals(weight)[:, -1] ** 2 + torch.linalg.svdvals(biases)[:, -1] ** 2,
             drift=(integral(weight, biases) - self.integral).abs().amax((1, 2)),
         )
@@ -178,22 +179,15 @@ class CollapsedFlow:
     ) -> Float[Tensor, "t m q q"]:
         """The matrices at all times, from those at time 0."""
         where = f"CollapsedFlow.{name}"
-        _checks.samples(where, 1, times=times)
-        _checks.finite(where, times=times)
-        increasing = bool((times.diff() > 0).all())
-        _checks.settings(
-            where,
-            ("times", times.tolist(), "from 0 on and strictly increasing", float(times[0]) >= 0 and increasing),
-            ("last time", float(times[-1]), "above 0", float(times[-1]) > 0),
-            ("rtol", rtol, "above 0", rtol > 0),
-        )
+        moments = increasing(where, times)
+        _checks.settings(where, ("rtol", rtol, "above 0", rtol > 0))
 
         def right_side(_: float, state: object) -> object:
             return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
 
-        span = (0.0, float(times[-1]))
         initial = start.cpu().flatten().numpy()
-        solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=times.tolist(), rtol=rtol, atol=rtol / 1000)
+        span = (0.0, moments[-1])
+        solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
         if not solved.success:
             raise ConvergenceError(f"{where}(times): expected an end of integration, got: {solved.message}")
         return torch.as_tensor(solved.y.T).view(len(times), *start.shape).to(start)

@@ -113,6 +113,16 @@ EXPERIMENTS = {
         "the cumulative bias at a fixed rotation, exactly, event by event: each point cut away makes the cut faster",
         "Chen, arXiv:2501.07400, section 4.3",
     ),
+    "collapsed-flow": Entry(
+        "gnomon_lab.papers.collapsed_flow",
+        "classes cut to one point each: an integral of motion makes the loss decay, as long as the classes stay cut",
+        "Chen, arXiv:2501.07400, section 8",
+    ),
+    "clustered-flow": Entry(
+        "gnomon_lab.papers.clustered_flow",
+        "nothing is cut: the flow of the output layer solved for all times, down to its least-squares fit",
+        "Chen, arXiv:2501.07400, section 9",
+    ),
 }
 
 

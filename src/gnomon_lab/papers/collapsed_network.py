@@ -1,0 +1,121 @@
+"""A ReLU network whose layers cut each class to a point, and gradient descent in its cumulative parameters."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+WIDTH = 0.05
+"""How far the rows of a cone's matrix spread from its axis; its condition number is one over it."""
+
+
+def outputs(
+    points: Float[Tensor, "n q"],
+    weight: Float[Tensor, "c q"],
+    biases: Float[Tensor, "l q"],
+    layers: Float[Tensor, "l q q"],
+) -> Float[Tensor, "n c"]:
+    r"""A ReLU network of l layers and an output, in their own weights and biases, taken from the cumulative ones.
+
+    Without a cumulative bias at the output it is $W\underline\tau^{(l)}(x)$, W the product of all weights.
+    """
+    before, shift = torch.eye(points.shape[1], dtype=points.dtype), torch.zeros_like(points[0])
+    for layer, bias in zip(layers, biases, strict=True):
+        own = torch.linalg.solve(before, layer, left=False)
+        points = torch.relu(points @ own.mT + layer @ (bias - shift))
+        before, shift = layer, bias
+    return points @ torch.linalg.solve(before, weight, left=False).mT - weight @ shift
+
+
+@dataclass(frozen=True)
+class CollapsedNetwork:
+    """A network by its cumulative parameters, with its data.
+
+    Attributes:
+        start: (2 q q), W, the product of all weights, and B, the cumulative biases as columns.
+        layers: (q q q), the cumulative weight of each layer.
+        clusters: of each class, its points in rows.
+        labels: (q q), Y, one column a class.
+    """
+
+    start: Float[Tensor, "2 q q"]
+    layers: Float[Tensor, "q q q"]
+    clusters: Sequence[Float[Tensor, "_ q"]]
+    labels: Float[Tensor, "q q"]
+
+    def loss(self, state: Float[Tensor, "2 q q"], layers: Float[Tensor, "q q q"]) -> Float[Tensor, ""]:
+        """The standard loss, equation 2.22: class averages, added up."""
+        pairs = zip(self.clusters, self.labels.mT, strict=True)
+        errors = [outputs(points, state[0], state[1].mT, layers) - label for points, label in pairs]
+        return torch.stack([error.square().sum(1).mean() / 2 for error in errors]).sum()
+
+    def gradients(
+        self, state: Float[Tensor, "2 q q"], layers: Float[Tensor, "q q q"]
+    ) -> tuple[Float[Tensor, "2 q q"], Float[Tensor, "q q q"]]:
+        """Of the loss, by automatic differentiation."""
+        state, layers = state.detach().requires_grad_(), layers.detach().requires_grad_()
+        of_state, of_layers = torch.autograd.grad(self.loss(state, layers), (state, layers))
+        return of_state, of_layers
+
+    def descend(
+        self, step: float, every: int, readings: int
+    ) -> tuple[Float[Tensor, "t 2 q q"], Float[Tensor, "t"], Float[Tensor, "t"]]:
+        """Gradient descent in all cumulative parameters.
+
+        Returns:
+            At the start and after each `every` steps W and B, the loss, and the largest entry so far of a gradient in
+            a cumulative weight.
+        """
+        state, layers, most = self.start, self.layers, torch.zeros((), dtype=self.start.dtype)
+        found = [(state, self.loss(state, layers), most)]
+        for _ in range(readings):
+            for _ in range(every):
+                of_state, of_layers = self.gradients(state, layers)
+                most = torch.maximum(most, of_layers.abs().max())
+                state, layers = state - step * of_state, layers - step * of_layers
+            found.append((state, self.loss(state, layers), most))
+        states, losses, rests = map(torch.stack, zip(*found, strict=True))
+        return states, losses, rests
+
+
+def collapsed_network(q: int, reach: float, goal: float, generator: torch.Generator) -> CollapsedNetwork:
+    """Layer l cuts the class l to a point and spares the others, at the start and as long as the points are far enough.
+
+    B and -W start near orthogonal matrices, one the transpose of the other, and grow by the root of `goal`: labels are
+    `goal` times the unit vectors. The class l lies about `reach` times the point to which it is cut.
+    """
+    turn = torch.linalg.qr(normal(q, q, generator))[0]
+    start = torch.stack([near(-turn.mT, generator), near(turn, generator)])
+    clusters = [-reach * bias + 0.02 * normal(3 + at, q, generator) for at, bias in enumerate(start[1].mT)]
+    # On the axis of layer l its own bias is at 1 and the others are at 0.
+    layers = torch.stack([cone(axis) for axis in torch.linalg.inv(start[1])])
+    return CollapsedNetwork(start, layers, clusters, goal * torch.eye(q, dtype=start.dtype))
+
+
+def cone(axis: Float[Tensor, "q"]) -> Float[Tensor, "q q"]:
+    """A matrix that makes all entries positive in a wide cone about an axis, all negative in the opposite one."""
+    axis, diagonal = axis / axis.norm(), torch.full_like(axis, 1 / math.sqrt(len(axis)))
+    between = (axis - diagonal) / (axis - diagonal).norm()
+    mirror = torch.eye(len(axis), dtype=axis.dtype) - 2 * torch.outer(between, between)
+    return WIDTH * mirror + (1 - WIDTH) * torch.outer(diagonal, axis)
+
+
+def near(matrix: Float[Tensor, "q q"], generator: torch.Generator) -> Float[Tensor, "q q"]:
+    """The matrix with normal noise, of a spectral norm of about a fifth."""
+    return matrix + 0.1 / math.sqrt(len(matrix)) * normal(len(matrix), len(matrix), generator)
+
+
+def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "r c"]:
+    """Standard normal entries."""
+    return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+
+
+def extrapolated(paths: Sequence[Float[Tensor, "*any"]]) -> Float[Tensor, "*any"]:
+    """What comes out at step 0, by the polynomial through the paths of several steps, each half the one before."""
+    for power in range(1, len(paths)):
+        paths = [fine + (fine - coarse) / (2**power - 1) for coarse, fine in itertools.pairwise(paths)]
+    return paths[0]
