@@ -1,5 +1,6 @@
 """The report: one file that needs nothing else, says what it was given, and works in a browser."""
 
+import dataclasses
 import re
 import shutil
 from html.parser import HTMLParser
@@ -221,6 +222,17 @@ def test_every_figure_draws_at_every_width(opened, width, words):
         assert len(boxes) == 4  # two labels of marks, two titles
         assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
         assert not any(_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("lines", range(2, 10))
+def test_a_legend_of_any_length_ends_above_the_first_panel(opened, lines):
+    """Its rows are counted here and set by plotly, which has to be told what an entry takes."""
+    entries = tuple(Line(f"Q = {k}", (0.0, 1.0), (0.0, float(k)), colour=k % 8, dashed=k > 7) for k in range(lines))
+    figure = Curves("many", "Many lines", "Lines.", "time", (Panel("The panel", "value", entries),))
+    page = opened(dataclasses.replace(example(), figures=(figure,)))
+    legend, title = (page.locator(of).bounding_box() for of in ("figure .legend .scrollbox", "figure .annotation"))
+    assert legend["y"] + legend["height"] <= title["y"] + 1
 
 
 @pytest.mark.browser

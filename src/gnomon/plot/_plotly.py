@@ -43,7 +43,7 @@ def legend(labels: Sequence[str], room: int) -> dict[str, Any]:
         "hovermode": "closest", "hoverlabel": {"namelength": -1}, "showlegend": True, "legend": {
             "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
             "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels", "itemsizing": "trace",
-            "entrywidth": max(_legend.entry_px(labels), room // (columns + 1) + 1) - 40, "tracegroupgap": 0,
+            "entrywidth": max(_legend.entry_px(labels), room // (columns + 1) + 1) - 45, "tracegroupgap": 0,
         },
     }  # fmt: skip
 

@@ -47,7 +47,7 @@
       const columns = Math.ceil(meta.entries / rows);
       const top = rows * meta.row_px + 8;
       change["margin.t"] = top;
-      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 40;
+      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 45;  // plotly adds 45
       // Maps and space keep their shape.
       const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
       change.height = top + ("aspect" in meta ? stacked : meta.plot_px) + margin.b;
