@@ -123,6 +123,11 @@ EXPERIMENTS = {
         "nothing is cut: the flow of the output layer solved for all times, down to its least-squares fit",
         "Chen, arXiv:2501.07400, section 9",
     ),
+    "truncation-practice": Entry(
+        "gnomon_lab.papers.truncation_practice",
+        "ordinary training beside the effective gradient flow, and what of their difference comes from where",
+        "setting of this project, after Chen, arXiv:2501.07400",
+    ),
 }
 
 
