@@ -88,7 +88,7 @@ from .measure.polar_decomposition import PolarDecomposition
 from .measure.streamed_agop import AGOP
 from .measure.top_eigenvectors import Eigenvectors
 from .measure.truncation_sectors import TruncationSectors
-from .probe import Probe, Reading, at, every, log_spaced
+from .probe import Cost, Probe, Reading, at, every, log_spaced
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
 __version__: str
@@ -105,6 +105,7 @@ __all__ = [
     "CollapsedFlow",
     "CollapsedFlowRun",
     "CollapsedPropagators",
+    "Cost",
     "Crossings",
     "CumulativeParameters",
     "DeepFool",

@@ -21,7 +21,7 @@ from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleE
 from gnomon.linalg import Dense, Factored, GramSum
 from gnomon.linalg.gram_sum import frequent_directions
 from gnomon.models import mlp
-from tests.unit.two_processes import on_two_processes
+from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
 
@@ -310,7 +310,7 @@ def test_a_sketch_loses_nothing_of_low_rank():
 
 # As a metric.
 
-TWO_PROCESSES = """
+PROCESSES = """
 generator = torch.Generator().manual_seed(0)
 for width, dtype, tolerance in ((5, torch.float32, 1e-6), (90, torch.float64, 1e-12)):
     model = torch.nn.Sequential(torch.nn.Tanh(), *mlp((width, 8, 3), generator=generator)).to(dtype)
@@ -319,9 +319,9 @@ for width, dtype, tolerance in ((5, torch.float32, 1e-6), (90, torch.float64, 1e
     whole.update(model.double(), x.double())
     model.to(dtype)
     expected = whole.compute()
-    for cut, sketch in ((7, None), (20, 60)):
+    for cuts, sketch in (((0, 7, 16), None), ((0, 20, 20), 60)):
         moments = AGOP(["", "3"], sketch=sketch)
-        for part in x[slice(0, cut) if rank == 0 else slice(cut, 20)].split(4):
+        for part in x[cuts[rank] : cuts[rank + 1] if rank < world - 1 else 20].split(4):
             if len(part):
                 moments.update(model, part)
         for _ in range(2):
@@ -337,9 +337,11 @@ else:
 """
 
 
-def test_two_processes_give_what_one_gives(tmp_path):
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_give_what_one_gives(tmp_path, world):
+    """Unequal shards, some empty."""
     imports = "from gnomon import AGOP; from gnomon.errors import EmptyError; from gnomon.models import mlp"
-    on_two_processes(imports, TWO_PROCESSES, tmp_path)
+    on_processes(world, imports, PROCESSES, tmp_path)
 
 
 def test_lives_among_torchmetrics():

@@ -12,7 +12,7 @@ from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure.class_moments import further, merge, nothing
-from tests.unit.two_processes import on_two_processes
+from tests.unit.processes import on_processes
 
 SPLITS = [[60], [1] * 60, [7, 1, 30, 22], [59, 1]]
 
@@ -189,15 +189,15 @@ def test_gathered_processes_merge(p):
     assert first.compute().n == 120
 
 
-TWO_PROCESSES = """
+PROCESSES = """
 generator = torch.Generator().manual_seed(0)
 for p, dtype in ((5, torch.float32), (5, torch.float64), (90, torch.float64)):
     features = torch.randn(60, p, generator=generator, dtype=dtype)
     labels = torch.arange(60) % 3
     expected = class_moments(features.double(), labels, 3)
-    for cut in (20, 59, 60):
+    for cuts in ((0, 20, 33, 60), (0, 59, 60, 60), (0, 60, 60, 60)):
         statistics = ClassStatistics(3)
-        part = slice(0, cut) if rank == 0 else slice(cut, 60)
+        part = slice(cuts[rank], cuts[rank + 1] if rank < world - 1 else 60)
         for feature, label in zip(features[part].split(13), labels[part].split(13)):
             if len(label):
                 statistics.update(feature, label)
@@ -209,7 +209,7 @@ for p, dtype in ((5, torch.float32), (5, torch.float64), (90, torch.float64)):
             assert error < tolerance, error
             assert (moments.means - expected.means).abs().max() < tolerance
         statistics.update(features, labels)
-        assert statistics.compute().n == 180
+        assert statistics.compute().n == 60 * (1 + world)
 try:
     ClassStatistics(3).compute()
 except Exception as error:
@@ -219,10 +219,11 @@ else:
 """
 
 
-def test_two_processes_give_what_one_gives(tmp_path):
-    """For real, over gloo: unequal shards, one empty; and the metric goes on afterwards."""
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_give_what_one_gives(tmp_path, world):
+    """For real, over gloo: unequal shards, some empty; and the metric goes on afterwards."""
     imports = "from gnomon import ClassStatistics, class_moments"
-    on_two_processes(imports, TWO_PROCESSES, tmp_path)
+    on_processes(world, imports, PROCESSES, tmp_path)
 
 
 def test_lives_among_torchmetrics():

@@ -1,5 +1,7 @@
 """The probe: arguments by name, each observation once, and a network left as it was."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,8 @@ from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_var
 from gnomon.autodiff.layer_gradients import gradient_products
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
-from gnomon.probe import derived
+from gnomon.probe import cost, derived
+from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
 
@@ -101,6 +104,83 @@ def test_cost_is_said_for_each():
     assert all(0 < took < 10 for took in seconds.values())
 
 
+class Clock:
+    """Stands in for the module `time`."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+def test_the_budget_is_kept_by_reading_less_often(monkeypatch):
+    """Training takes 1 s a step, a reading 2 s: with a budget of 0.1 there is room for one in 20 steps."""
+    clock = Clock()
+    monkeypatch.setattr(cost, "time", clock)
+    model, x = zoo("mlp")
+
+    def slow(logits):
+        clock.now += 2.0
+        return logits
+
+    probe = Probe(model, x, [slow], every(3), max_overhead=0.1)
+    read = []
+    for step in range(100):
+        if probe(step):
+            read.append(step)
+        assert probe.cost.reading <= max(2.0, 0.1 * probe.cost.training)
+        clock.now += 1.0
+    # The first is free; the second needs room for two.
+    assert read == [0, 42, 60, 81]
+    assert (probe.cost.readings, probe.cost.skipped) == (4, 30)
+    torch.testing.assert_close((probe.cost.reading, probe.cost.training), (8.0, 100.0))
+    assert probe.cost.overhead == 0.08
+    probe.read(100)
+    assert probe.cost.readings == 5
+    unlimited = Probe(model, x, [slow])
+    assert unlimited.cost.overhead == math.inf
+    assert all(unlimited(step) for step in range(5))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch.compile's own
+def test_a_wrapped_network_is_read_inside():
+    model, x = zoo("mlp")
+    plain = Probe(model, x, [explained_variance]).read().values["explained_variance"]
+    for wrapped in (torch.nn.DataParallel(model), torch.compile(torch.nn.DataParallel(model))):
+        probe = Probe(wrapped, x, [explained_variance])
+        assert probe.model is model
+        torch.testing.assert_close(probe.read().values["explained_variance"], plain, rtol=0, atol=0)
+
+
+DISTRIBUTED = """
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).double()
+model = torch.nn.parallel.DistributedDataParallel(net)
+x, labels = torch.randn(12, 4, dtype=torch.float64), torch.arange(12) % 3
+expected = Probe(net, (x, labels), [centroid_alignment, nc1]).read().values
+probe = Probe(model, (x, labels), [centroid_alignment, nc1], every(2))
+assert probe.model is net
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    reading = probe(step) if rank == 0 else None  # A reading alone keeps no other process waiting.
+    if step == 0 and rank == 0:
+        for name, value in expected.items():
+            torch.testing.assert_close(reading.values[name], value, rtol=0, atol=0)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x[rank::world]), labels[rank::world]).backward()
+    optimizer.step()
+every_weight = [torch.empty_like(net[0].weight) for _ in range(world)]
+dist.all_gather(every_weight, net[0].weight.detach())
+for weight in every_weight:
+    torch.testing.assert_close(weight, every_weight[0], rtol=0, atol=0)
+"""
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_distributed_network_is_read_by_one_process(tmp_path, world):
+    on_processes(world, "from gnomon import Probe, centroid_alignment, every, nc1", DISTRIBUTED, tmp_path)
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 def test_training_is_the_same_with_and_without(name):
     """Bit for bit: parameters, buffers, modes, gradients and the random stream."""
@@ -128,6 +208,8 @@ def test_training_is_the_same_with_and_without(name):
 @pytest.mark.bad_input
 def test_bad_quantities_are_named():
     model, x = zoo("mlp")
+    with pytest.raises(RangeError, match=r"Probe: expected max_overhead above 0, got 0"):
+        Probe(model, x, [accuracy], max_overhead=0)
     with pytest.raises(EmptyError, match=r"Probe\(quantities\): expected at least one"):
         Probe(model, x, [])
     with pytest.raises(RangeError, match=r"expected f to ask for .*got jacobain. Did you mean jacobian\?"):

@@ -1,7 +1,8 @@
 """Which quantities, when: readings of a network while it trains."""
 
+from gnomon.probe.cost import Cost
 from gnomon.probe.probe import Probe
 from gnomon.probe.reading import Reading
 from gnomon.probe.schedule import Schedule, at, every, log_spaced
 
-__all__ = ["Probe", "Reading", "Schedule", "at", "every", "log_spaced"]
+__all__ = ["Cost", "Probe", "Reading", "Schedule", "at", "every", "log_spaced"]

@@ -1,6 +1,7 @@
 """The probe: looks at a network while it trains."""
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from gnomon.autodiff import linear_head, observe
 from gnomon.autodiff.layers import layer_named
 from gnomon.autodiff.observation import timed
 from gnomon.errors import ShapeError
+from gnomon.probe.cost import Cost, Meter
 from gnomon.probe.plan import Quantity, plan
 from gnomon.probe.reading import Reading, Value
 from gnomon.probe.schedule import Schedule, every
@@ -33,16 +35,21 @@ class Probe:
                 print(step, reading.scalars())
 
     Args:
-        model: the network, from (n *d) to (n c).
+        model: the network, from (n *d) to (n c); of one wrapped by DataParallel, DistributedDataParallel or
+            torch.compile, what is inside.
         data: the samples, alone or with their labels.
         quantities: functions, or a mapping from names to functions.
         schedule: from a step to whether to read; every step unless told.
         layer: the name of the layer whose input the features are, if it is not the linear one at the end.
         memory: bytes to use beyond the observations themselves; 512 MiB unless told.
+        max_overhead: seconds of reading allowed for each second of training, such as 0.05. Readings that are due are
+            left out, and counted in `cost`, until there is room for one that takes as long as those before it. The
+            first is always taken, and so are those that `read` asks for.
 
     Raises:
         EmptyError: if there are no quantities.
-        RangeError: if a quantity asks for what is not there, or has an observation's name.
+        RangeError: if a quantity asks for what is not there, or has an observation's name, or if max_overhead is not
+            above 0.
         ShapeError: if there are not as many labels as samples.
         UnsupportedModuleError: if features or the last layer's weight are asked for, and there is no linear layer.
     """
@@ -56,11 +63,17 @@ class Probe:
         *,
         layer: str | None = None,
         memory: int | None = None,
+        max_overhead: float | None = None,
     ) -> None:
+        _checks.settings(
+            "Probe", ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf)
+        )
+        model = unwrapped(model)
         self.model = model
         self.layer = layer
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
+        self._meter = Meter(max_overhead)
         self._given = {"x": data} if isinstance(data, Tensor) else {"x": data[0], "labels": data[1]}
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, (*self._given, "model", "parameters", "memory"))
@@ -72,10 +85,19 @@ class Probe:
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due."""
-        return self.read(step) if self.schedule(step) else None
+        return self.read(step) if self.schedule(step) and self._meter.allows() else None
 
     def read(self, step: int = 0) -> Reading:
-        """A reading now, whatever the schedule says."""
+        """A reading now, whatever the schedule and the budget say."""
+        with self._meter.reading():
+            return self._read(step)
+
+    @property
+    def cost(self) -> Cost:
+        """What the readings have cost so far, beside training."""
+        return self._meter.cost()
+
+    def _read(self, step: int) -> Reading:
         seconds: defaultdict[str, float] = defaultdict(float)
         x = self._given["x"]
         known: dict[str, object] = {
@@ -93,6 +115,17 @@ class Probe:
                 with timed(seconds, name, x):
                     known[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
         return Reading(step, {name: reported(name, known[name]) for name in self._plan.reported}, dict(seconds))
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The network without what runs it on several devices or compiled, which cannot be differentiated twice."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif "_orig_mod" in dict(model.named_children()):
+            model = model.get_submodule("_orig_mod")
+        else:
+            return model
 
 
 def reported(name: str, value: object) -> Value:

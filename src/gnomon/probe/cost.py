@@ -1,0 +1,71 @@
+"""What reading costs beside training, and whether a budget has room for one more reading."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall time so far.
+
+    Attributes:
+        readings: how many were taken.
+        skipped: how many were due and left out, to keep the budget.
+        reading: seconds spent on them.
+        training: seconds from the first look on that were not spent on them.
+    """
+
+    readings: int
+    skipped: int
+    reading: float
+    training: float
+
+    @property
+    def overhead(self) -> float:
+        """Seconds of reading for each of training; infinite before there was any."""
+        return self.reading / self.training if self.training > 0 else float("inf")
+
+
+class Meter:
+    """Counts readings and their seconds.
+
+    Args:
+        budget: the overhead that is allowed; None for any.
+    """
+
+    def __init__(self, budget: float | None) -> None:
+        self.budget = budget
+        self._start: float | None = None
+        self._readings = self._skipped = 0
+        self._seconds = 0.0
+
+    def allows(self) -> bool:
+        """Whether there is room for a reading like those so far; the first is always allowed. Counts a refusal."""
+        self._begin()
+        if self.budget is None or self._readings == 0:
+            return True
+        cost = self.cost()
+        if cost.reading * (1 + 1 / cost.readings) <= self.budget * cost.training:
+            return True
+        self._skipped += 1
+        return False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Counts what happens inside as one reading."""
+        self._begin()
+        start = time.perf_counter()
+        yield
+        self._seconds += time.perf_counter() - start
+        self._readings += 1
+
+    def cost(self) -> Cost:
+        """All so far."""
+        since = 0.0 if self._start is None else time.perf_counter() - self._start
+        return Cost(self._readings, self._skipped, self._seconds, since - self._seconds)
+
+    def _begin(self) -> None:
+        if self._start is None:
+            self._start = time.perf_counter()
