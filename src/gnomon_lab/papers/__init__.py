@@ -128,6 +128,11 @@ EXPERIMENTS = {
         "ordinary training beside the effective gradient flow, and what of their difference comes from where",
         "setting of this project, after Chen, arXiv:2501.07400",
     ),
+    "truncation": Entry(
+        "gnomon_lab.papers.truncation",
+        "clusters fall behind the faces of their layer's sector and go to their target as one point, on film",
+        "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
+    ),
 }
 
 

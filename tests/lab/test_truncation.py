@@ -1,0 +1,217 @@
+"""truncation: what it says of its records, and its smallest variant for real, stopped half way."""
+
+import math
+
+import pytest
+import torch
+
+from gnomon import TruncationFlow
+from gnomon.errors import RangeError
+from gnomon_lab.papers import truncation
+from gnomon_lab.papers.truncation import (
+    KINDS,
+    Config,
+    claims,
+    clusters,
+    compared,
+    figures,
+    moments,
+    run,
+    summary,
+    table,
+)
+from gnomon_lab.runs import Run
+from tests.lab.resuming import resumed
+
+HALF = 0.5**0.5
+BOUND = {"bound": 2.0, "eta0": 0.5, "eta1": 0.1, "eta1_prime": 0.1, "eta2": 0.1, "gamma": 0.4, "failed": None}
+NONE = BOUND | {"bound": None, "failed": "translation of all points into the negative sector (4.16)"}
+EQUILIBRIA = {"collapse": ["truncated"] * 2, "large": [None] * 2, "inside": [None] * 2,
+              "rest": ["untruncated", "truncated"]}  # fmt: skip
+COLLAPSE = {"collapse": [1.0, 2.0], "large": [None, None], "inside": [None, None], "rest": [None, 0.0]}
+
+
+def made_up(arm=None, step=2, **change):
+    """Records of every kind in the plane at s = 0 to 3, in which all holds but what is printed of proposition 4.1.
+
+    One record may be changed.
+    """
+    records = []
+    for kind in KINDS:
+        still = kind == "rest"
+        for at in range(4):
+            left = math.exp(-at)
+            distance = [1.0 if still else left, left]
+            record = {
+                "arm": f"2 {kind}", "step": at, "s": float(at), "gradient_error": 1e-15,
+                "loss": [d**2 for d in distance], "decrease": [[1 - d**2, 0.0] for d in distance],
+                "rates": [[-1.0, 0.0]] * 2, "slopes": [[-1.0, 0.0]] * 2,
+                "truncated": [[0, 0] if still else [at, 2], [3, 3]],
+                "distance": distance, "moved": [0.0, 1 - left] if still else [1 - left] * 2, "turned": [0.0, 0.0],
+                "defect": [0.0, 0.0], "clearance": [1.0, 1.0], "aside": [0.0, 0.0], "whole_distance": distance,
+                "whole_unrest": [0.0, 0.0], "beta": [[4 - left, 0.0], [left - 4, 0.0]],
+                "rotation": [[[HALF, HALF], [HALF, -HALF]], [[-HALF, HALF], [-HALF, -HALF]]],
+            }  # fmt: skip
+            if at == 0:
+                record |= {
+                    "points": [[[-6.0, 0.0], [-5.0, 1.0], [-4.0, 2.0]], [[6.0, 0.0], [5.0, 1.0], [5.0, 0.0]]],
+                    "targets": [[-4.0, 0.0], [4.0, 0.0]], "count": 3, "collapse": COLLAPSE[kind],
+                    "equilibrium": EQUILIBRIA[kind], "slides": [0, 0],
+                } | dict.fromkeys(("sharp", "printed"), [BOUND if kind == "collapse" else NONE] * 2)  # fmt: skip
+            records.append(record | (change if (f"2 {kind}", at) == (arm, step) else {}))
+    return records
+
+
+def failing(found):
+    return [place for place, claim in enumerate(found) if not claim.holds]
+
+
+def test_table_summary_and_figures():
+    records = made_up()
+    columns, rows = table(records)
+    assert len(columns) == len(rows[0]) == 9
+    assert rows[1] == ("2", "collapse", "2.000", "2.000", "2.000", "0.0e+00", "0.0498", "0.00248", "0 of 3")
+    assert rows[2][:5] == ("2", "large", "-", "-", "-")
+    said = summary(records)
+    assert "in 2 clusters, all points are truncated at s = 1.00, 2.00. By s = 3, 2 of the 2 clusters in a large" in said
+    drawn = figures(records)
+    assert [figure.name for figure in drawn] == ["film-2-collapse", "film-2-large", "film-2-inside", "flow-2"]
+    distance, _, loss, turned = drawn[-1].panels
+    assert distance.lines[0].y == pytest.approx([math.exp(-s) for s in range(4)])
+    assert loss.lines[1].y == pytest.approx([math.exp(-2 * s) for s in range(4)])
+    assert [mark.x for mark in turned.marks] == [1.0, 2.0]
+
+
+def test_all_claims_hold_but_the_printed_one_of_proposition_4_1():
+    found = claims([made_up()])
+    assert len(found) == 16
+    assert failing(found) == [8]
+    assert (found[8].expected, found[8].measured) == ("at most 1e-09", "0.95")
+    assert found[10].measured == "1; they hold in 2 of 2 clusters"
+
+
+@pytest.mark.parametrize(
+    ("arm", "step", "change", "place"),
+    [
+        ("2 inside", 2, {"clearance": [0.0, 1.0]}, 0),
+        ("2 inside", 3, {"aside": [0.0, 1e-8]}, 1),
+        ("2 rest", 1, {"gradient_error": 1e-9}, 2),
+        ("2 inside", 3, {"loss": [math.exp(-6), math.exp(-4) + 1e-10], "decrease": [[1 - math.exp(-6), 0.0],
+                         [1 - math.exp(-4) - 1e-10, 0.0]]}, 3),
+        ("2 collapse", 2, {"slopes": [[-1.0, 1e-9], [-1.0, 0.0]]}, 4),
+        ("2 large", 3, {"decrease": [[1.0, 0.0], [1.0, 0.0]]}, 5),
+        ("2 large", 3, {"defect": [0.0, 1e-11]}, 6),
+        ("2 rest", 2, {"moved": [1e-11, 0.5]}, 7),
+        ("2 rest", 0, {"equilibrium": [None, "truncated"]}, 7),
+        ("2 rest", 3, {"whole_distance": [1.0, 1.00001 * math.exp(-3)]}, 9),
+        ("2 collapse", 0, {"collapse": [1.0, 2.1]}, 10),
+        ("2 collapse", 3, {"turned": [0.0, 0.11]}, 12),
+        ("2 collapse", 2, {"distance": [math.exp(-2), 1.01 * math.exp(-1)]}, 13),
+        ("2 collapse", 3, {"whole_distance": [math.exp(-3), 1.00001 * math.exp(-3)]}, 14),
+        ("2 collapse", 3, {"whole_unrest": [0.0, 1e-8]}, 15),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_claim_fails_where_it_does_not_hold(arm, step, change, place):
+    """In one record of one of two seeds."""
+    found = failing(claims([made_up(), made_up(arm, step, **change)]))
+    # One number at the start decides on several claims: the bounds have one s₁, and collapse says where to look.
+    assert set(found) - {8, 11} == {place}
+
+
+def test_theorem_3_2_is_about_separated_truncations():
+    """In the large unit R may turn so far that a map reaches the other cluster; that is no counterexample."""
+    astray = {"clearance": [1.0, -0.1], "aside": [0.1, 0.0], "gradient_error": 0.1, "slopes": [[-1.0, 0.1]] * 2}
+    assert failing(claims([made_up("2 large", **astray)])) == [8]
+    assert failing(claims([made_up("2 large", **(astray | {"clearance": [1.0, 0.1]}))])) == [1, 2, 4, 8]
+
+
+def test_without_a_bound_or_a_gradient_there_is_no_claim():
+    """Statements about nothing do not hold."""
+    found = claims([made_up("2 collapse", 0, sharp=[NONE] * 2)])
+    assert failing(found) == [8, 10, 12, 13]
+    assert found[10].measured == "-1; they hold in 0 of 2 clusters"
+    blind = made_up()
+    for record in blind:
+        record |= {"gradient_error": None, "slopes": None}
+    assert failing(claims([blind])) == [2, 4, 8]
+
+
+def test_a_cluster_that_never_collapses_is_above_its_bound():
+    found = claims([made_up("2 collapse", 0, collapse=[1.0, None])])
+    assert failing(found) == [8, 10, 11]
+    assert found[10].measured == "inf; they hold in 2 of 2 clusters"
+
+
+@pytest.mark.parametrize("width", [2, 3, 8])
+def test_clusters_lie_in_front_of_each_other(width):
+    """Corners and targets on the line through both means, each sector's axis along it; the same points in all units."""
+    pairs = {kind: clusters(kind, 50, width, torch.Generator().manual_seed(3)) for kind in KINDS}
+    for kind, pair in pairs.items():
+        for own, other, towards in zip(pair, reversed(pair), (1.0, -1.0), strict=True):
+            torch.testing.assert_close(own.rotation @ own.rotation.mT, torch.eye(width).double())
+            axis = own.rotation.sum(0) / width**0.5
+            torch.testing.assert_close(axis, towards * torch.eye(width).double()[0])
+            assert ((other.points + own.beta) @ own.rotation.mT).min() > 0
+            torch.testing.assert_close((own.beta + own.target)[1:], torch.zeros(width - 1).double(), atol=1e-12, rtol=0)
+            unit = truncation.UNIT[kind]
+            torch.testing.assert_close(own.points / unit, pairs["rest"][0 if towards > 0 else 1].points)
+
+
+def test_moments_are_closer_where_faces_are_crossed_and_hold_the_collapses():
+    pair = clusters("collapse", 60, 2, torch.Generator().manual_seed(0))
+    end = torch.tensor([4.0]).double()
+    looks = [TruncationFlow(c.points, c.target).flow(c.beta, c.rotation, end) for c in pair]
+    times = moments(looks, Config(readings=20))
+    assert (times[0], times[-1]) == (0, 4)
+    assert (times.diff() > 0).all()
+    events = torch.cat([look.crossings.times for look in looks])
+    for look in looks:
+        assert (times == look.collapse).any()
+    others = [time for time in times.tolist() if time not in [float(look.collapse) for look in looks]]
+    assert min(abs(a - b) for a in others for b in events.tolist()) > 1e-9
+    assert (times < events.max()).double().mean() > 0.5
+
+
+def test_comparison_finds_a_wrong_right_side_and_leaves_out_faces():
+    pair = clusters("inside", 10, 3, torch.Generator().manual_seed(1))
+    flows = [TruncationFlow(c.points, c.target) for c in pair]
+    points, targets, beta, rotation = map(torch.stack, zip(*pair, strict=True))
+    right = compared(flows, points, targets, beta, rotation, 0.0)
+    assert right["gradient_error"] < 1e-13
+    assert max(rate for both in right["slopes"] for rate in both) < 0
+    wrong = [TruncationFlow(c.points, c.target + 1e-3) for c in pair]
+    assert compared(wrong, points, targets, beta, rotation, 0.0)["gradient_error"] > 1e-5
+    assert compared(flows, points, targets, beta, rotation, 9.0) == {"gradient_error": None, "slopes": None}
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(
+        RangeError, match=r"dimensions at least one, of 2 or more, got \(1,\); points .* 2, got 1; until"
+    ):
+        Config(dimensions=(1,), points=1, until=0.0)
+
+
+def test_seeds_draw_other_clusters(tmp_path):
+    drawn = []
+    for seed in (0, 1):
+        (folder := tmp_path / str(seed)).mkdir()
+        run(Config(dimensions=(2,), points=3, until=0.1, readings=12), whole := Run(folder, seed))
+        drawn.append(whole.records()[0]["points"])
+    assert drawn[0] != drawn[1]
+
+
+def test_smallest_variant_resumes_exactly_and_shows_the_phenomena(tmp_path):
+    config = Config(dimensions=(2,), points=12, until=2.0, readings=12)
+    records = resumed(run, config, tmp_path, step=3, arm="2 large")
+    found = claims([records])
+    # Of so few points no cluster need be one for which the printed estimates hold.
+    assert set(failing(found)) - {11} == {8}
+    by_kind = {kind: [r for r in records if r["arm"] == f"2 {kind}"] for kind in KINDS}
+    first, last = by_kind["collapse"][0], by_kind["collapse"][-1]
+    assert all(0 < s1 < (b["bound"] or math.inf) for s1, b in zip(first["collapse"], first["sharp"], strict=True))
+    assert last["truncated"] == [[12, 12], [12, 12]]
+    assert {len(by_kind[kind]) for kind in ("inside", "rest")} == {14}
+    assert by_kind["inside"][0]["collapse"] == [None, None]
+    assert max(by_kind["large"][-1]["turned"]) > 1e4 * max(last["turned"])
+    assert len(figures(records)) == 4
