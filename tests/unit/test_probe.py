@@ -183,14 +183,16 @@ def test_a_distributed_network_is_read_by_one_process(tmp_path, world):
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_training_is_the_same_with_and_without(name):
-    """Bit for bit: parameters, buffers, modes, gradients and the random stream."""
+    """Bit for bit: parameters, buffers, modes, gradients, what asks for them, the optimiser and the random stream."""
 
     def train(probed):
         model, x = zoo(name)
         model.train()
         next(model.children(), model).eval()
         modes = [module.training for module in model.modules()]
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        frozen, *rest = model.parameters()
+        frozen.requires_grad_(not rest)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.1)
         probe = Probe(model, data(x), [accuracy, explained_variance, centroid_alignment])
         torch.manual_seed(0)
         for step in range(3):
@@ -199,7 +201,10 @@ def test_training_is_the_same_with_and_without(name):
                 probe(step)
             optimizer.step()
         assert [module.training for module in model.modules()] == modes
-        return [*model.state_dict().values(), *(p.grad for p in model.parameters()), torch.rand(1)]
+        assert [p.requires_grad for p in model.parameters()] == [not rest, *[True] * len(rest)]
+        moments = [value for state in optimizer.state.values() for value in state.values()]
+        grads = [p.grad for p in model.parameters() if p.requires_grad]
+        return [*model.state_dict().values(), *grads, *moments, torch.rand(1)]
 
     for ours, theirs in zip(train(True), train(False), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
