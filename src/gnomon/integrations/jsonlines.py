@@ -1,0 +1,45 @@
+"""Readings into a file, one line each."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from gnomon.errors import DataError
+from gnomon.probe import Reading
+
+
+def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
+    """Appends each reading to a file as one line of JSON: `step`, the scalars by name, and `seconds` by name.
+
+    A scalar that is NaN or infinite is null, since JSON has neither. The line is handed to the operating system at
+    once, so that a killed process loses none.
+
+    Raises:
+        DataError: by the sink, if a scalar has the name `step` or `seconds`.
+
+    Example:
+        >>> import tempfile, torch
+        >>> from gnomon import Probe, frobenius_norm
+        >>> probe = Probe(torch.nn.Identity(), torch.ones(1, 4), [frobenius_norm])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "records.jsonl"
+        ...     sink = jsonlines_sink(path)
+        ...     sink(probe.read(7))
+        ...     record = json.loads(path.read_text())
+        >>> record["step"], record["frobenius_norm"]
+        (7, 2.0)
+    """
+    file = Path(path)
+
+    def sink(reading: Reading) -> None:
+        scalars = {name: value if math.isfinite(value) else None for name, value in reading.scalars().items()}
+        if taken := sorted(scalars.keys() & {"step", "seconds"}):
+            raise DataError(
+                f"jsonlines_sink(reading): expected names other than step and seconds, got {taken}. Rename one."
+            )
+        record = {"step": reading.step, **scalars, "seconds": reading.seconds}
+        with file.open("ab", buffering=0) as lines:
+            lines.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+    return sink

@@ -1,0 +1,60 @@
+"""A probe in Lightning's `Trainer.fit`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from gnomon.integrations._extras import missing
+from gnomon.probe import Probe
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except Exception as cause:
+    raise missing("lightning", "lightning", cause) from cause
+
+
+class ProbeCallback(Callback):
+    """Reads the network while it trains, and gives the readings' scalars to each of the trainer's loggers.
+
+    Steps are `trainer.global_step`, those of the optimizer: a batch that only accumulates gradients makes none, and
+    several optimizers each count theirs. A reading at step s sees the network after s of them, in the precision of its
+    parameters. The probe is made once the module is on its device, before anything is trained: what it lacks is said
+    then. In distributed training every process reads, and the loggers write on the first.
+
+        Trainer(callbacks=[ProbeCallback(lambda module: Probe(module, (x, labels), [accuracy], every(100)))])
+
+    Args:
+        build: from the module to the probe.
+    """
+
+    def __init__(self, build: Callable[[Any], Probe]) -> None:
+        self.build = build
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Makes the probe."""
+        self._probe = self.build(pl_module)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Reads step 0; the step of a checkpoint was read before it was written."""
+        self._step = trainer.global_step
+        if self._step == 0:
+            self._read(trainer)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Tensor | Mapping[str, object] | None,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
+        """Reads if the batch made a step."""
+        if trainer.global_step > self._step:
+            self._step = trainer.global_step
+            self._read(trainer)
+
+    def _read(self, trainer: Trainer) -> None:
+        if reading := self._probe(self._step):
+            for logger in trainer.loggers:
+                logger.log_metrics(reading.scalars(), reading.step)

@@ -1,0 +1,55 @@
+"""A probe in the Hugging Face Trainer."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gnomon.integrations._extras import missing
+from gnomon.probe import Probe
+
+try:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+except Exception as cause:
+    raise missing("transformers", "huggingface", cause) from cause
+
+
+class ProbeCallback(TrainerCallback):
+    """Reads the network while it trains, and logs the readings' scalars as the trainer does its loss.
+
+    So they reach `trainer.state.log_history` and all of `report_to`. Steps are `state.global_step`, those of the
+    optimizer: a batch whose gradients are only accumulated makes none. A reading at step s sees the network after s of
+    them. The probe is made once the trainer has prepared the network, before anything is trained: what it lacks is said
+    then. Under `bf16=True` or `fp16=True` the trainer's network computes in that precision, and so does the reading. In
+    distributed training every process reads, and the trainer writes on the first.
+
+        build = lambda model: Probe(model, (x, labels), [accuracy], every(100))
+        trainer.add_callback(ProbeCallback(build, trainer.log))
+
+    Args:
+        build: from the network, without what it is wrapped in for several devices, to the probe.
+        log: the trainer's `log`.
+    """
+
+    def __init__(self, build: Callable[[Any], Probe], log: Callable[[dict[str, float]], None]) -> None:
+        self.build = build
+        self.log = log
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: object
+    ) -> None:
+        """Makes the probe and reads step 0; the step of a checkpoint was read before it was written."""
+        self._probe = self.build(rest["model"])
+        if state.global_step == 0:
+            self._read(state, control)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: object
+    ) -> None:
+        """Reads after a step of the optimizer."""
+        self._read(state, control)
+
+    def _read(self, state: TrainerState, control: TrainerControl) -> None:
+        if reading := self._probe(state.global_step):
+            due = control.should_log
+            self.log(reading.scalars())
+            # The trainer takes what was logged for its own loss, and would leave that out.
+            control.should_log = due

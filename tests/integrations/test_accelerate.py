@@ -1,0 +1,92 @@
+"""Accelerate, which keeps the loop plain: its example in docs/integrations.md, and what it wraps the network in."""
+
+import pytest
+import torch
+from accelerate import Accelerator, debug_launcher
+from accelerate.state import AcceleratorState, GradientState
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+from gnomon import every
+from tests.integrations.plain_loop import (
+    BATCH,
+    EPOCHS,
+    LABELS,
+    RATE,
+    STEPS,
+    TOGETHER,
+    X,
+    assert_equal,
+    network,
+    plain_loop,
+    probe_of,
+)
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    """Accelerators of one process share what the first was told."""
+    yield
+    forget()
+
+
+def forget():
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+
+
+def train(schedule, batch=BATCH, mixed_precision="no", dropout=0.0):
+    """The loop of docs/integrations.md: the readings, the probed network, and the trained state."""
+    forget()
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=TOGETHER, mixed_precision=mixed_precision)
+    model = network(dropout)
+    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(TensorDataset(X, LABELS), batch))
+    bare = accelerator.unwrap_model(model)
+    readings, step = {}, 0
+    probe = probe_of(bare, schedule) if schedule else lambda step: None
+    if reading := probe(step):
+        readings[step] = reading.scalars()
+    for _ in range(EPOCHS):
+        for x, labels in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(cross_entropy(model(x), labels))
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                step += 1
+                if reading := probe(step):
+                    readings[step] = reading.scalars()
+    assert step == STEPS
+    return readings, model, [*bare.state_dict().values()]
+
+
+def test_readings_are_a_plain_loops():
+    readings, _, _ = train(every(2))
+    assert_equal(readings, plain_loop(every(2)))
+
+
+@pytest.mark.parametrize("mixed_precision", ["no", "bf16"])
+def test_training_is_the_same_with_and_without(mixed_precision):
+    states = []
+    for schedule in (every(1), None):
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            _, _, state = train(schedule, mixed_precision=mixed_precision, dropout=0.5)
+            states.append([*state, torch.get_rng_state()])
+    for ours, theirs in zip(*states, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def _train_on_each(folder):
+    readings, model, _ = train(every(1), BATCH // 2)
+    assert type(model).__name__ == "DistributedDataParallel"
+    torch.save(readings, folder / f"{torch.distributed.get_rank()}.pt")
+
+
+def test_two_processes_are_read_without_their_wrapper(tmp_path):
+    debug_launcher(_train_on_each, (tmp_path,), num_processes=2)
+    for rank in range(2):
+        readings = torch.load(tmp_path / f"{rank}.pt")
+        assert [*readings] == [*range(STEPS + 1)]
+        assert readings[0] == probe_of(network()).read().scalars()

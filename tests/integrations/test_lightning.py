@@ -1,0 +1,238 @@
+"""Lightning: the readings of a plain loop, in every logger, and a training that nothing disturbs."""
+
+import csv
+import importlib
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers.logger import Logger
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import gnomon
+from gnomon import Probe, at, every
+from gnomon.errors import MissingExtraError, RangeError, UnsupportedModuleError
+from gnomon.integrations.lightning import ProbeCallback
+from tests.integrations.plain_loop import (
+    BATCH,
+    EPOCHS,
+    LABELS,
+    QUANTITIES,
+    RATE,
+    STEPS,
+    TOGETHER,
+    X,
+    assert_equal,
+    network,
+    plain_loop,
+    probe_of,
+)
+
+pytestmark = [
+    # Lightning's own use of torch's trees.
+    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec.. is deprecated:FutureWarning"),
+    # 48 samples need no workers.
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers:UserWarning"),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet():
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(level)
+
+
+class Module(LightningModule):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.network = network(dropout)
+
+    def forward(self, x):
+        return self.network(x)
+
+    def training_step(self, batch, index):
+        x, labels = batch
+        loss = cross_entropy(self(x), labels)
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch, index):
+        self.log("val_loss", cross_entropy(self(batch[0]), batch[1]), sync_dist=True)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), RATE)
+
+
+class InMemory(Logger):
+    name = version = "memory"
+
+    def __init__(self):
+        super().__init__()
+        self.logged = []
+
+    def log_hyperparams(self, *args, **kwargs):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        self.logged.append((step, metrics))
+
+    def readings(self, name="accuracy"):
+        return [(step, metrics) for step, metrics in self.logged if name in metrics]
+
+
+def loader(same=False):
+    rows = torch.arange(len(X)) % BATCH if same else torch.arange(len(X))
+    return DataLoader(TensorDataset(X[rows], LABELS[rows]), BATCH)
+
+
+def trainer_with(*callbacks, logger=False, **settings):
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    settings = {"enable_checkpointing": False, "max_epochs": EPOCHS, "log_every_n_steps": 1} | settings
+    return Trainer(accumulate_grad_batches=TOGETHER, callbacks=[*callbacks], logger=logger, **quiet, **settings)
+
+
+def reads(schedule=None):
+    return ProbeCallback(lambda module: probe_of(module, schedule))
+
+
+def rows_of(table):
+    """The rows of a CSVLogger's file that hold a reading."""
+    with Path(table.log_dir, "metrics.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["accuracy"]]
+
+
+def test_readings_are_a_plain_loops_in_every_logger(tmp_path):
+    memory, table = InMemory(), CSVLogger(tmp_path)
+    trainer = trainer_with(reads(every(2)), logger=[memory, table])
+    trainer.fit(Module(), loader(), loader())
+    expected = plain_loop(every(2))
+    assert list(expected) == [0, 2, 4, 6]
+    assert len(memory.readings()) == len(expected)
+    assert_equal(dict(memory.readings()), expected)
+    rows = {int(row["step"]): {name: float(row[name]) for name in expected[0]} for row in rows_of(table)}
+    assert_equal(rows, expected)
+    assert [step for step, metrics in memory.logged if "loss" in metrics] == [*range(STEPS)]
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_training_is_the_same_with_and_without(precision):
+    """Bit for bit: parameters, buffers, gradients, modes and the random stream that dropout draws from."""
+
+    class Watch(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def on_train_batch_end(self, trainer, module, *rest):
+            self.seen += [p.grad.clone() for p in module.parameters()] + [torch.get_rng_state()]
+            assert all(part.training for part in module.modules())
+
+    def train(*callbacks):
+        module, watch = Module(dropout=0.5), Watch()
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            trainer_with(*callbacks, watch, precision=precision, logger=InMemory()).fit(module, loader(), loader())
+        return [*module.state_dict().values(), *watch.seen]
+
+    for ours, theirs in zip(train(reads()), train(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_mixed_precision_is_read_in_that_of_the_parameters():
+    memory, module = InMemory(), Module()
+    trainer_with(reads(), logger=memory, precision="bf16-mixed").fit(module, loader(), loader())
+    step, scalars = memory.readings()[-1]
+    assert step == STEPS
+    assert scalars == probe_of(module).read().scalars()
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended:UserWarning")
+def test_resuming_reads_each_step_once(tmp_path, stop):
+    saves = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, every_n_train_steps=1)
+    first, second = InMemory(), InMemory()
+    trainer_with(reads(), saves, logger=first, max_steps=stop, enable_checkpointing=True).fit(
+        Module(), loader(True), loader()
+    )
+    resumed = trainer_with(reads(), logger=second)
+    resumed.fit(Module(), loader(True), loader(), ckpt_path=tmp_path / f"step={stop}.ckpt", weights_only=True)
+    both = first.readings() + second.readings()
+    assert [step for step, _ in both] == [*range(STEPS + 1)]
+    assert_equal(dict(both), plain_loop(same=True))
+
+
+def test_fitting_on_reads_each_step_once():
+    memory, module = InMemory(), Module()
+    trainer = trainer_with(reads(), logger=memory, max_epochs=1)
+    trainer.fit(module, loader(), loader())
+    trainer.fit_loop.max_epochs = EPOCHS
+    trainer.fit(module, loader(), loader())
+    assert_equal(dict(memory.readings()), plain_loop())
+    assert len(memory.readings()) == STEPS + 1
+
+
+def test_a_probe_can_be_read_in_inference_mode():
+    module = Module()
+
+    seen, memory, watch = [], InMemory(), Callback()
+
+    def read(trainer, module):
+        seen.append((torch.is_inference_mode_enabled(), probe_of(module).read().scalars()))
+
+    watch.on_validation_epoch_end = read
+    trainer = trainer_with(watch, reads(), logger=memory)
+    trainer.validate(module, loader(), verbose=False)
+    assert memory.readings() == []
+    ((inside, scalars),) = seen
+    assert inside
+    assert scalars == probe_of(network()).read().scalars()
+    trainer.fit(module, loader(), loader())
+    assert_equal(dict(memory.readings()), plain_loop())
+
+
+def test_two_probes_stand_beside_each_other():
+    memory, whole = InMemory(), reads(at(2))
+    half = ProbeCallback(lambda module: Probe(module, (X[:9], LABELS[:9]), {"half": gnomon.accuracy}, at(3)))
+    trainer_with(whole, half, logger=memory).fit(Module(), loader(), loader())
+    assert [[step for step, _ in memory.readings(name)] for name in ("accuracy", "half")] == [[2], [3]]
+
+
+def test_what_lacks_is_said_before_training():
+    module, trained = Module(), []
+    module.training_step = lambda batch, index: trained.append(index)
+    module.validation_step = lambda batch, index: trained.append(index)
+    bare = ProbeCallback(lambda module: Probe(module.network[2], (X, LABELS), [gnomon.self_duality]))
+    unlabelled = ProbeCallback(lambda module: Probe(module, X, QUANTITIES))
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected a network with a linear layer at"):
+        trainer_with(bare).fit(module, loader(), loader())
+    with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
+        trainer_with(unlabelled).fit(module, loader(), loader())
+    assert trained == []
+
+
+def test_two_processes_read_the_network_and_one_writes(tmp_path):
+    table = CSVLogger(tmp_path, version=0)
+    trainer = trainer_with(reads(every(3)), logger=table, strategy="ddp_fork", devices=2, precision="bf16-mixed")
+    trainer.fit(Module(), loader(), loader())
+    # Three batches on each process, so two steps an epoch, the second of one batch.
+    rows = rows_of(table)
+    assert [int(row["step"]) for row in rows] == [0, 3]
+    start = probe_of(network()).read().scalars()
+    torch.testing.assert_close({name: float(rows[0][name]) for name in start}, start)
+
+
+def test_a_missing_lightning_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    monkeypatch.delitem(sys.modules, "lightning.pytorch")
+    monkeypatch.delitem(sys.modules, "gnomon.integrations.lightning")
+    with pytest.raises(MissingExtraError, match=r"^gnomon.integrations needs lightning: pip install 'gnomon\[lightn"):
+        importlib.import_module("gnomon.integrations.lightning")

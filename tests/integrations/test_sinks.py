@@ -1,0 +1,154 @@
+"""Sinks: what they take from a plain loop is what the real packages read back."""
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
+
+import gnomon
+from gnomon import Probe, every
+from gnomon.errors import DataError, MissingExtraError
+from gnomon.integrations.jsonlines import jsonlines_sink
+from gnomon.integrations.tensorboard import tensorboard_sink
+from gnomon.probe import Reading
+from tests.integrations.plain_loop import STEPS, network, probe_of
+
+
+def fill(sink, model=None):
+    """What a plain loop gives to a sink; the scalars by step."""
+    model = network() if model is None else model
+    probe, given = probe_of(model, every(2)), {}
+    for step in range(STEPS + 1):
+        if reading := probe(step):
+            sink(reading)
+            given[step] = reading.scalars()
+        with torch.no_grad():
+            model[0].weight *= 1.5
+    assert list(given) == [0, 2, 4, 6]
+    assert given[0] != given[2]
+    return given
+
+
+def test_jsonlines_are_the_readings(tmp_path):
+    path = tmp_path / "records.jsonl"
+    given = fill(jsonlines_sink(path))
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(record["seconds"].keys() >= {"logits", "jacobian", "accuracy"} for record in records)
+    assert {record["step"]: {name: record[name] for name in given[0]} for record in records} == given
+    jsonlines_sink(str(path))(Reading(9, {"a": torch.tensor([1.0, torch.inf]), "b": torch.tensor(torch.nan)}, {}))
+    *before, last = path.read_text().splitlines()
+    assert len(before) == len(given)
+    assert json.loads(last) == {"step": 9, "a": None, "a.min": 1.0, "a.max": None, "b": None, "seconds": {}}
+
+
+def test_jsonlines_refuse_names_that_they_use(tmp_path):
+    sink = jsonlines_sink(tmp_path / "records.jsonl")
+    with pytest.raises(DataError, match=r"jsonlines_sink\(reading\): expected names other than step and seconds, got "):
+        sink(Reading(0, {"seconds": torch.tensor(1.0)}, {}))
+    assert not (tmp_path / "records.jsonl").exists()
+
+
+def test_tensorboard_reads_them_back(tmp_path):
+    with SummaryWriter(tmp_path) as writer:
+        given = fill(tensorboard_sink(writer))
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert set(events.Tags()["scalars"]) == given[0].keys()
+    for name in given[0]:
+        found = {event.step: event.value for event in events.Scalars(name)}
+        torch.testing.assert_close(found, {step: scalars[name] for step, scalars in given.items()})
+
+
+def records_of(path):
+    """The records of an offline run's file: a log of LevelDB, here of records shorter than its blocks."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    content, place = path.read_bytes(), 7
+    assert content[:4] == b":W&B"
+    assert len(content) < 32_768
+    while place < len(content):
+        end = place + 7 + int.from_bytes(content[place + 4 : place + 6], "little")
+        yield Record.FromString(content[place + 7 : end])
+        place = end
+
+
+def test_wandb_offline_holds_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    from gnomon.integrations.wandb import wandb_sink
+
+    settings = wandb.Settings(console="off", silent=True, x_disable_stats=True, x_disable_meta=True)
+    try:
+        with wandb.init(mode="offline", dir=tmp_path, project="gnomon", settings=settings) as run:
+            run.log({"loss": 1.0}, step=100)  # the user's own axis is ahead
+            given = fill(wandb_sink(run))
+    finally:
+        wandb.teardown()
+    (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    records = [*records_of(path)]
+    rows = [{item.nested_key[0]: json.loads(item.value_json) for item in r.history.item} for r in records]
+    found = {row["gnomon_step"]: row for row in rows if "gnomon/accuracy" in row}
+    assert {step: {name: row[f"gnomon/{name}"] for name in given[0]} for step, row in found.items()} == given
+    assert [(r.metric.glob_name, r.metric.step_metric) for r in records if r.HasField("metric")] == [
+        ("gnomon/*", "gnomon_step")
+    ]
+
+
+def test_mlflow_reads_them_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    import mlflow
+
+    from gnomon.integrations.mlflow import mlflow_sink
+
+    before, store = mlflow.get_tracking_uri(), (tmp_path / "store").as_uri()
+    mlflow.set_tracking_uri(store)
+    try:
+        with mlflow.start_run() as run:
+            given = fill(mlflow_sink(run))
+    finally:
+        mlflow.set_tracking_uri(before)
+    client = mlflow.MlflowClient(store)
+    for name in given[0]:
+        history = {metric.step: metric.value for metric in client.get_metric_history(run.info.run_id, name)}
+        assert history == {step: scalars[name] for step, scalars in given.items()}
+
+
+def test_dataclasses_and_nan_are_taken(tmp_path):
+    """A reading that the training spoils is logged, and does not end it."""
+    broken = Reading(3, {"spread": torch.tensor([1.0, math.nan])}, {})
+    with SummaryWriter(tmp_path / "events") as writer:
+        tensorboard_sink(writer)(broken)
+    (event,) = EventAccumulator(str(tmp_path / "events")).Reload().Scalars("spread.max")
+    assert (event.step, math.isnan(event.value)) == (3, True)
+    path = tmp_path / "records.jsonl"
+    model = network()
+    moments = Probe(model, (torch.eye(5), torch.arange(5) % 3), [gnomon.mse_decomposition])
+    jsonlines_sink(path)(moments.read(1))
+    assert "mse_decomposition.total" in json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("tensorboard", "tensorboard"), ("wandb", "wandb"), ("mlflow", "mlflow")]
+)
+def test_a_missing_package_names_its_extra(monkeypatch, name, package):
+    for module in [module for module in sys.modules if module.startswith(("torch.utils.tensorboard",))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"gnomon.integrations.{name}", raising=False)
+    message = rf"^gnomon.integrations needs {package}: pip install 'gnomon\[{name}\]'$"
+    with pytest.raises(MissingExtraError, match=message):
+        importlib.import_module(f"gnomon.integrations.{name}")
+
+
+def test_gnomon_imports_none_of_them():
+    heavy = "{'lightning', 'transformers', 'accelerate', 'tensorboard', 'wandb', 'mlflow'}"
+    code = f"import sys, gnomon, gnomon.integrations, gnomon.probe; print(sorted({heavy} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

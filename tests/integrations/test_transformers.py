@@ -1,0 +1,244 @@
+"""The Hugging Face Trainer: the readings of a plain loop, beside the loss, and a training that nothing disturbs."""
+
+import importlib
+import sys
+
+import pytest
+import torch
+from accelerate import debug_launcher
+from accelerate.state import AcceleratorState
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+from torch.nn.functional import cross_entropy
+from transformers import Trainer, TrainerCallback, TrainingArguments, ViTConfig, ViTForImageClassification
+
+import gnomon
+from gnomon import Probe, accuracy, at, centroid_alignment, every
+from gnomon.errors import MissingExtraError, RangeError
+from gnomon.integrations.transformers import ProbeCallback
+from tests.integrations.plain_loop import (
+    BATCH,
+    EPOCHS,
+    LABELS,
+    QUANTITIES,
+    RATE,
+    STEPS,
+    TOGETHER,
+    X,
+    assert_equal,
+    network,
+    plain_loop,
+    probe_of,
+)
+
+
+class Classifier(nn.Module):
+    """As the Trainer wants it: the loss and the logits, by name."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.network = network(dropout)
+
+    def forward(self, x, labels):
+        logits = self.network(x)
+        return {"loss": cross_entropy(logits, labels), "logits": logits}
+
+
+def trainer_with(folder, model=None, trainer_class=Trainer, same=False, **settings):
+    model = Classifier() if model is None else model
+    rows = torch.arange(len(X)) % BATCH if same else torch.arange(len(X))
+    samples = [{"x": X[row], "labels": LABELS[row]} for row in rows]
+    settings = {
+        "num_train_epochs": EPOCHS,
+        "save_strategy": "no",
+        "report_to": "none",
+        "per_device_train_batch_size": BATCH,
+        "gradient_accumulation_steps": TOGETHER,
+    } | settings
+    arguments = TrainingArguments(
+        str(folder),
+        use_cpu=True,
+        max_grad_norm=0.0,
+        logging_steps=1,
+        train_sampling_strategy="sequential",
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        **settings,
+    )
+    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    return trainer_class(
+        model, arguments, train_dataset=samples, eval_dataset=samples, optimizers=(optimizer, constant)
+    )
+
+
+def reading(trainer, schedule=None):
+    trainer.add_callback(ProbeCallback(lambda model: probe_of(model.network, schedule), trainer.log))
+    return trainer
+
+
+def logged(trainer, name="accuracy"):
+    return [(entry["step"], entry) for entry in trainer.state.log_history if name in entry]
+
+
+def test_readings_are_a_plain_loops_beside_the_loss_and_in_all_reports(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    trainer = reading(trainer_with(tmp_path, report_to=["tensorboard"]), every(2))
+    trainer.train()
+    expected = plain_loop(every(2))
+    assert list(expected) == [0, 2, 4, 6]
+    assert len(logged(trainer)) == len(expected)
+    assert_equal(dict(logged(trainer)), expected)
+    # Nothing of what is logged without a probe is lost.
+    assert [step for step, _ in logged(trainer, "loss")] == [*range(1, STEPS + 1)]
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    seen = {name: {e.step: e.value for e in events.Scalars(f"train/{name}")} for name in expected[0]}
+    assert_equal({step: {name: seen[name][step] for name in seen} for step in seen["accuracy"]}, expected)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_training_is_the_same_with_and_without(tmp_path, bf16):
+    """Bit for bit: parameters, buffers, gradients, modes and the random stream that dropout draws from."""
+
+    class Watched(Trainer):
+        def training_step(self, model, *rest):
+            loss = super().training_step(model, *rest)
+            seen.extend([p.grad.clone() for p in model.parameters()])
+            seen.append(torch.get_rng_state())
+            return loss
+
+    class Modes(TrainerCallback):
+        def on_step_end(self, args, state, control, model, **rest):
+            seen.append(torch.tensor([part.training for part in model.modules()]))
+
+    def train(probed):
+        model = Classifier(dropout=0.5)
+        trainer = trainer_with(tmp_path, model, Watched, bf16=bf16, eval_strategy="epoch", seed=3)
+        if probed:
+            reading(trainer)
+        trainer.add_callback(Modes)
+        with torch.random.fork_rng():
+            trainer.train()
+        return [*model.state_dict().values()]
+
+    seen = []
+    ours = train(True) + seen
+    seen = []
+    theirs = train(False) + seen
+    assert len(ours) > STEPS
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_bf16_is_read_as_the_network_computes(tmp_path):
+    """The trainer's network in autocast; a part of it, such as `model.network`, in the precision of the parameters."""
+    trainer = trainer_with(tmp_path, bf16=True)
+
+    class Logits(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model(x, LABELS[: len(x)])["logits"]
+
+    whole = ProbeCallback(lambda model: Probe(Logits(model), X, {"whole": gnomon.frobenius_norm}), trainer.log)
+    trainer.add_callback(whole)
+    reading(trainer).train()
+    model = trainer.model
+    assert logged(trainer)[-1][1].items() >= probe_of(model.network).read().scalars().items()
+    rounded, exact = logged(trainer, "whole")[-1][1]["whole"], logged(trainer)[-1][1]["frobenius_norm"]
+    assert 0 < abs(rounded - exact) < 0.02 * exact
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_resuming_reads_each_step_once(tmp_path, stop):
+    first = trainer_with(tmp_path, same=True, save_strategy="steps", save_steps=stop)
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **rest):
+            control.should_training_stop = state.global_step == stop
+
+    first.add_callback(Stop())
+    reading(first).train()
+    assert [step for step, _ in logged(first)] == [*range(stop + 1)]
+    resumed = reading(trainer_with(tmp_path, same=True))
+    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{stop}"))
+    assert len(logged(resumed)) == STEPS + 1
+    assert_equal(dict(logged(resumed)), plain_loop(same=True))
+
+
+def test_two_probes_stand_beside_each_other(tmp_path):
+    trainer = reading(trainer_with(tmp_path), at(2))
+    half = ProbeCallback(
+        lambda model: Probe(model.network, (X[:9], LABELS[:9]), {"half": accuracy}, at(3)), trainer.log
+    )
+    trainer.add_callback(half)
+    trainer.train()
+    assert [[step for step, _ in logged(trainer, name)] for name in ("accuracy", "half")] == [[2], [3]]
+
+
+def test_what_lacks_is_said_before_training(tmp_path):
+    trainer = trainer_with(tmp_path)
+    trainer.add_callback(ProbeCallback(lambda model: Probe(model.network, X, QUANTITIES), trainer.log))
+    with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
+        trainer.train()
+    assert trainer.state.log_history == []
+
+
+def test_a_vision_transformer_is_read_from_its_pixels(tmp_path):
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = ViTForImageClassification(ViTConfig(image_size=4, patch_size=2, num_channels=1, num_labels=3, **sizes))
+
+    class Logits(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, pixels):
+            return self.model(pixel_values=pixels).logits
+
+    pixels, labels = torch.randn(8, 1, 4, 4), torch.arange(8) % 3
+    samples = [{"pixel_values": image, "labels": label} for image, label in zip(pixels, labels, strict=True)]
+    arguments = TrainingArguments(
+        str(tmp_path), max_steps=2, use_cpu=True, save_strategy="no", report_to="none", dataloader_pin_memory=False
+    )
+    trainer = Trainer(model, arguments, train_dataset=samples)
+    quantities = [accuracy, centroid_alignment]
+    build = ProbeCallback(lambda model: Probe(Logits(model), (pixels, labels), quantities), trainer.log)
+    trainer.add_callback(build)
+    trainer.train()
+    assert [step for step, _ in logged(trainer)] == [0, 1, 2]
+    last = Probe(Logits(model), (pixels, labels), quantities).read().scalars()
+    torch.testing.assert_close({name: logged(trainer)[-1][1][name] for name in last}, last)
+
+
+def _train_on_each(folder):
+    AcceleratorState._reset_state(reset_partial_state=True)  # of the parent's one process
+    trainer = reading(trainer_with(folder, per_device_train_batch_size=BATCH // 2))
+    trainer.train()
+    assert trainer.args.world_size == 2
+    assert type(trainer.model_wrapped).__name__ == "DistributedDataParallel"
+    torch.save(logged(trainer), folder / f"{trainer.args.process_index}.pt")
+
+
+def test_two_processes_read_the_network(tmp_path):
+    """Each has half of each batch: the readings are those of one process, but for what the batch normalises by."""
+    debug_launcher(_train_on_each, (tmp_path,), num_processes=2)
+    one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert [step for step, _ in one] == [*range(STEPS + 1)]
+    start = probe_of(network()).read().scalars()
+    assert one[0][1].items() >= start.items()
+    assert [step for step, _ in other] == [*range(STEPS + 1)]
+
+
+def test_a_missing_or_broken_transformers_names_its_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "gnomon.integrations.transformers")
+    with pytest.raises(MissingExtraError, match=r"^gnomon.integrations needs transformers: pip .*'gnomon\[huggingf"):
+        importlib.import_module("gnomon.integrations.transformers")
+    (tmp_path / "transformers.py").write_text("raise RuntimeError('operator nms does not exist')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "transformers")
+    with pytest.raises(MissingExtraError, match=r"does not import \(RuntimeError: operator nms .*reinstall 'gnomon\["):
+        importlib.import_module("gnomon.integrations.transformers")
