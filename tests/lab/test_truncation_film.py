@@ -39,7 +39,7 @@ def test_a_scene_holds_points_images_and_ways(q):
 
 def test_the_plane_is_cut_where_the_maps_truncate():
     start = scene(arm(), 0)
-    polygons, truncated = regions(start, (-6.0, 6.0, -6.0, 6.0))
+    polygons, truncated = regions(start.rotations, start.corners, (-6.0, 6.0, -6.0, 6.0))
     areas = {0.0: 0.0, 1.0: 0.0, 2.0: 0.0}
     for polygon, count in zip(polygons, truncated, strict=True):
         x, y = polygon.T

@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import gnomon
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.dynamics.piecewise import Walk
+from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.0, 0.2, 0.7, 1.5, 3.0, 8.0], dtype=torch.float64)
 
@@ -72,36 +74,172 @@ def test_moments_give_the_steepest_descent_of_one_cluster(q):
     torch.testing.assert_close(found[1], wanted[1][0], rtol=1e-12, atol=1e-12)
 
 
+def drawn(layers, q, n, seed):
+    """Points of two clusters that overlap, their labels, distant targets, and where the flow starts."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = ((n, q), (2, q), (layers, q), (layers, q, q))
+    points, targets, beta, turn = (torch.randn(*s, generator=generator, dtype=torch.float64) for s in shapes)
+    return points, torch.arange(n) % 2, 2 * targets, beta / 2, torch.linalg.qr(turn)[0]
+
+
+def falls(points, labels, targets, beta, rotation, times):
+    """The orbit, whose loss falls by what β and R take, and is as it is defined; points that slide stay on faces."""
+    orbit = gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, times)
+    for place in range(len(times)):
+        plain = loss_of(points, labels, targets, orbit.beta[place], orbit.rotation[place])
+        torch.testing.assert_close(orbit.loss[place], plain)
+    torch.testing.assert_close(orbit.loss[0] - orbit.loss, orbit.decrease.sum(1), rtol=1e-9, atol=1e-11)
+    assert (orbit.decrease.diff(dim=0) >= 0).all()
+    assert (orbit.rates <= 0).all()
+    defect = orbit.rotation @ orbit.rotation.mT - torch.eye(points.shape[1])
+    assert defect.abs().max() < 1e-12
+    return orbit
+
+
+def slides(orbit):
+    """Layer, point and coordinate of the points that start to slide."""
+    seen = orbit.crossings
+    places = torch.stack([seen.layers, seen.points, seen.coordinates], 1)
+    return {tuple(place) for place in places[(seen.sides > 0) & (seen.sides < 1)].tolist()}
+
+
+def stepped(points, labels, targets, beta, rotation, time, steps):
+    """β and R after so many steps of projected gradient descent."""
+    size = time / steps
+    for _ in range(steps):
+        change, turn = descent(points, labels, targets, beta, rotation)
+        beta, rotation = beta + size * change, torch.linalg.matrix_exp(size * turn @ rotation.mT) @ rotation
+    return beta, rotation
+
+
+def far(orbit, state):
+    """How far the end of an orbit is from β and R."""
+    return float((state[0] - orbit.beta[-1]).norm() + (state[1] - orbit.rotation[-1]).norm())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_flow_is_the_limit_of_small_steps(seed):
-    points, labels, targets = clusters(3, seed)
-    beta, rotation = start(2, 3, seed)
-    orbit = gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES[:3])
-    errors = []
-    for steps in (100, 1600):
-        at, to, size = beta, rotation, 0.7 / steps
-        for _ in range(steps):
-            change, turn = descent(points, labels, targets, at, to)
-            at, to = at + size * change, torch.linalg.matrix_exp(size * turn @ to.mT) @ to
-        errors.append(float((at - orbit.beta[-1]).norm() + (to - orbit.rotation[-1]).norm()))
-    assert errors[1] < 0.02
+    data = (*clusters(3, seed), *start(2, 3, seed))
+    orbit = gnomon.GeneralFlow(*data[:3]).flow(*data[3:], TIMES[:3])
+    coarse, fine = (far(orbit, stepped(*data, 0.7, steps)) for steps in (50, 800))
+    assert fine < 0.03
     # Linear in the step but for where in it a face is crossed: sixteen times finer is at least four times closer.
-    assert errors[1] < errors[0] / 4
+    assert fine < coarse / 4
 
 
 @pytest.mark.parametrize(("layers", "seed"), [(1, 0), (2, 1), (3, 2)])
 def test_loss_falls_by_what_both_parts_take(layers, seed):
-    points, labels, targets = clusters(3, seed)
-    beta, rotation = start(layers, 3, seed)
-    orbit = gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES)
-    for place in range(len(TIMES)):
-        plain = loss_of(points, labels, targets, orbit.beta[place], orbit.rotation[place])
-        torch.testing.assert_close(orbit.loss[place], plain)
-    torch.testing.assert_close(orbit.loss[0] - orbit.loss, orbit.decrease.sum(1), rtol=1e-8, atol=1e-10)
-    assert (orbit.decrease.diff(dim=0) >= 0).all()
-    assert (orbit.rates <= 0).all()
-    defect = orbit.rotation @ orbit.rotation.mT - torch.eye(3)
-    assert defect.abs().max() < 1e-12
+    falls(*clusters(3, seed, each=5), *start(layers, 3, seed), TIMES[:4])
+
+
+SLIDING = [(2, 1, 3, 6), (2, 1, 3, 14), (2, 1, 3, 54), (2, 2, 4, 39), (3, 2, 4, 8)]
+"""Points that slide in two layers at once, or that coincide behind the first layer and part again."""
+
+
+@pytest.mark.parametrize("case", SLIDING, ids=str)
+def test_points_that_slide_in_several_layers_lower_the_loss_as_small_steps_do(case):
+    data, times = drawn(*case), torch.tensor([0.0, 1.0, 4.0]).double()
+    orbit = falls(*data, times)
+    assert case[0] - 1 in {layer for layer, _, _ in slides(orbit)}
+    assert far(orbit, stepped(*data, 4.0, 1000)) < 0.02
+
+
+def test_points_of_interacting_clusters_cross_and_slide_as_in_small_steps():
+    """Those of each cluster in each layer."""
+    data = (*clusters(2, 8, each=5), *start(2, 2, 8))
+    orbit = falls(*data, torch.tensor([0.0, 1.0]).double())
+    met = zip(orbit.crossings.layers.tolist(), data[1][orbit.crossings.points].tolist(), strict=True)
+    assert {*met} == {(layer, k) for layer in range(2) for k in range(3)}
+    assert slides(orbit)
+    coarse, fine = (far(orbit, stepped(*data, 1.0, steps)) for steps in (50, 800))
+    assert fine < 0.001
+    assert fine < coarse / 8
+
+
+@pytest.mark.parametrize("case", [(1, 2, 3, 2), (2, 1, 3, 14)], ids=["in a layer", "behind a truncation"])
+def test_coincident_points_are_the_limit_of_points_that_part(case):
+    """Points twice, or a little apart, cross and slide like points once."""
+    points, labels, targets, beta, rotation = drawn(*case)
+    times = torch.tensor([0.0, 1.0, 4.0]).double()
+    once = falls(points, labels, targets, beta, rotation, times)
+    twice = falls(points.repeat(2, 1), labels.repeat(2), targets, beta, rotation, times)
+    moved = points.repeat(2, 1) + 1e-8 * normal(6, case[1], seed=1)
+    apart = falls(moved, labels.repeat(2), targets, beta, rotation, times)
+    assert slides(once)
+    assert slides(twice) == {(layer, point + more, r) for layer, point, r in slides(once) for more in (0, 3)}
+    torch.testing.assert_close(twice.beta, once.beta, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(apart.beta, once.beta, rtol=1e-6, atol=1e-6)
+    assert (twice.truncated == 2 * once.truncated).all()
+
+
+class Line(gnomon.GeneralFlow):
+    """A point at the origin of the line, one layer, R = 1, and a velocity of β for a side and a β."""
+
+    def __init__(self, velocity):
+        zero = torch.zeros(1, 1).double()
+        super().__init__(zero, torch.tensor([0]), zero)
+        self.of_beta = velocity
+
+    def velocity(self, sides):
+        def at(state):
+            velocity = np.zeros_like(state)
+            velocity[0, 0, 0] = self.of_beta(sides[0, 0, 0], state[0, 0, 0])
+            return velocity
+
+        return at
+
+
+def walked(velocity, beta, until):
+    """β at that time, and what happens at the face on the way."""
+    flow, state = Line(velocity), np.array([[[beta], [1.0]]])
+    walk = Walk("Line", flow, state, flow.sides(state), 1e-10)
+    while walk.now < until:
+        walk.step(until)
+    return float(walk.state[0, 0, 0]), [(time, side) for time, _, _, _, side in walk.crossings]
+
+
+def test_a_velocity_without_end_is_reported():
+    with pytest.raises(ConvergenceError, match=r"Line\(times\): expected an end of integration, got at time (0\.99|1)"):
+        walked(lambda side, beta: beta**2, 1.0, 2.0)
+
+
+def test_faces_without_a_way_on_are_named():
+    """Both sides drive to the face, and no mean of them stays."""
+    with pytest.raises(
+        ConvergenceError, match=r"a way on at time 0\.0, found none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
+    ):
+        walked(lambda side, beta: 1.0 if side < 0.5 else -1.0, 0.0, 1.0)
+
+
+def test_points_that_are_taken_for_one_and_part_are_noticed(monkeypatch):
+    points, labels, targets, beta, rotation = drawn(2, 1, 3, 54)
+    monkeypatch.setattr(gnomon.GeneralFlow, "places", lambda flow, sides: np.zeros(sides.shape[:2], dtype=int))
+    with pytest.raises(ConvergenceError, match="expected sliding points on their faces at time"):
+        gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES)
+
+
+@pytest.mark.parametrize(
+    ("velocity", "wanted"),
+    [
+        (lambda side, beta: -1 - side, (-1.0, [])),
+        (lambda side, beta: 1 + side, (2.0, [(0.0, 1.0)])),
+        (lambda side, beta: 1 - 4 * side, (0.0, [(0.0, 0.25)])),
+        (lambda side, beta: 2 * side - 1, (-1.0, [])),
+        (lambda side, beta: 0.0, (0.0, [])),
+    ],
+    ids=["down", "up", "to the face", "off the face", "nowhere"],
+)
+def test_a_point_that_starts_on_its_face_is_truncated_unless_it_is_driven_up(velocity, wanted):
+    place, found = walked(velocity, 0.0, 1.0)
+    assert found == [pytest.approx(pair, abs=1e-9) for pair in wanted[1]]
+    assert place == pytest.approx(wanted[0], abs=1e-9)
+
+
+def test_a_point_slides_with_the_mean_of_both_sides_that_stays():
+    """From 1 down with speed 2; below the face up with speed 1."""
+    place, found = walked(lambda side, beta: 1 - 3 * side, 1.0, 2.0)
+    assert found == [pytest.approx((0.5, 1 / 3), abs=1e-9)]
+    assert place == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -216,5 +354,29 @@ def test_bad_input_is_named():
         gnomon.TruncationFlow(points, points)
     with pytest.raises(RangeError, match=r"TruncationFlow: expected points in float64"):
         gnomon.TruncationFlow(points.float(), target)
-    with pytest.raises(EmptyError, match=r"GeneralFlow"):
+    with pytest.raises(EmptyError, match=r"GeneralFlow\(labels\): expected points in every cluster, got none in 1"):
         gnomon.GeneralFlow(points, torch.zeros(12, dtype=torch.long), torch.stack([target, target]))
+    with pytest.raises(RangeError, match=r"TruncationFlow\(target\): expected finite numbers, got nan at index \(0,\)"):
+        gnomon.TruncationFlow(points, target * torch.nan)
+    with pytest.raises(RangeError, match=r"TruncationFlow.flow: expected rtol from 1e-13 to 0.001, got 0"):
+        flow.flow(beta, rotation, TIMES, rtol=0)
+    with pytest.raises(ShapeError, match=r"TruncationFlow.flow\(times\): expected shape \(t,\), got \(1, 6\)"):
+        flow.flow(beta, rotation, TIMES[None])
+
+
+@pytest.mark.bad_input
+def test_bad_input_of_several_clusters_is_named():
+    points, labels, targets, beta, rotation = drawn(2, 2, 4, 0)
+    flow = gnomon.GeneralFlow(points, labels, targets)
+    with pytest.raises(EmptyError, match=r"GeneralFlow.flow\(beta\): expected at least one"):
+        flow.flow(beta[:0], rotation[:0], TIMES)
+    with pytest.raises(ShapeError, match=r"GeneralFlow.flow\(beta, rotation\): .* got \(1, 2\) and \(2, 2, 2\)"):
+        flow.flow(beta[:1], rotation, TIMES)
+    with pytest.raises(RangeError, match=r"GeneralFlow.flow\(rotation\): expected finite numbers, got nan"):
+        flow.flow(beta, rotation * torch.nan, TIMES)
+    with pytest.raises(RangeError, match=r"GeneralFlow.velocity_at\(rotation\): expected orthogonal matrices"):
+        flow.velocity_at(beta, 2 * rotation)
+    with pytest.raises(RangeError, match=r"GeneralFlow\(labels\): expected classes 0 to 1, got 0 to 2"):
+        gnomon.GeneralFlow(points, torch.tensor([0, 1, 2, 0]), targets)
+    with pytest.raises(ShapeError, match=r"GeneralFlow\(targets\): expected points \(n, q\) and targets \(k, q\)"):
+        gnomon.GeneralFlow(points, labels, targets[:, :1])

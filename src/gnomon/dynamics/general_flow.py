@@ -9,7 +9,8 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.dynamics.piecewise import Crossings, Reading, Sides, State, Walk, in_float64, increasing, initial_state
+from gnomon.dynamics.faces import Sides, State
+from gnomon.dynamics.piecewise import Crossings, Reading, Walk, in_float64, increasing, initial_state
 from gnomon.errors import EmptyError, ShapeError
 
 
@@ -94,6 +95,7 @@ class GeneralFlow:
             )
         self.points, self.labels, self.targets = points.detach(), labels, targets.detach()
         self._at, self._to = self.points.cpu().numpy(), self.targets[labels].cpu().numpy()
+        self._places = np.unique(self._at, axis=0, return_inverse=True)[1].ravel()
         self._weights = (1 / sizes.double())[labels, None].cpu().numpy()
         self._members = torch.nn.functional.one_hot(labels.long(), len(targets)).T.cpu().numpy()
 
@@ -113,17 +115,21 @@ class GeneralFlow:
             beta: β of each layer at time 0, as many layers as wanted; unit: of the points.
             rotation: R of each at time 0, orthogonal; a reflection is one.
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
-            rtol: the integrator's relative tolerance; its absolute one is a hundredth of it.
+            rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
+                largest height at the start.
         Returns:
             The orbit; it turns and shifts with the data. A crossing to and fro within an eighth of a step is not seen.
         Raises:
             ShapeError: if β and R do not fit the points.
-            RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN or infinite.
-            ConvergenceError: if the integrator gives up, or points meet at faces in a way that no sliding resolves.
+            RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN or infinite, or rtol is
+                not from 1e-13 to 0.001.
+            ConvergenceError: if the integrator gives up, or no way on is found where many points meet at faces, as
+                those of a lattice may.
         Cost: for each crossing some fifty passes forwards and back, O(l n q²) each.
         """
         where = "GeneralFlow.flow"
         moments = increasing(where, times)
+        _checks.settings(where, ("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
         start = initial_state(where, beta, rotation, self.points.shape[1])
         walk = Walk(where, self, start, self.sides(start), rtol)
         readings: list[Reading] = []
@@ -179,6 +185,15 @@ class GeneralFlow:
             return velocity
 
         return at
+
+    def places(self, sides: Sides) -> Int[np.ndarray, "l n"]:
+        """Points are in one place if they coincide, and behind a layer that truncates them fully; sides part them."""
+        places, found = self._places, []
+        for side in sides:
+            found.append(places)
+            rows = np.column_stack([places * side.any(1), side])
+            places = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+        return np.stack(found)
 
     def seen(self, walk: Walk, readings: list[Reading]) -> GeneralOrbit:
         """The orbit."""

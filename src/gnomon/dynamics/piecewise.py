@@ -1,28 +1,20 @@
 """Flows of vectors and orthogonal matrices that are smooth as long as no point crosses a face."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, runtime_checkable
+from functools import partial
+from typing import NoReturn
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from scipy.integrate import DOP853, DenseOutput
 from scipy.optimize import brentq
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon.dynamics.faces import Face, Flow, Motion, Sides, State, faces, placed, speeds
+from gnomon.dynamics.settling import relaxed
 from gnomon.errors import ConvergenceError, RangeError, ShapeError
-
-State = Shaped[np.ndarray, "_ _ _"]
-"""For each layer the row β, and below it the q rows of the orthogonal R."""
-Sides = Shaped[np.ndarray, "_ _ _"]
-"""For each layer, point and coordinate 0 below the face, 1 above it, and a number between while sliding along it."""
-
-Face = tuple[int, Int[np.ndarray, "_"], int]
-"""A layer, the points that are in one place on a face, and the coordinate."""
-Rise = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]]
-"""The speeds of the heights over touched faces for given sides, and what of them is rounding."""
 
 DEFECT = 1e-9
 """How far R Rᵀ may be from the identity, in its largest entry, for R to be taken as orthogonal."""
@@ -32,27 +24,10 @@ REACH = 1e-12
 """How far beyond a face, as a share of the largest height, it counts as crossed: above rounding, below the errors."""
 STILL = 1e-13
 """Speeds, as shares of the largest, that are rounding."""
-ROUND = 1e-10
-"""How near to 0 and 1 the sides of sliding points count as such."""
-SETTLING = 5000
-"""Steps to the sides of touched faces after which no end is expected."""
 TRIES = 50
 """Times that a point may touch its face without change before that counts as the end."""
-NEWTON = 8
-"""Newton steps for points that slide in several layers."""
-
-
-@runtime_checkable
-class Flow(Protocol):
-    """What is integrated."""
-
-    def heights(self, state: State, sides: Sides) -> Sides:
-        """Of each point over each face; for given sides a polynomial in the state, which may be complex."""
-        ...
-
-    def velocity(self, sides: Sides) -> Callable[[State], State]:
-        """The right side for given sides; affine in each of them."""
-        ...
+LEFT = 1e-9
+"""How far off their face, as a share of the largest height, sliding points may be; their errors fade to rounding."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +72,7 @@ class Walk:
     """An integration under way, by SciPy's Runge-Kutta method of order 8, each step with one set of sides.
 
     After each step R is replaced by its polar factor; a step in which a face is crossed ends there. Where the
-    velocities of both sides point to the face the point slides along it, with that mean of both which stays on it:
-    Filippov's solution, and the limit of flows with mollified activations.
+    velocities of both sides point to the face the point slides along it, as in the limit of mollified activations.
     """
 
     def __init__(self, where: str, flow: Flow, state: State, sides: Sides, rtol: float) -> None:
@@ -107,23 +81,18 @@ class Walk:
         self.spent = np.zeros(2)
         self.sliding: Bool[np.ndarray, "l n q"] = np.zeros(sides.shape, dtype=bool)
         self.crossings: list[tuple[float, int, int, int, float]] = []
-        self.motion = Motion(flow, state, sides, self.sliding)
+        self.motion = Motion(flow, sides, self.sliding)
         self.scale = float(np.abs(flow.heights(state, sides)).max()) or 1.0
         self.settle()
 
     def reading(self) -> Reading:
         """What there is now."""
-        velocity, sides = self.motion(self.state)
-        return Reading(self.now, self.state, velocity, sides, self.spent)
+        return Reading(self.now, self.state, self.motion(self.state), self.held(self.state), self.spent)
 
     def step(self, until: float) -> None:
         """One step, to the next crossing or to `until` at most."""
         solver = self.solver(until, self.width)
-        message = solver.step()
-        if message is not None:
-            raise ConvergenceError(
-                f"{self.where}(times): expected an end of integration, got at time {self.now}: {message} Raise rtol."
-            )
+        self.advance(solver)
         # A step cut short by `until` says nothing about how wide the next one can be.
         self.width = max(self.width, solver.h_abs) if solver.t == until else solver.h_abs
         crossing = self.crossing(solver.dense_output(), solver.t)
@@ -131,23 +100,44 @@ class Walk:
             # Stepped again, since the interpolant is of lower order than the step.
             solver = self.solver(crossing, crossing - self.now)
             while solver.status == "running":
-                solver.step()
+                self.advance(solver)
         if crossing != self.now:
             self.now, self.state, self.spent = float(solver.t), self.seen(solver.y), solver.y[-2:]
         if crossing is not None:
             self.settle()
         else:
-            self.motion.sides = self.motion(self.state)[1]
+            self.sides = self.held(self.state)
+        self.require_faces()
+
+    def advance(self, solver: DOP853) -> None:
+        """One step of the integrator; raises ConvergenceError if it gives up."""
+        message = solver.step()
+        if message is not None:
+            raise ConvergenceError(
+                f"{self.where}(times): expected an end of integration, got at time {solver.t}: {message} Raise rtol."
+            )
+
+    def require_faces(self) -> None:
+        """Raises ConvergenceError unless points that slide are on their faces."""
+        off = float(np.abs(self.flow.heights(self.state, self.sides)[self.sliding]).max(initial=0)) / self.scale
+        if off > LEFT:
+            raise ConvergenceError(
+                f"{self.where}(times): expected sliding points on their faces at time {self.now}, got heights of "
+                f"{off:.1e} of the largest. Lower rtol, or move the points slightly."
+            )
 
     def solver(self, until: float, width: float) -> DOP853:
         """The integrator from now on."""
 
         def right_side(_: float, flat: Float[np.ndarray, "z"]) -> Float[np.ndarray, "z"]:
-            velocity, _sides = self.motion(flat[:-2].reshape(self.state.shape))
+            velocity = self.motion(flat[:-2].reshape(self.state.shape))
             return np.append(velocity, [(velocity[:, 0] ** 2).sum(), (velocity[:, 1:] ** 2).sum()])
 
+        units = np.ones_like(self.state)
+        units[:, 0] = self.scale
+        least = self.rtol / 100 * np.append(units, [self.scale**2] * 2)
         start, first = np.append(self.state, self.spent), min(width, until - self.now) or None
-        return DOP853(right_side, self.now, start, until, rtol=self.rtol, atol=self.rtol / 100, first_step=first)
+        return DOP853(right_side, self.now, start, until, rtol=self.rtol, atol=least, first_step=first)
 
     def seen(self, flat: Float[np.ndarray, "z"]) -> State:
         """The state, with the polar factor of R in its place."""
@@ -157,52 +147,63 @@ class Walk:
 
     def margins(self, state: State) -> Sides:
         """How far each point is from leaving its side, as a share of the largest height; below 0 beyond the face."""
-        sides = self.motion(state)[1] if self.sliding.any() else self.sides
+        sides = self.held(state)
         heights = self.flow.heights(state, sides) / self.scale
         return np.where(self.sliding, np.minimum(sides, 1 - sides), np.where(sides > 0.5, heights, -heights))
+
+    def held(self, state: State) -> Sides:
+        """The sides at a state near by."""
+        return self.motion.held(state, self.sides)
 
     def crossing(self, dense: DenseOutput, until: float) -> float | None:
         """The time of the first crossing up to `until`."""
 
-        def least(time: float, faces: Bool[np.ndarray, "l n q"], slack: float) -> float:
-            return float(self.margins(self.seen(dense(time)))[faces].min()) + slack
+        def least(time: float, faces: Bool[np.ndarray, "l n q"], bounds: Sides | float) -> float:
+            return float((self.margins(self.seen(dense(time))) - bounds)[faces].min())
 
-        before = self.now
+        # What is on its face, or beyond it by rounding, has crossed it only when it is beyond reach of where it was.
+        before, bounds = self.now, np.minimum(self.margins(self.state), 0) - REACH
         for node in np.linspace(self.now, until, NODES + 1)[1:].tolist():
-            beyond = self.margins(self.seen(dense(node))) < -REACH
+            beyond = self.margins(self.seen(dense(node))) < bounds
             if beyond.any():
-                # What starts on its face, up to rounding, has crossed it only when it is beyond reach.
-                slack = 0.0 if least(before, beyond, 0.0) > 0 else REACH
-                if least(before, beyond, slack) <= 0:
-                    return before
-                return float(brentq(least, before, node, args=(beyond, slack), xtol=1e-15))
+                at = 0.0 if least(before, beyond, 0.0) > 0 else bounds
+                return float(brentq(least, before, node, args=(beyond, at), xtol=1e-15 * node))
             before = node
         return None
 
     def settle(self) -> None:
         """Finds the sides with which the flow can go on from here, and keeps a record of what they change."""
-        sides, margin, before = self.motion(self.state)[1], self.margins(self.state), self.marks()
-        touching = list(faces(self.flow.heights(self.state, sides), self.sliding | (margin <= 2 * REACH)))
-        slack = np.array([0 if margin[face].min() <= -REACH / 2 else STILL for face in touching])
-        shares = np.array([sides[face].mean() for face in touching]).clip(0, 1)
-
-        def rise(shares: Float[np.ndarray, "k"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
-            here = placed(sides, touching, shares)
-            rises = speeds(self.flow, self.state, self.flow.velocity(here)(self.state), here)
-            return np.array([rises[face].mean() for face in touching]), slack * np.abs(rises).max()
-
-        found = relaxed(rise, shares, len({layer for layer, _, _ in touching}) <= 1)
-        if found is None:
+        sides, margin, before = self.held(self.state), self.margins(self.state), self.marks()
+        touched = self.sliding | (margin <= 2 * REACH)
+        sides = np.where(~self.sliding & (margin <= -REACH / 2), 1 - sides, sides)
+        for _ in range(TRIES):
+            touching, places = faces(self.flow, sides, touched), self.flow.places(sides)
+            shares = np.array([sides[face].mean() for face in touching]).clip(0, 1)
+            found = relaxed(partial(self.rise, sides, touching), shares)
+            if found is None:
+                self.lost(touching)
+            sides = placed(sides, touching, found)
+            if (self.flow.places(sides) == places).all():
+                break
+        else:
             self.lost(touching)
-        self.sides = placed(sides, touching, found)
-        self.sliding = (self.sides > 0) & (self.sides < 1)
-        self.motion = Motion(self.flow, self.state, self.sides, self.sliding)
+        self.sides = sides
+        self.sliding = (sides > 0) & (sides < 1)
+        self.motion = Motion(self.flow, sides, self.sliding)
         after = self.marks()
         self.stuck = 0 if (after != before).any() else self.stuck + 1
         if self.stuck > TRIES:
             self.lost(touching)
         for layer, point, coordinate in np.argwhere(after != before).tolist():
             self.crossings.append((self.now, layer, point, coordinate, float(self.sides[layer, point, coordinate])))
+
+    def rise(
+        self, sides: Sides, touching: list[Face], shares: Float[np.ndarray, "k"]
+    ) -> tuple[Float[np.ndarray, "k"], float]:
+        """The speeds of the heights over touched faces for these sides of theirs, and what of them is rounding."""
+        here = placed(sides, touching, shares)
+        rises = speeds(self.flow, self.state, self.flow.velocity(here)(self.state), here)
+        return np.array([rises[face].mean() for face in touching]), float(STILL * np.abs(rises).max())
 
     def marks(self) -> Sides:
         """0 and 1 for the sides, one half for points that slide."""
@@ -217,82 +218,6 @@ class Walk:
         )
 
 
-def relaxed(rise: Rise, shares: Float[np.ndarray, "k"], affine: bool) -> Float[np.ndarray, "k"] | None:
-    """The sides of touched faces at which none is driven out: 0 where they fall, 1 where they rise, else speed 0.
-
-    Those to which a mollified activation would bring the points, whose sides change with their heights, which change by
-    `rise`. None if that does not come to rest.
-    """
-    start, (speed, slack) = shares, rise(shares)
-    driven = np.where(shares > 0.5, -speed, speed) > slack
-    crossed = np.where(driven, 1 - shares, shares).round()
-    speed_there, slack = rise(crossed)
-    if (np.where(crossed > 0.5, -speed_there, speed_there) <= slack).all():
-        return crossed
-    slopes = np.stack([rise(shares + unit)[0] - speed for unit in np.eye(len(shares))], 1)
-    pace = 1 / np.abs(slopes).sum(1).max()
-    for _ in range(SETTLING):
-        here = speed + slopes @ (shares - start) if affine else rise(shares)[0]
-        moved = (shares + pace * here).clip(0, 1)
-        if np.abs(moved - shares).max() < ROUND:
-            return np.where(moved < 10 * ROUND, 0, np.where(moved > 1 - 10 * ROUND, 1, moved))
-        shares = moved
-    return None
-
-
-class Motion:
-    """The right side for given sides, but for those of sliding points, which it finds."""
-
-    def __init__(self, flow: Flow, state: State, sides: Sides, sliding: Bool[np.ndarray, "l n q"]) -> None:
-        self.flow, self.smooth, self.sides = flow, flow.velocity(sides), sides
-        self.faces = list(faces(flow.heights(state, sides), sliding))
-
-    def __call__(self, state: State) -> tuple[State, Sides]:
-        """The velocity, and the sides with which points that slide stay on their faces.
-
-        Their heights h change by -h, so that errors fade. Speeds are affine in each side, thus differences are
-        derivatives, and one Newton step is exact unless points slide in several layers.
-        """
-        if not self.faces:
-            return self.smooth(state), self.sides
-        sides = self.sides
-        for _ in range(1 if len({layer for layer, _, _ in self.faces}) == 1 else NEWTON):
-            shares = np.array([sides[face].mean() for face in self.faces])
-            missed, units = self.drift(state, sides), np.eye(len(shares))
-            slopes = [self.drift(state, placed(sides, self.faces, shares + unit)) - missed for unit in units]
-            sides = placed(sides, self.faces, shares - np.linalg.lstsq(np.stack(slopes, 1), missed)[0])
-        return self.flow.velocity(sides)(state), sides
-
-    def drift(self, state: State, sides: Sides) -> Float[np.ndarray, "k"]:
-        """By how much the heights of sliding points miss changing by minus themselves, with the velocity for sides."""
-        velocity = self.flow.velocity(sides)(state)
-        missed = speeds(self.flow, state, velocity, sides) + self.flow.heights(state, sides)
-        return np.array([missed[face].mean() for face in self.faces])
-
-
-def faces(heights: Sides, sliding: Bool[np.ndarray, "l n q"]) -> Iterator[Face]:
-    """Layer, points and coordinate of each face that points slide along; those in one place, as one, share a side."""
-    for layer, coordinate in np.argwhere(sliding.any(1)).tolist():
-        points = np.flatnonzero(sliding[layer, :, coordinate])
-        places = np.unique(heights[layer, points].round(9), axis=0, return_inverse=True)[1].ravel()
-        for place in range(int(places.max()) + 1):
-            yield layer, points[places == place], coordinate
-
-
-def placed(sides: Sides, touched: list[Face], shares: Float[np.ndarray, "k"]) -> Sides:
-    """The sides, with these at the faces."""
-    sides = sides.copy()
-    for face, share in zip(touched, shares, strict=True):
-        sides[face] = share
-    return sides
-
-
-def speeds(flow: Flow, state: State, velocity: State, sides: Sides) -> Sides:
-    """At which the heights change: their derivative along the velocity, exact, by a step in the complex plane."""
-    step = 1e-100
-    return flow.heights(state + 1j * step * velocity, sides).imag / step
-
-
 def in_float64(where: str, **tensors: Tensor) -> None:
     """Raises RangeError unless all are in float64 and finite."""
     kinds = [(name, tensor.dtype, "in float64", tensor.dtype == torch.float64) for name, tensor in tensors.items()]
@@ -303,6 +228,8 @@ def in_float64(where: str, **tensors: Tensor) -> None:
 def increasing(where: str, times: Float[Tensor, "t"]) -> list[float]:
     """The times; raises RangeError unless they are finite, from 0 on, strictly increasing and end above 0."""
     _checks.samples(where, 1, times=times)
+    if times.ndim != 1:
+        raise ShapeError(f"{where}(times): expected shape (t,), got {_checks.shape_of(times)}. Flatten it.")
     _checks.finite(where, times=times)
     moments = times.tolist()
     right = moments[0] >= 0 and bool((times.diff() > 0).all()) and moments[-1] > 0
@@ -317,6 +244,7 @@ def initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor
             f"{where}(beta, rotation): expected (..., {width}) and (..., {width}, {width}), as the points are, got "
             f"{_checks.shape_of(beta)} and {_checks.shape_of(rotation)}. Pass one β and one R for each layer."
         )
+    _checks.samples(where, beta=beta, rotation=rotation)
     in_float64(where, beta=beta, rotation=rotation)
     eye = torch.eye(width, dtype=rotation.dtype, device=rotation.device)
     defect = float((rotation @ rotation.mT - eye).abs().max())
@@ -325,4 +253,4 @@ def initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor
             f"{where}(rotation): expected orthogonal matrices, got an entry of R Rᵀ - 1 of {defect:.1e}. "
             f"Take the polar factor, U Vᵀ of the singular value decomposition."
         )
-    return torch.cat([beta.unsqueeze(1), rotation], 1).detach().cpu().numpy()
+    return np.concatenate([part.detach().cpu().numpy() for part in (beta.unsqueeze(1), rotation)], 1)

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.dynamics.piecewise import Crossings, Reading, Sides, State, Walk, in_float64, increasing, initial_state
+from gnomon.dynamics.faces import Sides, State
+from gnomon.dynamics.piecewise import Crossings, Reading, Walk, in_float64, increasing, initial_state
 from gnomon.errors import ShapeError
 
 
@@ -89,6 +90,7 @@ class TruncationFlow:
         self.points, self.target = points.detach(), target.detach()
         self._at, self._to = self.points.cpu().numpy(), self.target.cpu().numpy()
         self._apart = self._at - self._to
+        self._places = np.unique(self._at, axis=0, return_inverse=True)[1].reshape(1, -1)
 
     def flow(
         self,
@@ -107,17 +109,21 @@ class TruncationFlow:
             beta: β at time 0; unit: of the points.
             rotation: R at time 0, orthogonal; a reflection is one.
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
-            rtol: the integrator's relative tolerance; its absolute one is a hundredth of it.
+            rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
+                largest height at the start.
         Returns:
             The orbit; it turns and shifts with the data. A crossing to and fro within an eighth of a step is not seen.
         Raises:
             ShapeError: if β or R do not fit the points.
-            RangeError: if R is not orthogonal, or the times are not so, or anything is NaN or infinite.
-            ConvergenceError: if the integrator gives up, or points meet at faces in a way that no sliding resolves.
+            RangeError: if R is not orthogonal, or the times are not so, or anything is NaN or infinite, or rtol is
+                not from 1e-13 to 0.001.
+            ConvergenceError: if the integrator gives up, or no way on is found where many points meet at faces, as
+                those of a lattice may.
         Cost: for each crossing some twenty right sides, O(q³) each, and as many looks at all points, O(n q²).
         """
         where = "TruncationFlow.flow"
         moments = increasing(where, times)
+        _checks.settings(where, ("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
         start = initial_state(where, beta[None], rotation[None], self.points.shape[1])
         walk = Walk(where, self, start, self.sides(start), rtol)
         readings: list[Reading] = []
@@ -166,6 +172,10 @@ class TruncationFlow:
             return np.concatenate([change[None], (pulled - pulled.T) / 2 @ rotation])[None]
 
         return at
+
+    def places(self, sides: Sides) -> Int[np.ndarray, "1 n"]:
+        """Points are in one place if they coincide, whatever their sides."""
+        return self._places
 
     def rests(self, walk: Walk) -> bool:
         """Whether all points are truncated for good: now, and where β is minus the target."""

@@ -133,6 +133,11 @@ EXPERIMENTS = {
         "clusters fall behind the faces of their layer's sector and go to their target as one point, on film",
         "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
     ),
+    "general-flow": Entry(
+        "gnomon_lab.papers.general_flow",
+        "maps that all act on all clusters: the flow beside automatic differentiation and small steps",
+        "Chen, arXiv:2501.07400, theorem 5.1",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon import TruncationFlow, _checks, bias_flow
 from gnomon.data import digits
-from gnomon.dynamics.piecewise import Sides, State
+from gnomon.dynamics.faces import Sides, State
 from gnomon.plot import Curves, Figure, Line, Panel, Points, Scatter, ScatterPanel
 from gnomon_lab.papers.cut_components import (
     Component,

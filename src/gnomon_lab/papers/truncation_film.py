@@ -123,7 +123,7 @@ def plane_frames(scenes: Sequence[Scene]) -> tuple[RegionFrame, ...]:
     (left, bottom), (right, top) = (shown.min(0) - MARGIN).tolist(), (shown.max(0) + MARGIN).tolist()
     frames = []
     for each in scenes:
-        polygons, values = regions(each, (left, right, bottom, top))
+        polygons, values = regions(each.rotations, each.corners, (left, right, bottom, top))
         lines = (Polylines(PART[0], each.paths, True, PART[1]), Polylines(WAY[0], each.ways, colour=WAY[1]))
         kinds = ((DATA, each.points), (IMAGES, each.images), (CORNERS, each.corners), (TARGETS, each.targets))
         points = tuple(Points(label, tuple(at[:, 0]), tuple(at[:, 1]), colour=c) for (label, c), at in kinds)
@@ -131,10 +131,12 @@ def plane_frames(scenes: Sequence[Scene]) -> tuple[RegionFrame, ...]:
     return tuple(frames)
 
 
-def regions(scene: Scene, box: tuple[float, float, float, float]) -> tuple[tuple[Places, ...], Float[np.ndarray, "_"]]:
-    """The linear regions of both maps, as the network that they are, and of each its place in SECTORS."""
+def regions(
+    rotations: Float[np.ndarray, "l 2 2"], corners: Float[np.ndarray, "l 2"], box: tuple[float, float, float, float]
+) -> tuple[tuple[Places, ...], Float[np.ndarray, "_"]]:
+    """The linear regions of all maps, as the network that they are, and of each its place in SECTORS."""
     layers: list[nn.Module] = []
-    for rotation, corner in zip(torch.from_numpy(scene.rotations), torch.from_numpy(scene.corners), strict=True):
+    for rotation, corner in zip(torch.from_numpy(rotations), torch.from_numpy(corners), strict=True):
         layers += [affine(rotation, -rotation @ corner), nn.ReLU(), affine(rotation.mT, corner)]
     plane = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
     found = slice_regions(nn.Sequential(*layers).eval(), plane, box)
