@@ -41,7 +41,7 @@ def ran(tmp_path_factory):
     return folder, done.stdout, run
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["list"], ["report"], ["verify"], ["run", "grok-digits"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["list"], ["report"], ["verify"], ["measure"], ["run", "grok-digits"]])
 def test_help_is_there_and_fast(command, tmp_path):
     took = []
     for _ in range(3):
@@ -128,7 +128,7 @@ def test_verify_counts_only_the_stated_settings(ran, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rnu"], ["expected one of run, list, report, verify, got 'rnu'", "Did you mean run?"]),
+        (["rnu"], ["expected one of run, list, report, verify, measure, got 'rnu'", "Did you mean run?"]),
         (["run"], ["expected an experiment's name first", "grok-digits"]),
         (["run", "grok-digit"], ["got 'grok-digit'", "Did you mean grok-digits?"]),
         (["verify", "grok"], ["got 'grok'", "Did you mean grok-digits?"]),

@@ -1,57 +1,154 @@
-"""Running an experiment's seeds one after another, and showing what came out."""
+"""Making runs, one here or many in workers, and showing how far they are and what came out."""
 
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
+from typing import Self
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 
 from gnomon_lab.report.build import build
-from gnomon_lab.runs import Found, Run, open_run
+from gnomon_lab.runs import Found, all_runs, open_run
+from gnomon_lab.runs.executors import open_executor
+from gnomon_lab.runs.find import digest, plain
 from gnomon_lab.runs.progress import Progress
+from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep, train
 
 WIDE = 1000
 """Columns that hold any table."""
 
 
-def execute(
+def execute(name: str, module: ModuleType, config: object, seed: int, root: Path, data_dir: Path | None) -> int:
+    """Makes one run here, if it is not finished, and prints its table and the path of its page."""
+    console = Console()
+    found = open_run(root, name, config, seed)
+    if found.finished:
+        console.print(f"{name}, seed {seed}: finished before, in {found.folder}", highlight=False)
+    else:
+        console.print(f"{name}, seed {seed}, in {found.folder}", highlight=False)
+        with Progress(console) as progress:
+            train(module, config, found, progress, data_dir)
+    show_table(module, found, console)
+    show_page(found, console)
+    return 0
+
+
+def execute_many(
     name: str,
     module: ModuleType,
     config: object,
     seeds: Sequence[int],
     root: Path,
     data_dir: Path | None,
+    on: str | None,
+    workers: int | None,
 ) -> int:
-    """Runs each seed that is not finished, and prints its table and the path of its page."""
-    console = Console()
+    """Makes the runs that are not finished in workers, and prints each one's table or last lines; 1 if one failed."""
+    console, finished, failed = Console(), list[Found](), list[int]()
+    before = {
+        run.seed: run for run in all_runs(root, name) if run.finished and run.digest == digest(name, plain(config))
+    }
     for seed in seeds:
-        found = open_run(root, name, config, seed)
-        if found.finished:
-            console.print(f"{name}, seed {seed}: finished before, in {found.folder}", highlight=False)
+        if seed in before:
+            console.print(f"{name}, seed {seed}: finished before, in {before[seed].folder}", highlight=False)
+    made = (module.__name__, name, config)
+    where = (root.resolve(), data_dir and data_dir.resolve())
+    tasks = [Task(*made, seed, *where) for seed in seeds if seed not in before]
+    if not tasks:
+        return 0
+    with (
+        open_executor(on, workers, getattr(config, "threads", 1), root.resolve() / ".slurm") as executor,
+        Board(console, len(tasks)) as board,
+        closing(sweep(tasks, executor)) as events,
+    ):
+        for event in events:
+            board.show(event)
+            if isinstance(event, Moved):
+                continue
+            seed = event.task.seed
+            if event.lines:
+                failed.append(seed)
+                console.print(f"[red]{name}, seed {seed}: failed[/]", highlight=False)
+                console.print("\n".join(event.lines), markup=False, highlight=False, soft_wrap=True)
+            else:
+                found = open_run(root, name, config, seed)
+                finished.append(found)
+                console.print(f"{name}, seed {seed}: finished, in {found.folder}", highlight=False)
+                show_table(module, found, console)
+    for found in sorted(finished, key=lambda run: run.seed):
+        show_page(found, console)
+    if failed:
+        which = ", ".join(map(str, sorted(failed)))
+        console.print(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", highlight=False)
+    return int(bool(failed))
+
+
+class Board:
+    """The runs under way: on a terminal a bar each, elsewhere one line of them all every few seconds."""
+
+    def __init__(self, console: Console, total: int, seconds_between_lines: float = 5.0) -> None:
+        self._console = console
+        self._total = total
+        self._between = seconds_between_lines
+        self._ended = 0
+        self._last_line = time.monotonic()
+        self._under_way: dict[int, Moved] = {}
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Bars(*columns, console=console, disable=not console.is_terminal)
+        self._all = self._bars.add_task("runs", total=total)
+        self._tasks: dict[int, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def show(self, event: Moved | Ended) -> None:
+        """Takes what a sweep yields."""
+        seed = event.task.seed
+        if isinstance(event, Moved):
+            self._under_way[seed] = event
+            if seed not in self._tasks:
+                self._tasks[seed] = self._bars.add_task("", total=None)
+            words = f"seed {seed} {event.part}"
+            self._bars.update(self._tasks[seed], description=words, completed=event.done, total=event.total or None)
         else:
-            train(module, config, found, console, data_dir)
-        show(module, found, console)
-    return 0
+            self._ended += 1
+            self._under_way.pop(seed, None)
+            self._bars.advance(self._all)
+            if seed in self._tasks:
+                self._bars.remove_task(self._tasks.pop(seed))
+        if not self._console.is_terminal and time.monotonic() - self._last_line >= self._between:
+            self._last_line = time.monotonic()
+            self._console.print(self._line(), highlight=False, soft_wrap=True)
+
+    def _line(self) -> str:
+        runs = (
+            f"seed {seed}: {run.part}" + (f", step {run.done:,} of {run.total:,}" if run.total else "")
+            for seed, run in sorted(self._under_way.items())
+        )
+        return "; ".join((f"{self._ended} of {self._total} runs ended", *runs))
 
 
-def train(module: ModuleType, config: object, found: Found, console: Console, data_dir: Path | None) -> None:
-    """Runs one seed to its end; its result.json says that it got there."""
-    console.print(f"{found.experiment}, seed {found.seed}, in {found.folder}", highlight=False)
-    with Progress(console) as progress:
-        run = Run(found.folder, found.seed, progress, data_dir=data_dir)
-        with run.locked():
-            module.run(config, run)
-            columns, rows = module.table(run.records())
-            found.finish(columns=columns, rows=rows)
-
-
-def show(module: ModuleType, found: Found, console: Console) -> None:
-    """Prints the run's table, writes its page and says where."""
+def show_table(module: ModuleType, found: Found, console: Console) -> None:
+    """Prints the run's table."""
     columns, rows = module.table(found.records())
     console.print(laid_out(columns, rows, console))
+
+
+def show_page(found: Found, console: Console) -> None:
+    """Writes the run's page and says where."""
     console.print(f"report: {build(found)}", soft_wrap=True, highlight=False)
 
 

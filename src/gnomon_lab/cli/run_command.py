@@ -26,6 +26,10 @@ class Options:
     """The folder that holds all runs."""
     data_dir: Path | None = None
     """The folder of the data sets; the variable GNOMON_DATA unless told."""
+    workers: int | None = None
+    """Runs at a time, of several seeds; one on this machine, and all on Slurm, unless told."""
+    on: str | None = None
+    """Where seeds run: dask://HOST:PORT, slurm, or slurm:local to try slurm here; on this machine unless told."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,12 @@ def main(arguments: Sequence[str]) -> int:
         raise DataError("gnomon run: expected --small or --paper, got both. Choose one.")
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise DataError(f"run(--data-dir): expected a folder, got {str(options.data_dir)!r}. Correct the path.")
-    from gnomon_lab.cli.execute import execute
+    chosen = seeds(options.seeds)
+    from gnomon_lab.cli.execute import execute, execute_many
 
-    return execute(name, module, config, seeds(options.seeds), options.runs, options.data_dir)
+    if len(chosen) == 1 and options.on is None and options.workers is None:
+        return execute(name, module, config, chosen[0], options.runs, options.data_dir)
+    return execute_many(name, module, config, chosen, options.runs, options.data_dir, options.on, options.workers)
 
 
 def unnamed(config: type) -> object:

@@ -1,0 +1,168 @@
+"""`gnomon measure CHECKPOINT`: the geometry of a trained network, from its weights."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from gnomon.errors import DataError, RangeError
+from gnomon_lab.cli.parse import parse
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gnomon_lab.measuring import Summary
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure the network of a checkpoint at samples. Without --out and --report it writes no file."""
+
+    checkpoint: tyro.conf.Positional[Path]
+    """Its weights: .safetensors, or what torch.save wrote; a file that holds code is refused."""
+    model: str
+    """MODULE:FACTORY, importable from here: what builds the network, called without arguments."""
+    data: str
+    """digits; a file .npz (x, labels) or .parquet; a folder of parquet; mnist or the like; or a hub id owner/name."""
+    quantities: tuple[str, ...] = ()
+    """Their names; a wrong one shows them all. Unless told, twelve for classifiers."""
+    samples: int | None = None
+    """The first so many; 1,024, or all if they are fewer, unless told."""
+    split: str | None = None
+    """Of a data set with splits; train unless told."""
+    layer: str | None = None
+    """The layer whose input the features are; the linear one at the end unless told."""
+    memory: int | None = None
+    """MiB for the Jacobians of a batch, and again to make them; 512 unless told."""
+    device: str = "cpu"
+    """Where to compute, such as cuda."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """In which to compute."""
+    seed: int = 0
+    """Of the split of the digits."""
+    data_dir: Path | None = None
+    """The folder of the data sets; the variable GNOMON_DATA unless told."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print JSON in the place of the table."""
+    out: Path | None = None
+    """The file for the JSON."""
+    report: Path | None = None
+    """The file for a page (HTML)."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures, and prints the table or the JSON; everything else is said on stderr."""
+    options = parse(Options, arguments, "gnomon measure")
+    for name, path in (("out", options.out), ("report", options.report)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise DataError(f"measure(--{name}): expected a file in a folder, got {str(path)!r}. Make its folder.")
+    if options.memory is not None and options.memory < 1:
+        raise RangeError(f"measure(--memory): expected at least 1 MiB, got {options.memory}. Allow more.")
+    from rich.console import Console
+
+    from gnomon_lab.measuring import as_json, as_report
+    from gnomon_lab.report import write
+    from gnomon_lab.runs.files import write_json
+
+    # What the user's modules print must not get between the JSON.
+    with contextlib.redirect_stdout(sys.stderr):
+        summary = summarise(options, Console(stderr=True))
+    if options.json:
+        print(json.dumps(as_json(summary), indent=2, allow_nan=False))
+    else:
+        show_table(summary, Console())
+    if options.out is not None:
+        write_json(options.out, as_json(summary))
+    if options.report is not None:
+        write(as_report(summary), options.report)
+    for path in filter(None, (options.out, options.report)):
+        print(f"written: {path}", file=sys.stderr)
+    return 0
+
+
+def summarise(options: Options, console: "Console") -> "Summary":
+    """All but showing it: what can be wrong is found before the work."""
+    import torch
+
+    from gnomon_lab.measuring import (
+        Summary,
+        build,
+        by_reason,
+        chosen,
+        device_of,
+        lacking,
+        left_out,
+        load,
+        load_data,
+        measure,
+        read_weights,
+    )
+    from gnomon_lab.runs.progress import Progress
+
+    quantities, device, dtype = chosen(options.quantities), device_of(options.device), getattr(torch, options.dtype)
+    weights = read_weights(options.checkpoint)
+    network = build(options.model)
+    taken = load(network, weights)
+    network.to(device, dtype).eval()
+    data = load_data(
+        options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
+    ).to(device)
+    tell(console, f"{options.checkpoint}: {taken}; {len(data.x):,} samples of {data.source}")
+    outputs, reasons = lacking(network, data, options.layer)
+    without = left_out(quantities, reasons)
+    left = {name: quantity for name, quantity in quantities.items() if name not in without}
+    if not left or (without and options.quantities):
+        why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
+        raise DataError(f"measure(--quantities): expected what can be measured here, got {why}. Leave these out.")
+    for reason, names in by_reason(without).items():
+        tell(console, f"left out {', '.join(names)}: {reason}")
+    memory = None if options.memory is None else options.memory * 2**20
+    with Progress(console) as progress:
+        measured = measure(
+            network,
+            data,
+            left,
+            outputs=outputs,
+            layer=options.layer,
+            memory=memory,
+            show=partial(progress.show, "measuring"),
+        )
+    setting = {
+        "checkpoint": str(options.checkpoint),
+        "taken": taken,
+        "model": options.model,
+        "data": data.source,
+        "samples": len(data.x),
+        "layer": options.layer,
+        "device": options.device,
+        "dtype": options.dtype,
+    }
+    return Summary(setting, measured, without)
+
+
+def tell(console: "Console", words: str) -> None:
+    """Prints words as they are."""
+    console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_table(summary: "Summary", console: "Console") -> None:
+    """Prints the numbers, below each quantity's name what it is."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from gnomon_lab.measuring import COLUMNS, QUANTITIES, explanation
+
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, leading=1)
+    table.add_column("")
+    for column in COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, *cells in summary.rows():
+        table.add_row(Text.assemble(name, "\n", (explanation(QUANTITIES[name]), "dim")), *cells)
+    console.print(table)

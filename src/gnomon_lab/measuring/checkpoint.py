@@ -1,0 +1,101 @@
+"""A checkpoint of anyone's training, from which tensors are read and nothing is run."""
+
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from gnomon.errors import CheckpointError
+from gnomon_lab.runs.checkpoint import State, load_checkpoint
+
+WRAPPERS = ("state_dict", "model_state_dict", "state", "model")
+"""Under which names checkpoints keep the state dict beside other things; `state` in gnomon's own runs."""
+
+
+class Weights(NamedTuple):
+    """A state dict, and where it stood.
+
+    Attributes:
+        tensors: by name.
+        under: the names of the wrappers that were opened, from outside in; none for a plain state dict.
+    """
+
+    tensors: dict[str, Tensor]
+    under: tuple[str, ...]
+
+
+def read_weights(path: Path) -> Weights:
+    """The state dict of a file: `.safetensors`, a run of gnomon's among them, or else what `torch.save` wrote.
+
+    Raises:
+        CheckpointError: if the file is missing or damaged, holds no state dict, or objects that only code can make:
+            these are refused, and nothing of them is run.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"measure(checkpoint): expected a file, got {str(path)!r}. Correct the path.")
+    content = from_safetensors(path) if path.suffix == ".safetensors" else from_torch(path)
+    under: list[str] = []
+    while wrapper := next((name for name in WRAPPERS if isinstance(field(content, name), Mapping)), None):
+        content = content[wrapper]
+        under.append(wrapper)
+    if (
+        not isinstance(content, Mapping)
+        or not content
+        or not all(isinstance(part, Tensor) for part in content.values())
+    ):
+        got = ", ".join(map(str, [*content][:5])) if isinstance(content, Mapping) else type(content).__name__
+        raise CheckpointError(
+            f"measure(checkpoint): expected a state dict, tensors by name, alone or under {', '.join(WRAPPERS)}, "
+            f"got {got or 'nothing'} in {path}. Save model.state_dict()."
+        )
+    return Weights(dict(content), tuple(under))
+
+
+def field(content: State, name: str) -> State:
+    """What a mapping holds under a name; None where it holds nothing, or is no mapping."""
+    return content.get(name) if isinstance(content, Mapping) else None
+
+
+def from_safetensors(path: Path) -> State:
+    """The tensors by name, or the whole state of one of gnomon's runs."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            if "structure" not in (file.metadata() or {}):
+                return {name: file.get_tensor(name) for name in file.offset_keys()}
+    except Exception as cause:  # of whatever kind
+        raise damaged(path, cause) from cause
+    return load_checkpoint(path)
+
+
+def from_torch(path: Path) -> State:
+    """What `torch.save` wrote, if it is made of tensors, numbers, strings and containers of them."""
+    try:
+        with warnings.catch_warnings():
+            # Of old formats; what is wrong with one is in the error.
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as cause:
+        # Its own message advises to run the file.
+        named = re.search(r"GLOBAL (\S+)", str(cause))
+        raise CheckpointError(
+            f"measure(checkpoint): expected a file of tensors, got {path}, which asks to call "
+            f"{named[1] if named else 'what is not known'} when it is opened; it was refused, and nothing of it was "
+            f"run. Where you trust it, save the weights alone: torch.save(model.state_dict(), ...), or safetensors."
+        ) from cause
+    except Exception as cause:  # a damaged archive is a RuntimeError, EOFError, KeyError, ValueError, …
+        raise damaged(path, cause) from cause
+
+
+def damaged(path: Path, cause: Exception) -> CheckpointError:
+    """The error for a file that is not what its name says."""
+    kind = "safetensors" if path.suffix == ".safetensors" else "torch.save"
+    return CheckpointError(
+        f"measure(checkpoint): expected a whole file of {kind}, got {type(cause).__name__} in {path}. "
+        f"Copy or save it again."
+    )

@@ -1,0 +1,130 @@
+"""The network: built by the user's factory, filled with a checkpoint's weights."""
+
+import importlib
+import itertools
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.errors import CheckpointError, DataError, RangeError
+from gnomon_lab.measuring.checkpoint import Weights
+
+PREFIXES = ("model.", "module.", "_orig_mod.")
+"""What Lightning, DataParallel and torch.compile write before the network's own names."""
+SHOWN = 3
+"""How many names an error gives."""
+
+
+def build(factory: str) -> nn.Module:
+    """Calls `MODULE:FACTORY`, found from the current directory, without arguments.
+
+    Raises:
+        DataError: if it cannot be imported or called, or gives no network.
+    """
+    module_name, colon, name = factory.partition(":")
+    if not (module_name and colon and name):
+        raise DataError(
+            f"measure(--model): expected MODULE:FACTORY, such as nets:small for small() in nets.py, got {factory!r}. "
+            f"Name the function that builds the network."
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as cause:
+        raise DataError(
+            f"measure(--model): expected to import {module_name!r} from {here}, got {said(cause)}. "
+            f"Call gnomon where it can be imported."
+        ) from cause
+    if not callable(getattr(module, name, None)):
+        raise DataError(f"measure(--model): expected a function {name!r} in {module_name!r}, got none. Correct it.")
+    try:
+        network = getattr(module, name)()
+    except Exception as cause:
+        raise DataError(
+            f"measure(--model): expected {factory} to build a network without arguments, got {said(cause)}. "
+            f"Write a function that gives it its arguments."
+        ) from cause
+    if not isinstance(network, nn.Module):
+        raise DataError(
+            f"measure(--model): expected a torch.nn.Module from {factory}, got {type(network).__name__}. Return one."
+        )
+    return network
+
+
+def device_of(name: str) -> torch.device:
+    """The device of this name, if this machine has it; RangeError otherwise."""
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as cause:
+        raise RangeError(
+            f"measure(--device): expected a device of this machine, got {name!r} ({said(cause)}). Use cpu."
+        ) from cause
+
+
+def said(cause: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(cause).strip().splitlines()
+    return f"{type(cause).__name__}: {lines[0].rstrip('.')}" if lines else type(cause).__name__
+
+
+def load(network: nn.Module, weights: Weights) -> str:
+    """Fills the network, and says in words what was taken of the checkpoint.
+
+    Names that begin with `model.`, `module.` or `_orig_mod.`, once or twice, are taken without, and those that do not
+    are then left. Of parameters that the network has under two names one is enough.
+
+    Raises:
+        CheckpointError: naming the first tensors that are missing or left over, or one that has another shape.
+    """
+    wanted = network.state_dict().keys()
+    prefixes = ["", *PREFIXES, *map("".join, itertools.product(PREFIXES, repeat=2))]
+    prefix = max(prefixes, key=lambda prefix: len(wanted & without(prefix, weights.tensors).keys()))
+    own = without(prefix, weights.tensors)
+    tensors = own | tied(network, own)
+    missing = [name for name in wanted if name not in tensors]
+    unexpected = [name for name in tensors if name not in wanted]
+    if missing or unexpected:
+        kinds = (("missing", missing), ("unexpected", unexpected))
+        got = "; ".join(f"{kind} {listed(names)}" for kind, names in kinds if names)
+        raise CheckpointError(
+            f"measure(checkpoint): expected the {len(wanted)} tensors of the network, got {len(own)}: {got}. "
+            f"Name the factory of the network that was saved."
+        )
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as cause:
+        # Below a heading, a line for each tensor of another shape.
+        lines = [line.strip().rstrip(".") for line in str(cause).splitlines()]
+        raise CheckpointError(
+            f"measure(checkpoint): expected the shapes of the network's tensors, got {lines[min(1, len(lines) - 1)]}. "
+            f"Name the factory of the network that was saved."
+        ) from cause
+    under = f" under {'.'.join(weights.under)}" if weights.under else ""
+    begin = f", those that begin with {prefix!r}" if prefix else ""
+    return f"{len(own)} of {len(weights.tensors)} tensors{under}{begin}"
+
+
+def tied(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters that are not among the tensors, but are the same as one that is, by another name."""
+    parameters = dict(network.named_parameters(remove_duplicate=False))
+    there = {id(parameters[name]): tensor for name, tensor in tensors.items() if name in parameters}
+    return {
+        name: there[id(parameter)]
+        for name, parameter in parameters.items()
+        if name not in tensors and id(parameter) in there
+    }
+
+
+def without(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What begins with the prefix, by the names behind it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def listed(names: list[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

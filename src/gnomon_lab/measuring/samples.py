@@ -1,0 +1,194 @@
+"""The samples: a data set that gnomon knows, or a file of arrays or of a table."""
+
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.data import digits, load_images, standardise
+from gnomon.data._sources import extra, find
+from gnomon.errors import DataError, GnomonError, RangeError
+
+DEFAULT_SAMPLES = 1024
+IMAGE_COLUMNS = ("image", "images", "img")
+LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
+DIGITS_TRAIN = 500
+"""As in grok-digits."""
+
+
+class Data(NamedTuple):
+    """The samples to measure at.
+
+    Attributes:
+        x: the inputs, as the network gets them.
+        labels: whatever the data hold; None if nothing.
+        source: where they are from, in words.
+    """
+
+    x: Tensor
+    labels: Tensor | None
+    source: str
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        return self._replace(x=self.x.to(device), labels=None if self.labels is None else self.labels.to(device))
+
+
+def load_data(
+    name: str,
+    split: str | None = None,
+    samples: int | None = None,
+    *,
+    seed: int = 0,
+    data_dir: Path | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Data:
+    """The first samples of a data set, in its own order.
+
+    Args:
+        name: `digits` (500 to train with and 1,297 others, standardised, as in grok-digits); a file `.npz` with arrays
+            x and labels (or y); a file `.parquet` with a column of images and one of labels, or with columns of
+            numbers; or what `gnomon.data.load_images` finds: a folder, a name, a hub id.
+        split: of a data set with splits; `train` unless told.
+        samples: how many; 1,024, or all if they are fewer, unless told.
+        seed: of the split of the digits.
+        data_dir: the folder of data sets to search first.
+        dtype: of the inputs.
+
+    Raises:
+        DataError: if there is no such data set, or its file is not as it should be.
+        RangeError: if there are not as many samples, or NaN or infinity among them.
+        ShapeError: if inputs and labels are not as many, or the inputs have one axis alone.
+    """
+    path = Path(name).expanduser()
+    if split is not None and path.suffix in (".npz", ".parquet"):
+        raise DataError(f"measure(--split): expected none for one file, got {split!r}. Leave it out, or name a folder.")
+    if name == "digits":
+        data = of_digits(split or "train", samples, seed)
+    elif path.suffix == ".npz":
+        data = of_arrays(path, samples)
+    elif path.suffix == ".parquet":
+        data = of_table(path, samples)
+    else:
+        data = of_images(name, split or "train", samples, data_dir)
+    x = data.x.to(dtype)
+    _checks.samples("measure", x=x)
+    if data.labels is not None:
+        _checks.samples("measure", 1, x=x, labels=data.labels)
+    _checks.finite("measure", x=x)
+    return data._replace(x=x)
+
+
+def count(samples: int | None, rows: int, where: str) -> int:
+    """How many to take of so many rows."""
+    if samples is not None and not 1 <= samples <= rows:
+        raise RangeError(
+            f"measure(--samples): expected 1 to {rows}, the samples of {where}, got {samples}. Leave it out for the "
+            f"first {min(rows, DEFAULT_SAMPLES)}."
+        )
+    return min(rows, DEFAULT_SAMPLES) if samples is None else samples
+
+
+def of_digits(split: str, samples: int | None, seed: int) -> Data:
+    """The digits of grok-digits."""
+    train, test = standardise(*digits(DIGITS_TRAIN, generator=torch.Generator().manual_seed(seed)))
+    splits = {"train": train, "test": test}
+    if split not in splits:
+        raise DataError(f"measure(--split): expected train or test of the digits, got {split!r}. Choose one.")
+    source = f"digits ({split}, seed {seed})"
+    n = count(samples, len(splits[split].x), source)
+    return Data(splits[split].x[:n], splits[split].labels[:n], source)
+
+
+def of_images(name: str, split: str, samples: int | None, data_dir: Path | None) -> Data:
+    """Images from a folder or the hub."""
+    table = find(name, split, data_dir)
+    n = count(samples, table.rows, table.where)
+    return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})")
+
+
+def of_arrays(path: Path, samples: int | None) -> Data:
+    """The arrays x and labels, or y, of an .npz file; pickled ones are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in ("x", "labels", "y") if name in file.files}
+            names = ", ".join(file.files)
+    except Exception as cause:  # a missing or damaged archive, or one of objects, raises whatever reads it
+        raise unreadable(path, "npz", cause) from cause
+    if "x" not in arrays or arrays["x"].dtype.kind != "f" or arrays["x"].ndim == 0:
+        got = f"x in {arrays['x'].dtype}" if "x" in arrays else f"arrays {names or 'none'}"
+        raise DataError(
+            f"measure(--data): expected an array x of floating-point numbers, as the network gets them, got {got} in "
+            f"{path}. Save x=..., and labels=... beside it."
+        )
+    n = count(samples, len(arrays["x"]), str(path))
+    labels = arrays.get("labels", arrays.get("y"))
+    single = arrays["x"].dtype.itemsize <= 4
+    return Data(
+        torch.from_numpy(np.array(arrays["x"][:n], dtype=np.float32 if single else np.float64)),
+        None if labels is None else numbers(labels, n, path),
+        path.name,
+    )
+
+
+def numbers(labels: NDArray[Any], n: int, path: Path) -> Tensor:
+    """Labels as whole numbers or, where the file has these, as floating-point ones."""
+    if labels.dtype.kind not in "iuf" or labels.ndim == 0:
+        raise DataError(
+            f"measure(--data): expected numbers as labels, got {labels.dtype} in {path}. Number the classes from 0."
+        )
+    return torch.from_numpy(np.array(labels[:n], dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
+
+
+def of_table(path: Path, samples: int | None) -> Data:
+    """The rows of a .parquet file: images, or one feature a column."""
+    dataset = extra("pyarrow.dataset")
+    if not path.is_file():
+        raise DataError(f"measure(--data): expected a file, got {str(path)!r}. Correct the path.")
+    try:
+        table = dataset.dataset(path, format="parquet")
+        rows, columns = table.count_rows(), table.schema.names
+    except Exception as cause:  # Arrow's own errors
+        raise unreadable(path, "parquet", cause) from cause
+    if any(column in columns for column in IMAGE_COLUMNS):
+        return of_image_file(path, samples)
+    n = count(samples, rows, str(path))
+    label = next((column for column in LABEL_COLUMNS if column in columns), None)
+    try:
+        arrays = {column: cells.to_numpy() for column, cells in zip(columns, table.head(n).columns, strict=True)}
+    except Exception as cause:  # Arrow's own errors
+        raise unreadable(path, "parquet", cause) from cause
+    features = {column: cells for column, cells in arrays.items() if column != label}
+    others = [column for column, cells in features.items() if cells.dtype.kind not in "iuf"]
+    if others or not features:
+        raise DataError(
+            f"measure(--data): expected columns of images, or of numbers and one of {', '.join(LABEL_COLUMNS)}, "
+            f"got {'others, ' + ', '.join(others) if others else 'no features'}, in {path}. Leave these out."
+        )
+    x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
+    return Data(x, None if label is None else numbers(arrays[label], n, path), path.name)
+
+
+def of_image_file(path: Path, samples: int | None) -> Data:
+    """The images of one file, which is all of its split."""
+    split = path.stem.partition("-")[0]
+    files = [other for other in path.parent.glob("*.parquet") if other.stem.partition("-")[0] == split]
+    if len(files) > 1:
+        raise DataError(
+            f"measure(--data): expected a file that is all of its split, got {path.name}, one of {len(files)} of "
+            f"{split!r}. Name the folder, {path.parent}, and --split {split}."
+        )
+    return of_images(str(path.parent), split, samples, None)._replace(source=path.name)
+
+
+def unreadable(path: Path, kind: str, cause: Exception) -> GnomonError:
+    """The error for a file that is not what its name says."""
+    got = "none" if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__} in it"
+    return DataError(
+        f"measure(--data): expected a readable .{kind} file {str(path)!r}, without pickled objects, got {got}. "
+        f"Correct the path, or save it again."
+    )

@@ -1,0 +1,133 @@
+"""What was measured as numbers for a table, as JSON, and as a page."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnomon.plot.figures import Curves, Line, Panel
+from gnomon_lab.measuring.measure import Measured
+from gnomon_lab.measuring.quantities import QUANTITIES, explanation
+from gnomon_lab.report import Report, Table
+from gnomon_lab.runs.machine import machine
+
+COLUMNS = ("mean", "median", "min", "max")
+POINTS = 201
+"""Of a curve: enough to be smooth, few enough for a small page."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A measurement with where it is from.
+
+    Attributes:
+        setting: checkpoint, network, data, samples and the like, by name.
+        measured: the values.
+        left_out: the quantities that could not be measured, with the reasons.
+    """
+
+    setting: dict[str, Any]
+    measured: Measured
+    left_out: dict[str, str]
+
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """By quantity its value, or the mean, median, least and largest of all its values."""
+        return {name: numbers(value.double()) for name, value in self.measured.values.items()}
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """By quantity its name, and its numbers under `COLUMNS`; one value stands as the mean."""
+        cells = {name: {"mean": found.get("value"), **found} for name, found in self.numbers().items()}
+        return [(name, *(shown(found.get(column)) for column in COLUMNS)) for name, found in cells.items()]
+
+
+def numbers(value: Tensor) -> dict[str, float]:
+    """One number as it is, several as four."""
+    if value.ndim == 0:
+        return {"value": value.item()}
+    values = value.numpy()
+    found = (values.mean(), np.median(values), values.min(), values.max())
+    return dict(zip(COLUMNS, map(float, found), strict=True))
+
+
+def shown(number: float | None) -> str:
+    """Four digits; nothing for None."""
+    return "" if number is None else f"{number:.4g}"
+
+
+def as_json(summary: Summary) -> dict[str, Any]:
+    """All of it as what JSON can hold: a number that is NaN or infinite is null."""
+    return {
+        **summary.setting,
+        "quantities": {
+            name: {"explanation": explanation(QUANTITIES[name])}
+            | {kind: number if math.isfinite(number) else None for kind, number in found.items()}
+            for name, found in summary.numbers().items()
+        },
+        "left_out": summary.left_out,
+        "seconds": summary.measured.seconds,
+        "made_with": machine(),
+    }
+
+
+def as_report(summary: Summary) -> Report:
+    """The page: the table, and how the values spread over the samples."""
+    setting, values = summary.setting, summary.measured.values
+    accuracy = f", {values['accuracy'].mean():.1%} of them classified correctly" if "accuracy" in values else ""
+    paragraphs = [
+        f"The network that {setting['model']} builds, with {setting['taken']}, in eval mode and {setting['dtype']}. "
+        f"Quantities of each sample stand with their mean, median, least and largest value, others as one number.",
+        *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(summary.left_out).items()),
+    ]
+    rows = tuple((f"{row[0]}: {explanation(QUANTITIES[row[0]])}", *row[1:]) for row in summary.rows())
+    return Report(
+        title=f"{setting['checkpoint']} at {setting['data']}",
+        summary=f"{setting['samples']:,} samples{accuracy}.",
+        introduction="\n\n".join(paragraphs),
+        table=Table(("", *COLUMNS), rows),
+        figures=figures(values),
+        details={"setting": setting, "seconds": summary.measured.seconds, "made with": machine()},
+    )
+
+
+def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
+    """The quantities that were left out, by reason."""
+    return {reason: [name for name in left_out if left_out[name] == reason] for reason in left_out.values()}
+
+
+def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
+    """How the values of each sample spread, apart for right and wrong ones where both are known; none without any."""
+    spread = {name: value.double() for name, value in values.items() if value.ndim == 1}
+    right = spread.pop("accuracy", None)
+    spread.pop("nearest_mean_disagreement", None)  # 0 or 1, of which the mean says all
+    if not spread:
+        return ()
+    kinds: dict[str, Tensor | None] = {"all samples": None}
+    if right is not None and right.min() < right.max():
+        kinds = {"classified correctly": right == 1, "classified wrongly": right == 0}
+    panels = tuple(
+        Panel(
+            name.replace("_", " ").capitalize(),
+            "",
+            tuple(
+                quantiles(kind, value if which is None else value[which], colour)
+                for colour, (kind, which) in enumerate(kinds.items())
+            ),
+        )
+        for name, value in spread.items()
+    )
+    caption = (
+        "The values of the samples from the least to the largest: at 50 % stands the median, and where a curve is flat "
+        "the samples are alike."
+    )
+    title = "How the quantities spread over the samples"
+    return (Curves("samples", title, caption, "share of the samples (%)", panels, log_x=False),)
+
+
+def quantiles(label: str, value: Tensor, colour: int) -> Line:
+    """The value below which each share of the samples lies."""
+    shares = torch.linspace(0, 1, POINTS, dtype=value.dtype)
+    return Line(label, tuple((100 * shares).tolist()), tuple(value.quantile(shares).tolist()), colour=colour)

@@ -1,0 +1,218 @@
+"""Where a sweep's runs are made: processes of this machine, a dask cluster, or Slurm, each as an Executor."""
+
+import importlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from types import ModuleType
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+from gnomon.errors import DataError, MissingExtraError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+POLL = 0.2
+"""Seconds between two looks at a call that runs elsewhere."""
+SECONDS_TO_ANSWER = 10
+"""That a dask scheduler has."""
+DAY = 24 * 60
+"""Minutes that Slurm is asked for, unless the variable SBATCH_TIMELIMIT says otherwise."""
+MOST_JOBS = 1000
+"""At a time on Slurm, which has a queue of its own."""
+
+
+@contextmanager
+def open_executor(on: str | None, workers: int | None, threads: int, logs: Path) -> Iterator[Executor]:
+    """The executor that `--on` and `--workers` name; what it starts ends with it.
+
+    Args:
+        on: None for processes of this machine, `dask://HOST:PORT`, `slurm`, or `slurm:local`, which is submitit's
+            stand-in for Slurm on this machine.
+        workers: runs at a time; unless told, one on this machine, and all on Slurm. A dask cluster has its own.
+        threads: processor threads of a run.
+        logs: the folder for what Slurm's jobs print.
+
+    Raises:
+        DataError: if the words make no sense, or there is no such cluster.
+        MissingExtraError: if the extra `dask` or `slurm` is not installed, or broken.
+    """
+    if workers is not None and workers < 1:
+        raise DataError(f"run(--workers): expected at least 1, got {workers}. Correct it.")
+    if on is None:
+        with Watched(_require_cores(workers or 1, threads), OwnProcess) as executor:
+            yield executor
+    elif on in ("slurm", "slurm:local"):
+        with slurm(on.removeprefix("slurm:"), workers or MOST_JOBS, threads, logs) as executor:
+            yield executor
+    elif not on.startswith("dask://"):
+        raise DataError(f"run(--on): expected dask://HOST:PORT, slurm or slurm:local, got {on!r}. Correct it.")
+    elif workers is not None:
+        raise DataError(
+            f"run(--workers): expected none with --on {on}, got {workers}. "
+            f"Start as many `dask worker` as there shall be runs at a time."
+        )
+    else:
+        with dask(on.removeprefix("dask://")) as executor:
+            yield executor
+
+
+def _require_cores(workers: int, threads: int) -> int:
+    """The workers, if there is a core for each of their threads; with more, each run takes many times as long."""
+    cores = os.cpu_count() or 1
+    if workers > 1 and workers * threads > cores:
+        raise DataError(
+            f"run(--workers): expected workers x threads of at most {cores}, the processor cores, "
+            f"got {workers} x {threads}. Ask for fewer."
+        )
+    return workers
+
+
+class Call(Protocol):
+    """A call that runs elsewhere."""
+
+    def done(self) -> bool:
+        """Whether it has come to its end, good or bad."""
+        ...
+
+    def result(self) -> object:
+        """What it returned; raises what it raised."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends it."""
+        ...
+
+
+class Watched(ThreadPoolExecutor):
+    """Calls that run elsewhere, some at a time, each watched by a thread; leaving it ends those under way.
+
+    One whose worker dies fails alone, where in a pool of processes it takes all the others with it.
+    """
+
+    def __init__(self, at_a_time: int, start: Callable[[Callable[[], object]], Call]) -> None:
+        super().__init__(at_a_time)
+        self._start = start
+        self._ending = threading.Event()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Has the call made as soon as there is room for it."""
+        return super().submit(self._watch, partial(fn, *args, **kwargs))
+
+    def __exit__(self, *error: object) -> None:
+        self._ending.set()
+        self.shutdown(cancel_futures=True)
+
+    def _watch(self, work: Callable[[], R]) -> R:
+        call = self._start(work)
+        while not call.done():
+            if self._ending.wait(POLL):
+                call.cancel()
+                raise CancelledError
+        return cast(R, call.result())
+
+
+class OwnProcess:
+    """A call in a new process, which ends with this one."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
+        _deafen()
+        self._pid = pool.submit(os.getpid).result()
+        self._future = pool.submit(work)
+        pool.shutdown(wait=False)
+
+    def done(self) -> bool:
+        """Whether it has come to its end, good or bad."""
+        return self._future.done()
+
+    def result(self) -> object:
+        """What it returned; raises what it raised, or BrokenProcessPool if the process died."""
+        return self._future.result()
+
+    def cancel(self) -> None:
+        """Ends the process, as at any moment it may be."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
+        wait([self._future])
+
+
+def _deafen() -> None:
+    """Ctrl-C reaches every process of a terminal; those that this thread starts from here on leave it to us."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def _end_with_parent() -> None:
+    """In a worker: nobody would wait for it after its parent was killed."""
+
+    def follow() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Executor]:
+    """Each call as a job of Slurm, or of submitit's stand-in for it if the cluster is `local`."""
+    submitit = extra("submitit", "slurm")
+    try:
+        jobs = submitit.AutoExecutor(logs / "%j", cluster)
+    except RuntimeError as error:
+        raise DataError(
+            f"run(--on): expected a machine that can submit to Slurm, got none ({error}). "
+            f"Log in to the cluster's, or try --on slurm:local."
+        ) from error
+    jobs.update_parameters(name="gnomon", timeout_min=DAY, cpus_per_task=threads)
+    one_by_one = threading.Lock()
+
+    def start(work: Callable[[], object]) -> Call:
+        _deafen()
+        with one_by_one:
+            return jobs.submit(work)
+
+    with Watched(at_a_time, start) as executor:
+        yield executor
+
+
+@contextmanager
+def dask(address: str) -> Iterator[Executor]:
+    """The executor of a dask cluster, whose scheduler and workers are somebody else's and stay."""
+    distributed = extra("distributed", "dask")
+    try:
+        client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"run(--on): expected a dask scheduler at {address}, got {error}. Start `dask scheduler`, or correct it."
+        ) from error
+    with client:
+        if not client.nthreads():
+            raise DataError(
+                f"run(--on): expected dask workers at {address}, got none. Start `dask worker {address} --nthreads 1`."
+            )
+        yield client.get_executor(pure=False)
+
+
+def extra(module: str, name: str) -> ModuleType:
+    """The module of an extra.
+
+    Raises:
+        MissingExtraError: it is not installed, or does not import; then the message names the cause.
+    """
+    try:
+        return importlib.import_module(module)
+    except Exception as cause:
+        if isinstance(cause, ModuleNotFoundError) and cause.name == module:
+            raise MissingExtraError(f"run(--on) needs {module}: pip install 'gnomon[{name}]'") from cause
+        raise MissingExtraError(
+            f"run(--on) needs {module}, which is installed but does not import ({type(cause).__name__}: {cause}): "
+            f"pip install --force-reinstall 'gnomon[{name}]'"
+        ) from cause

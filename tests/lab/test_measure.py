@@ -1,0 +1,632 @@
+"""`gnomon measure`: what it says is what the quantities give; what cannot be measured is said; no code is run."""
+
+import json
+import pickle
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file, save_model
+
+import gnomon
+from gnomon.data import digits, standardise
+from gnomon.models import mlp
+from gnomon_lab.cli import main
+from gnomon_lab.measuring.quantities import DEFAULT, OTHERS, QUANTITIES, explanation
+from gnomon_lab.runs.checkpoint import save_checkpoint
+
+N, CLASSES = 40, 3
+NETS = '''
+"""Networks, of which the checkpoints of the tests hold weights."""
+
+import torch
+from torch import nn
+
+from gnomon.models import mlp
+
+print("a word at import")
+
+
+def small():
+    return mlp((6, 8, 3), bias=True)
+
+
+def wide():
+    return mlp((6, 9, 3), bias=True)
+
+
+def deep():
+    return mlp((6, 8, 8, 3), bias=True)
+
+
+def narrow():
+    return mlp((5, 8, 3), bias=True)
+
+
+def one():
+    return mlp((6, 8, 1), bias=True)
+
+
+def normalised():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def headless():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
+
+
+def drawn():
+    return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)))
+
+
+def needy(width):
+    return mlp((6, width, 3))
+
+
+def nothing():
+    return None
+
+
+class Raising(nn.Module):
+    def forward(self, x):
+        raise ValueError("no\\nforward")
+'''
+
+
+class Malicious:
+    """Its pickle makes a file where it is opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return exec, (f"open({str(self.path)!r}, 'w').close()",)
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with networks, weights and samples, in which one works."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    (tmp_path / "nets.py").write_text(NETS)
+    torch.save(network().state_dict(), "small.pt")
+    np.savez("some.npz", x=numbers(N, 6).numpy(), labels=(torch.arange(N) % CLASSES).numpy())
+    return tmp_path
+
+
+def network():
+    return mlp((6, 8, CLASSES), bias=True, generator=torch.Generator().manual_seed(1))
+
+
+def call(monkeypatch, capsys, *arguments):
+    """The exit code, and what was printed."""
+    monkeypatch.setattr(sys, "argv", ["gnomon", "measure", *map(str, arguments)])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main()
+    said = capsys.readouterr()
+    return stop.value.code, said.out, said.err
+
+
+@pytest.fixture
+def measured(folder, monkeypatch, capsys):
+    """Measures and returns the JSON, and what was said beside it."""
+
+    def ask(checkpoint="small.pt", model="nets:small", data="some.npz", *options):
+        given = (checkpoint, "--model", model, "--data", data, "--json", *options)
+        code, out, said = call(monkeypatch, capsys, *given)
+        assert code == 0, said
+        return json.loads(out), said
+
+    return ask
+
+
+@pytest.fixture
+def complaint(folder, monkeypatch, capsys):
+    """The one line said to a call that is wrong."""
+
+    def ask(checkpoint="small.pt", model="nets:small", data="some.npz", *options):
+        code, out, said = call(monkeypatch, capsys, checkpoint, "--model", model, "--data", data, *options)
+        last = said.splitlines()[-1]
+        assert (code, out) == (2, ""), said
+        assert "Traceback" not in said
+        assert last.startswith("gnomon: ")
+        # Before it at most what was taken, and what the user's own module prints.
+        assert all(re.match(r"a word at import$|\S+: \d+ of \d+ tensors", line) for line in said.splitlines()[:-1])
+        return last
+
+    return ask
+
+
+def plainly(model, x, labels):
+    """All quantities, from the functions themselves and all samples at once."""
+    head, features = model[-1], model[:-1](x).detach()
+    jacobian, logits = gnomon.input_jacobian(model, x).detach(), model(x).detach()
+    moments = gnomon.class_moments(features, labels, logits.shape[1])
+    centroid, weight = jacobian.sum(1), head.weight.detach()
+    means = moments.means - features.mean(0)
+    return {
+        "accuracy": gnomon.accuracy(logits, labels),
+        "centroid_alignment": gnomon.centroid_alignment(centroid, x),
+        "jacobian_alignment": gnomon.jacobian_alignment(jacobian, x),
+        "explained_variance": gnomon.explained_variance(jacobian),
+        "frobenius_norm": gnomon.frobenius_norm(jacobian),
+        "nc1": gnomon.nc1(moments),
+        "nc2_equinorm": gnomon.equinorm(means),
+        "nc2_maximal_equiangularity": gnomon.maximal_equiangularity(means),
+        "classifier_equinorm": gnomon.equinorm(weight),
+        "classifier_maximal_equiangularity": gnomon.maximal_equiangularity(weight),
+        "self_duality": gnomon.self_duality(weight, moments),
+        "nearest_mean_disagreement": gnomon.nearest_mean_disagreement(features, logits, moments),
+        "centroid_inner_product": gnomon.centroid_inner_product(centroid, x),
+        "row_alignment": gnomon.row_alignment(jacobian, x),
+        "singular_values": torch.linalg.svdvals(jacobian),
+        "effective_rank": gnomon.effective_rank(gnomon.agop(jacobian)),
+        "nc1_trace_ratio": gnomon.nc1_trace_ratio(moments),
+        "nc2_equiangularity": gnomon.equiangularity(means),
+        "classifier_equiangularity": gnomon.equiangularity(weight),
+    }
+
+
+def spread(value):
+    """As JSON holds it."""
+    if value.ndim == 0:
+        return {"value": value.item()}
+    ordered = value.flatten().sort().values
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    kinds = ("mean", "median", "min", "max")
+    return dict(zip(kinds, (v.item() for v in (value.mean(), middle, ordered[0], ordered[-1])), strict=True))
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        got = {kind: number for kind, number in found[name].items() if kind != "explanation"}
+        torch.testing.assert_close(got, spread(value), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [256, 7, 1])
+def test_numbers_are_those_of_the_functions(measured, monkeypatch, batch):
+    # By its place, since the package has the function under this name.
+    monkeypatch.setattr(sys.modules["gnomon_lab.measuring.measure"], "LARGEST_BATCH", batch)
+    found, said = measured(
+        "small.pt", "nets:small", "some.npz", "--dtype", "float64", "--memory", "1", "--quantities", *QUANTITIES
+    )
+    same(found["quantities"], plainly(network().double(), numbers(N, 6), torch.arange(N) % CLASSES))
+    assert [*found["quantities"]] == [*QUANTITIES]
+    assert found["left_out"] == {}
+    assert (found["samples"], found["dtype"], found["data"]) == (N, "float64", "some.npz")
+    assert "a word at import" in said
+
+
+def test_jacobians_are_taken_in_batches_that_fit(monkeypatch):
+    from gnomon_lab.measuring import Data, chosen, measure
+
+    sizes = []
+    model, data = network(), Data(numbers(N, 6).float(), torch.arange(N) % CLASSES, "")
+    one = CLASSES * 6 * 4
+    measure(
+        model.eval(), data, chosen(["frobenius_norm"]), outputs=CLASSES, memory=7 * one, show=lambda *s: sizes.append(s)
+    )
+    assert sizes == [(done, 6) for done in range(1, 7)]
+
+
+def test_defaults_are_the_first_samples_and_the_default_quantities(measured):
+    found, _ = measured("small.pt", "nets:small", "some.npz", "--samples", "11")
+    assert found["samples"] == 11
+    assert [*found["quantities"]] == [quantity.__name__ for quantity in DEFAULT]
+    x = numbers(N, 6)[:11].float()
+    norms = gnomon.frobenius_norm(gnomon.input_jacobian(network(), x)).detach()
+    torch.testing.assert_close(found["quantities"]["frobenius_norm"]["mean"], norms.mean().item())
+    np.savez("many.npz", x=numbers(1100, 6).numpy(), y=(torch.arange(1100) % CLASSES).numpy())
+    assert measured("small.pt", "nets:small", "many.npz", "--quantities", "accuracy")[0]["samples"] == 1024
+
+
+def test_every_quantity_is_explained_in_one_plain_sentence():
+    for quantity in (*DEFAULT, *OTHERS):
+        words = explanation(quantity)
+        assert words.endswith(".")
+        assert len(words) < 120
+        assert not re.search(r"[$\\`\n]", words)
+
+
+def prefixed(prefix, state, **more):
+    return {**{prefix + name: tensor for name, tensor in state.items()}, **more}
+
+
+WRAPPED = {
+    "plain": (lambda s: s, "4 of 4 tensors"),
+    "state_dict": (lambda s: {"epoch": 3, "state_dict": s}, "4 of 4 tensors under state_dict"),
+    "model_state_dict": (lambda s: {"model_state_dict": s, "loss": 0.5}, "4 of 4 tensors under model_state_dict"),
+    "lightning": (
+        lambda s: {"state_dict": prefixed("model.", s, **{"loss.weight": torch.ones(3)}), "loops": {}},
+        "4 of 5 tensors under state_dict, those that begin with 'model.'",
+    ),
+    "parallel": (lambda s: prefixed("module.", s), "4 of 4 tensors, those that begin with 'module.'"),
+    "compiled": (lambda s: {"model": prefixed("_orig_mod.module.", s)}, "under model, those that begin with '_orig_m"),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_wrapped_checkpoints_are_opened_and_it_is_said(folder, measured, kind):
+    wrap, taken = WRAPPED[kind]
+    plain = measured()[0]["quantities"]
+    torch.save(wrap(network().state_dict()), "wrapped.ckpt")
+    found, said = measured("wrapped.ckpt")
+    assert found["quantities"] == plain
+    assert taken in said
+    assert taken in found["taken"]
+
+
+def test_safetensors_are_read_those_of_runs_too(folder, measured):
+    plain, state = measured()[0]["quantities"], network().state_dict()
+    save_file(state, "small.safetensors")
+    assert measured("small.safetensors")[0]["quantities"] == plain
+    save_checkpoint(folder / "run.safetensors", {"run": "x", "step": 3, "state": {"model": state, "generator": None}})
+    found, said = measured("run.safetensors")
+    assert found["quantities"] == plain
+    assert "under state.model" in said
+
+
+def test_one_of_two_tied_parameters_is_enough(folder, measured):
+    from nets import Tied  # made by the fixture
+
+    torch.manual_seed(0)
+    tied = Tied()
+    save_model(tied, "tied.safetensors")
+    np.savez("six.npz", x=numbers(N, 6).numpy(), labels=(torch.arange(N) % 6).numpy())
+    found, said = measured("tied.safetensors", "nets:Tied", "six.npz", "--quantities", "frobenius_norm")
+    expected = gnomon.frobenius_norm(gnomon.input_jacobian(tied, numbers(N, 6).float()).detach()).mean().item()
+    torch.testing.assert_close(found["quantities"]["frobenius_norm"]["mean"], expected)
+    assert "3 of 3 tensors" in said
+
+
+def pickled(protocol):
+    def write(path, thing):
+        path.write_bytes(pickle.dumps(thing, protocol=protocol))
+
+    return write
+
+
+MALICIOUS = {
+    "zip": lambda path, thing: torch.save({"state_dict": thing}, path),
+    "legacy": lambda path, thing: torch.save(thing, path, _use_new_zipfile_serialization=False),
+    "protocol 2": pickled(2),
+    "protocol 5": pickled(5),
+}
+
+
+@pytest.mark.parametrize("kind", MALICIOUS)
+def test_malicious_pickle_is_refused_and_not_run(folder, complaint, kind):
+    pwned = folder / "pwned"
+    MALICIOUS[kind](folder / "bad.pt", Malicious(pwned))
+    said = complaint("bad.pt")
+    assert not pwned.exists()
+    assert "it was refused, and nothing of it was run" in said
+    assert "save the weights alone: torch.save(model.state_dict(), ...)" in said
+    assert "weights_only" not in said  # torch's own advice is to run it
+    if kind.startswith("protocol"):
+        # It would have made the file.
+        pickle.loads((folder / "bad.pt").read_bytes())
+        assert pwned.exists()
+    if kind != "protocol 5":
+        assert "which asks to call exec when it is opened" in said
+
+
+def test_malicious_pickle_is_one_line_of_a_process(folder):
+    torch.save({"state_dict": Malicious(folder / "pwned")}, "bad.pt")
+    command = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
+    arguments = ["measure", "bad.pt", "--model", "nets:small", "--data", "some.npz"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert not (folder / "pwned").exists()
+
+
+def test_arrays_of_objects_are_refused_and_not_run(folder, complaint):
+    np.savez("bad.npz", x=np.array([Malicious(folder / "pwned")], dtype=object))
+    assert "without pickled objects, got ValueError in it" in complaint("small.pt", "nets:small", "bad.npz")
+    assert not (folder / "pwned").exists()
+
+
+def test_whole_network_is_refused(folder, complaint):
+    torch.save(network(), "whole.pt")
+    assert "asks to call torch.nn.modules" in complaint("whole.pt")
+
+
+@pytest.mark.parametrize(("name", "content"), [("cut.pt", None), ("text.pt", b"hello"), ("empty.safetensors", b"")])
+def test_damaged_checkpoints_are_one_line(folder, complaint, name, content):
+    Path(name).write_bytes(Path("small.pt").read_bytes()[:300] if content is None else content)
+    assert f"expected a whole file of {'safetensors' if 'safe' in name else 'torch.save'}, got" in complaint(name)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("deep", "expected the 6 tensors of the network, got 4: missing 4.weight, 4.bias."),
+        ("one", "shapes of the network's tensors, got size mismatch for 2.weight: copying a param with shape"),
+        ("normalised", "missing 1.weight, 1.bias, 1.running_mean and 4 more; unexpected 2.weight, 2.bias."),
+    ],
+)
+def test_mismatch_names_the_first_tensors(complaint, model, words):
+    assert words in complaint("small.pt", f"nets:{model}")
+
+
+def test_what_holds_no_state_dict_is_said(folder, complaint):
+    torch.save({"epoch": 3, "loss": 0.1}, "other.pt")
+    assert "expected a state dict, tensors by name" in complaint("other.pt")
+    torch.save([1, 2], "list.pt")
+    assert "got list in list.pt" in complaint("list.pt")
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("nets", "expected MODULE:FACTORY, such as nets:small for small() in nets.py, got 'nets'"),
+        ("nest:small", "got ModuleNotFoundError: No module named 'nest'"),
+        ("nets:smal", "expected a function 'smal' in 'nets', got none"),
+        ("nets:needy", "without arguments, got TypeError: needy() missing 1 required positional argument"),
+        ("nets:nothing", "expected a torch.nn.Module from nets:nothing, got NoneType"),
+    ],
+)
+def test_factories_that_fail_are_one_line(complaint, model, words):
+    assert words in complaint("small.pt", model)
+
+
+def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
+    torch.save(mlp((5, 8, 3), bias=True).state_dict(), "narrow.pt")
+    said = complaint("narrow.pt", "nets:narrow")
+    assert "takes samples of shape (6,) in torch.float32 on cpu, got RuntimeError: mat1 and mat2 shapes" in said
+    state = network().state_dict()
+    state["0.weight"][0, 0] = torch.nan
+    torch.save(state, "diverged.pt")
+    assert "measure(outputs): expected finite numbers, got nan" in complaint("diverged.pt")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--quantities", "nc1", "nc5"], "expected some of accuracy, centroid_alignment"),
+        (["--quantities", "nc5"], "got nc5. Correct it."),
+        (["--samples", "41"], "expected 1 to 40, the samples of some.npz, got 41"),
+        (["--samples", "0"], "expected 1 to 40, the samples of some.npz, got 0"),
+        (["--split", "test"], "measure(--split): expected none for one file, got 'test'"),
+        (["--device", "nowhere"], "expected a device of this machine, got 'nowhere'"),
+        (["--dtype", "float16"], "'float16'"),
+        (["--memory", "0"], "expected at least 1 MiB, got 0"),
+        (["--layer", "9"], "measure(layer): expected one of 0, 1, 2, got '9'"),
+        (["--out", "nowhere/a.json"], "measure(--out): expected a file in a folder, got 'nowhere/a.json'"),
+        (["--report", "nowhere/a.html"], "measure(--report): expected a file in a folder"),
+        (["--smaples", "3"], "Did you mean --samples?"),
+    ],
+)
+def test_bad_options_are_one_line(complaint, options, words):
+    assert words in complaint("small.pt", "nets:small", "some.npz", *options)
+
+
+def test_bad_data_are_one_line(folder, complaint):
+    def ask(data, **arrays):
+        if arrays:
+            np.savez(data, **arrays)
+        return complaint("small.pt", "nets:small", data)
+
+    x, labels = numbers(N, 6).numpy(), np.arange(N) % 3
+    Path("text.npz").write_text("hello")
+    assert "expected a readable .npz file 'none.npz', without pickled objects, got none" in ask("none.npz")
+    assert "got ValueError in it" in ask("text.npz")
+    assert "expected an array x of floating-point numbers, as the network gets them, got arrays y" in ask("y.npz", y=x)
+    assert "got x in uint8 in bytes.npz" in ask("bytes.npz", x=np.zeros((3, 6), np.uint8))
+    assert "expected 40 samples as in x, got 39" in ask("fewer.npz", x=x, labels=labels[:-1])
+    assert "expected numbers as labels, got <U21 in words.npz" in ask("words.npz", x=x, labels=labels.astype(str))
+    assert "expected finite numbers, got nan at index (0, 0)" in ask("nan.npz", x=x * np.nan)
+    assert "expected a file, got 'none.parquet'" in ask("none.parquet")
+    assert "expected one of mnist, fashion_mnist" in ask("minst")
+    assert "expected train or test of the digits" in complaint("small.pt", "nets:small", "digits", "--split", "dev")
+
+
+COLLAPSE = [name for name in (q.__name__ for q in DEFAULT) if re.match(r"nc|self|nearest", name)]
+WEIGHT = ["classifier_equinorm", "classifier_maximal_equiangularity"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "left", "reason"),
+    [
+        ({}, ["accuracy", *COLLAPSE], "the data hold no labels"),
+        ({"y": numbers(N).numpy()}, ["accuracy", *COLLAPSE], "are no classes 0 to 2 of the network's 3 outputs"),
+        ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "the labels (0 to 3, torch.int64, shape (40,)) are no"),
+        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "shape (40, 3)) are no classes"),
+        ({"y": np.arange(N) % 2}, COLLAPSE, "the 40 samples hold none of 1 classes, such as 2; take more samples"),
+    ],
+)
+def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint, arrays, left, reason):
+    np.savez("lacking.npz", x=numbers(N, 6).numpy(), **arrays)
+    found, said = measured("small.pt", "nets:small", "lacking.npz")
+    assert [*found["left_out"]] == left
+    assert {*found["quantities"]} == {quantity.__name__ for quantity in DEFAULT} - {*left}
+    line = next(line for line in said.splitlines() if line.startswith("left out"))
+    assert line.startswith(f"left out {', '.join(left)}: ")
+    assert reason in line
+    said = complaint("small.pt", "nets:small", "lacking.npz", "--quantities", "frobenius_norm", "nc1")
+    assert "expected what can be measured here, got nc1: " in said
+    assert reason in said
+
+
+def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
+    torch.save({f"{name}": tensor for name, tensor in network().state_dict().items()}, "headless.pt")
+    found, said = measured("headless.pt", "nets:headless")
+    assert sorted(found["left_out"]) == sorted(COLLAPSE + WEIGHT)
+    assert "the network does not end in a linear layer; name the layer whose input is meant with --layer" in said
+    found, _ = measured("headless.pt", "nets:headless", "some.npz", "--layer", "2", "--dtype", "float64")
+    assert [*found["left_out"]] == [*WEIGHT, "self_duality"]
+    expected = plainly(network().double(), numbers(N, 6), torch.arange(N) % CLASSES)["nc1"].item()
+    torch.testing.assert_close(found["quantities"]["nc1"]["value"], expected)
+    torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
+    np.savez("zeros.npz", x=numbers(N, 6).numpy(), y=np.zeros(N, int))
+    assert "the network has one output, and no classes" in measured("one.pt", "nets:one", "zeros.npz")[1]
+
+
+def test_another_layer_has_its_own_features(measured):
+    found, _ = measured("small.pt", "nets:small", "some.npz", "--layer", "0", "--dtype", "float64")
+    assert found["left_out"] == {"self_duality": "the last layer's weight belongs to other features than --layer's"}
+    moments = gnomon.class_moments(numbers(N, 6), torch.arange(N) % CLASSES, CLASSES)
+    torch.testing.assert_close(found["quantities"]["nc1"]["value"], gnomon.nc1(moments).item())
+
+
+def test_networks_are_measured_in_eval_mode(folder, measured):
+    from nets import normalised  # made by the fixture
+
+    torch.manual_seed(0)
+    model = normalised()
+    model(numbers(N, 6).float())
+    torch.save(model.state_dict(), "normalised.pt")
+    found, _ = measured("normalised.pt", "nets:normalised", "some.npz", "--quantities", "frobenius_norm")
+    jacobian = gnomon.input_jacobian(model.eval(), numbers(N, 6).float()).detach()
+    expected = gnomon.frobenius_norm(jacobian).mean().item()
+    torch.testing.assert_close(found["quantities"]["frobenius_norm"]["mean"], expected)
+
+
+def test_table_of_features(folder, measured, complaint):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x, labels = numbers(N, 6).numpy(), np.arange(N) % 3
+
+    def write(path, **more):
+        columns = {f"feature {place}": column for place, column in enumerate(x.T)}
+        parquet.write_table(pyarrow.table({"target": labels, **columns, **more}), path, row_group_size=7)
+
+    write("some.parquet")
+    expected = measured("small.pt", "nets:small", "some.npz", "--samples", "33")[0]["quantities"]
+    assert measured("small.pt", "nets:small", "some.parquet", "--samples", "33")[0]["quantities"] == expected
+    write("words.parquet", word=["a"] * N)
+    assert "got others, word, in words.parquet" in complaint("small.pt", "nets:small", "words.parquet")
+    write("null.parquet", **{"feature 5": [None, *x[1:, 5]]})
+    assert "got nan at index (0, 5)" in complaint("small.pt", "nets:small", "null.parquet")
+    Path("text.parquet").write_text("hello")
+    assert "expected a readable .parquet file" in complaint("small.pt", "nets:small", "text.parquet")
+
+
+def test_images_of_a_folder_and_of_a_file(folder, measured, complaint):
+    import io
+
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    image = pytest.importorskip("PIL.Image")
+    from nets import drawn  # made by the fixture
+
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 4, 4), dtype=np.uint8)
+
+    def png(picture):
+        buffer = io.BytesIO()
+        image.fromarray(picture).save(buffer, "png")
+        return {"bytes": buffer.getvalue(), "path": None}
+
+    table = pyarrow.table({"image": [png(picture) for picture in pixels], "label": np.arange(30) % 3})
+    Path("images").mkdir()
+    parquet.write_table(table, "images/test-00000-of-00001.parquet")
+    torch.manual_seed(0)
+    model = drawn()
+    torch.save(model.state_dict(), "drawn.pt")
+    found, _ = measured("drawn.pt", "nets:drawn", "images", "--split", "test", "--samples", "20", "--quantities", "nc1")
+    x = torch.from_numpy(pixels[:20])[:, None].float() / 255
+    moments = gnomon.class_moments(gnomon.features(model, x).detach(), torch.arange(20) % 3, 3)
+    torch.testing.assert_close(found["quantities"]["nc1"]["value"], gnomon.nc1(moments).item(), rtol=1e-4, atol=0)
+    file = "images/test-00000-of-00001.parquet"
+    again, _ = measured("drawn.pt", "nets:drawn", file, "--samples", "20", "--quantities", "nc1")
+    assert again["quantities"] == found["quantities"]
+    assert "expected one of test, got 'train'" in complaint("drawn.pt", "nets:drawn", "images")
+    parquet.write_table(table, "images/test-00001-of-00002.parquet")
+    said = complaint("drawn.pt", "nets:drawn", file)
+    assert "one of 2 of 'test'. Name the folder, images, and --split test" in said
+
+
+def test_digits_are_those_of_grok_digits(folder, measured):
+    train, test = standardise(*digits(500, generator=torch.Generator().manual_seed(3)))
+    model = mlp((64, 8, 10), generator=torch.Generator().manual_seed(0))
+    Path("wide_nets.py").write_text("from gnomon.models import mlp\n\n\ndef net():\n    return mlp((64, 8, 10))\n")
+    torch.save(model.state_dict(), "digits.pt")
+    for split, samples in (("train", train), ("test", test)):
+        options = ["--seed", "3", "--split", split, "--quantities", "accuracy"]
+        found, _ = measured("digits.pt", "wide_nets:net", "digits", *options)
+        n = min(1024, len(samples.x))
+        expected = (model(samples.x[:n]).argmax(1) == samples.labels[:n]).double().mean().item()
+        torch.testing.assert_close(found["quantities"]["accuracy"]["mean"], expected)
+
+
+def test_table_files_and_page(folder, monkeypatch, capsys):
+    given = ("small.pt", "--model", "nets:small", "--data", "some.npz", "--out", "a.json", "--report", "a.html")
+    code, out, said = call(monkeypatch, capsys, *given)
+    assert code == 0
+    assert "a word at import" not in out
+    for quantity in DEFAULT:
+        assert quantity.__name__ in out
+    assert "The Frobenius norm of each Jacobian" in " ".join(out.split())
+    assert [line for line in said.splitlines() if line.startswith("written")] == ["written: a.json", "written: a.html"]
+    written = json.loads(Path("a.json").read_text())
+    page = Path("a.html").read_text(encoding="utf-8")
+    norm = f"{written['quantities']['frobenius_norm']['mean']:.4g}"
+    assert norm in out
+    assert norm in page
+    for word in ("nc1: The variability within classes", "small.pt at some.npz", "classified wrongly", "nets:small"):
+        assert word in page
+    assert not re.search(r"<(?:script|img|link)[^>]*\s(?:src|href)=\"(?!data:)", page)
+
+
+def test_page_without_figures_says_what_was_left_out(folder, monkeypatch, capsys):
+    np.savez("bare.npz", x=np.zeros((4, 6)))
+    given = ("small.pt", "--model", "nets:small", "--data", "bare.npz", "--report", "a.html")
+    assert call(monkeypatch, capsys, *given)[0] == 0
+    page = Path("a.html").read_text(encoding="utf-8")
+    assert "Left out: accuracy, nc1" in page
+    assert "all samples" in page
+    assert call(monkeypatch, capsys, *given, "--quantities", "classifier_equinorm")[0] == 0
+    assert "share of the samples" not in Path("a.html").read_text(encoding="utf-8")
+
+
+def test_numbers_that_json_lacks_are_null(folder, measured):
+    torch.save({name: torch.zeros_like(tensor) for name, tensor in network().state_dict().items()}, "zeros.pt")
+    found, _ = measured("zeros.pt", "nets:small", "some.npz", "--quantities", "nc1_trace_ratio")
+    assert found["quantities"]["nc1_trace_ratio"]["value"] is None
+
+
+def test_page_of_the_documentation(tmp_path, monkeypatch, capsys):
+    """Its first block is train.py, its commands are called, and what it says is printed is printed."""
+    page = (Path(__file__).parents[2] / "docs" / "measure.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python|sh|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "train", raising=False)
+    Path("train.py").write_text(next(body for kind, body in blocks if kind == "python"))
+    with torch.random.fork_rng():
+        runpy.run_path("train.py", run_name="__main__")
+    printed = []
+    for line in (line for kind, body in blocks if kind == "sh" for line in body.splitlines()):
+        program, command, *arguments = shlex.split(line)
+        assert (program, command) == ("gnomon", "measure")
+        code, out, said = call(monkeypatch, capsys, *arguments)
+        assert code == 0, said
+        printed.append((said + out).split())
+    (shown,) = (body for kind, body in blocks if kind == "text")
+    words = [word for word in shown.split() if re.fullmatch(r"[a-z0-9_]+", word)]
+    assert [word for word in words if word not in printed[0]] == []
+    assert Path("digits.html").exists()
+    assert json.loads(Path("digits.json").read_text())["samples"] == 100
+    for quantity in QUANTITIES:
+        assert f"`{quantity}`" in page
