@@ -41,7 +41,9 @@ def ran(tmp_path_factory):
     return folder, done.stdout, run
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["list"], ["report"], ["verify"], ["measure"], ["run", "grok-digits"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["list"], ["report"], ["verify"], ["measure"], ["run", "grok-digits"]]
+)
 def test_help_is_there_and_fast(command, tmp_path):
     took = []
     for _ in range(3):

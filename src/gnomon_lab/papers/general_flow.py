@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -90,7 +91,7 @@ def run(config: Config, run: Run) -> None:
     """Lets the maps flow on each of the data; where it is stopped, an arm begins again."""
     torch.set_num_threads(config.threads)
     later = config.until * torch.linspace(0, 1, config.readings, dtype=torch.float64) ** 2
-    times = torch.cat([later, torch.tensor([HORIZON], dtype=torch.float64)]).unique()
+    times = torch.tensor(sorted({*later.tolist(), HORIZON}), dtype=torch.float64)
     for arm in ARMS:
         for _ in run.steps(arm, 0):
             start = begin(arm, config.points, torch.Generator().manual_seed(run.seed))
@@ -302,7 +303,7 @@ def curves(every: dict[str, Arm]) -> Curves:
 
     def panel(title: str, unit: str, value: Callable[[Arm, Record], float], log_y: bool = False) -> Panel:
         pairs = enumerate(every.items())
-        lines = (line(name, arm, k, lambda record, arm=arm: value(arm, record)) for k, (name, arm) in pairs)
+        lines = (line(name, arm, k, partial(value, arm)) for k, (name, arm) in pairs)
         return Panel(title, unit, tuple(lines), log_y=log_y)
 
     return Curves(
@@ -330,7 +331,7 @@ def truncations(every: dict[str, Arm]) -> Curves:
     panels = (
         Panel(
             f"Layer {layer + 1}", "share of coordinates",
-            tuple(line(f"cluster {k + 1}", arm, k, lambda r, at=(layer, k): r["truncated"][at[0]][at[1]])
+            tuple(line(f"cluster {k + 1}", arm, k, partial(truncated, layer, k))
                   for k in range(CLUSTERS)), (), (0.0, 1.05),
         ) for layer in layers
     )  # fmt: skip
@@ -338,6 +339,11 @@ def truncations(every: dict[str, Arm]) -> Curves:
     return Curves(
         "layers", f"What each map truncates of each cluster: {name}", caption, "s", tuple(panels), log_x=False
     )
+
+
+def truncated(layer: int, cluster: int, record: Record) -> float:
+    """The share of a cluster's coordinates that a layer truncates."""
+    return float(record["truncated"][layer][cluster])
 
 
 def film(arm: Arm) -> RegionMap:
