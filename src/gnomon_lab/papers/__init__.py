@@ -108,10 +108,20 @@ EXPERIMENTS = {
         "the recursion in which deep collapse can be proved, with the theorem's constants and with the exact ones",
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3",
     ),
+    "truncation": Entry(
+        "gnomon_lab.papers.truncation",
+        "clusters fall behind the faces of their layer's sector and go to their target as one point, on film",
+        "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
+    ),
     "truncation-bias": Entry(
         "gnomon_lab.papers.truncation_bias",
         "the cumulative bias at a fixed rotation, exactly, event by event: each point cut away makes the cut faster",
         "Chen, arXiv:2501.07400, section 4.3",
+    ),
+    "general-flow": Entry(
+        "gnomon_lab.papers.general_flow",
+        "maps that all act on all clusters: the flow beside automatic differentiation and small steps",
+        "Chen, arXiv:2501.07400, theorem 5.1",
     ),
     "collapsed-flow": Entry(
         "gnomon_lab.papers.collapsed_flow",
@@ -127,16 +137,6 @@ EXPERIMENTS = {
         "gnomon_lab.papers.truncation_practice",
         "ordinary training beside the effective gradient flow, and what of their difference comes from where",
         "setting of this project, after Chen, arXiv:2501.07400",
-    ),
-    "truncation": Entry(
-        "gnomon_lab.papers.truncation",
-        "clusters fall behind the faces of their layer's sector and go to their target as one point, on film",
-        "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
-    ),
-    "general-flow": Entry(
-        "gnomon_lab.papers.general_flow",
-        "maps that all act on all clusters: the flow beside automatic differentiation and small steps",
-        "Chen, arXiv:2501.07400, theorem 5.1",
     ),
 }
 
