@@ -1,5 +1,6 @@
 """Figures: what the data says is what both renderers draw."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -59,6 +60,35 @@ def test_static_draws_the_data(log_x):
         poles = sorted(got.get_xdata()[0] for got in drawn[len(panel.lines) :])
         assert poles == ([10.0] if log_x else [0.0, 10.0])
     assert draw(figure).axes[0].get_ylim() == (0.0, 1.05)
+
+
+@pytest.mark.parametrize(
+    ("ys", "labels"),
+    [((14.0, 49.0), ["20", "50"]), ((0.4, 4.0), ["0.5", "1", "2"]), ((1.0, 1e3), ["1", "10", "100", "1000"])],
+)
+def test_a_short_logarithmic_axis_has_numbers_too(ys, labels):
+    panel = Panel("Norm", "‖J‖", (Line("a", (1.0, 2.0), ys),), log_y=True)
+    figure = Curves("c", "C", "", "step", (panel,))
+    (axes,) = draw(figure).axes
+    low, high = axes.get_ylim()
+    shown = [
+        label.get_text() for label, y in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True) if low < y < high
+    ]
+    assert shown == labels
+    assert interactive(figure).layout.yaxis.dtick == (None if "1000" in labels else "D2")
+
+
+def test_panels_are_as_high_as_told():
+    usual = curves()
+    low = dataclasses.replace(usual, panel_height=96)
+    saved = len(usual.panels) * (usual.panel_height - 96)
+    assert _layout.stack(usual)[0] - _layout.stack(low)[0] == saved
+    assert interactive(usual).layout.height - interactive(low).layout.height == saved
+    assert (draw(usual).get_figheight() - draw(low).get_figheight()) * 96 == pytest.approx(saved)
+    boxes = [axes.get_position().height * draw(low).get_figheight() * 96 for axes in draw(low).axes]
+    assert boxes == pytest.approx([96, 96])
+    with pytest.raises(RangeError, match=r"Curves\(panel_height\): expected at least 1 pixel, got 0 in 'acc'"):
+        dataclasses.replace(usual, panel_height=0)
 
 
 @pytest.mark.parametrize("log_x", [True, False])

@@ -8,6 +8,7 @@ from matplotlib.colors import to_rgba
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.plot import Points, Scatter, ScatterPanel, _layout, _scatter_layout
+from gnomon.plot._plotly import text
 from gnomon.plot.interactive import interactive
 from gnomon.plot.static import draw, save
 
@@ -66,6 +67,25 @@ def test_the_bar_stands_below_the_last_panel_with_values_and_needs_no_spread():
     assert draw(one).axes[1].get_xlim() == (colours.cmin, colours.cmax) == (2.5, 3.5)
 
 
+def test_rows_stand_by_their_names_from_the_top_down():
+    points = Points("when", (1.0, 10.0, 20.0), (0.0, 1.0, 2.15), joined=True)
+    names = ("first $x^2$", "then", "<b>last</b>, a name that is much longer than numbers are")
+    rows = Scatter("rows", "Rows", "", (ScatterPanel("p", "step", "", (points,), log_x=True, rows=names),))
+    (axes,) = draw(rows).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(names)
+    assert list(axes.get_yticks()) == [0, 1, 2]
+    assert axes.get_ylim() == (2.5, -0.5)
+    drawing = interactive(rows)
+    axis = drawing.layout.yaxis
+    assert (axis.tickvals, axis.range) == ((0, 1, 2), (2.5, -0.5))
+    assert axis.ticktext == ("first $x^2$", "then", text(names[2]))
+    plain = scatter()
+    assert drawing.layout.margin.l > interactive(plain).layout.margin.l
+    assert axes.get_position().x0 > draw(plain).axes[0].get_position().x0
+    (top,) = _scatter_layout.stack(rows)[1]
+    assert _scatter_layout.stack(rows)[0] == top + 3 * _scatter_layout.ROW
+
+
 def test_without_values_there_is_no_bar():
     plain = Scatter("plain", "Plain", "", (ScatterPanel("p", "x", "y", (JOINED,)),))
     assert plain.value_span is None
@@ -112,6 +132,21 @@ def panel(**options):
         (lambda: ScatterPanel("p", "x", "y", ()), EmptyError, r"ScatterPanel\(points\): expected some .* in 'p'"),
         (lambda: panel(log_x=True), RangeError, r"ScatterPanel\(log_x\): expected x above 0 everywhere, got 0 in 'p'"),
         (lambda: panel(log_y=True), RangeError, r"ScatterPanel\(log_y\): expected y above 0 everywhere, got -1 in 'p'"),
+        (
+            lambda: panel(rows=("a", "b")),
+            RangeError,
+            r"ScatterPanel\(rows\): expected .* from -0.5 to 1.5, got -1 to 1",
+        ),
+        (
+            lambda: ScatterPanel("p", "x", "y", (JOINED,), log_y=False, rows=("a",)),
+            RangeError,
+            r"ScatterPanel\(rows\): expected .* from -0.5 to 0.5, got -1 to 1 in 'p'",
+        ),
+        (
+            lambda: ScatterPanel("p", "x", "y", (Points("a", (1.0,), (1.0,)),), log_y=True, rows=("a", "b")),
+            RangeError,
+            r"ScatterPanel\(rows\): expected a linear axis .* got a logarithmic one in 'p'",
+        ),
         (
             lambda: Scatter("s", "", "", ()),
             EmptyError,

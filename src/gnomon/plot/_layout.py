@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.plot.figures import Curves, ImageSlider, Line, Mark
+from gnomon.plot.figures import Curves, ImageSlider, Line, Mark, Panel
 
 # Okabe and Ito's colour-blind-safe palette, without its yellow (too pale for a line on white).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
@@ -16,7 +16,7 @@ SEQUENTIAL = ("#ffffff", "#bdbdbd", "#737373", "#111111")
 
 # Sizes in CSS pixels (1/96 inch).
 WIDTH = 860
-PANEL_TITLE, FLAG, PLOT, GAP, X_AXIS = 26, 17, 190, 18, 52
+PANEL_TITLE, FLAG, GAP, X_AXIS = 26, 17, 18, 52
 LABEL_CHARACTER = 6.8
 
 
@@ -41,6 +41,12 @@ def x_span(curves: Curves) -> tuple[float, float]:
         return low / 10**pad, high * 10**pad
     pad = 0.02 * (high - low) or 0.5
     return low - pad, high + pad
+
+
+def needs_between(panel: Panel) -> bool:
+    """Whether a logarithmic y axis is so short that it needs numbers between the powers of ten: 2 and 5."""
+    heights = panel.y_range or [y for line in panel.lines for y in line.y]
+    return max(heights) < 30 * min(heights)
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def stack(curves: Curves) -> tuple[int, tuple[int, ...]]:
     for panel_flags in flags(curves):
         y += PANEL_TITLE + FLAG * levels(panel_flags)
         tops.append(y)
-        y += PLOT + GAP
+        y += curves.panel_height + GAP
     return y - GAP, tuple(tops)
 
 

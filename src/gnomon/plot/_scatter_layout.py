@@ -12,7 +12,7 @@ SHAPES = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up
 """As matplotlib and as plotly name them."""
 
 # Sizes in CSS pixels, as in `_layout`.
-PLOT, MARKER = 250, 9
+PLOT, MARKER, ROW = 250, 9, 27
 BAR_LABEL, BAR, BAR_ROOM = 20, 12, 58
 
 
@@ -31,6 +31,17 @@ def legend(scatter: Scatter) -> tuple[Points, ...]:
     return kinds(points for panel in scatter.panels for points in panel.points)
 
 
+def height(panel: ScatterPanel) -> int:
+    """Of a panel's axes (pixels)."""
+    return ROW * len(panel.rows) if panel.rows else PLOT
+
+
+def names(scatter: Scatter) -> int:
+    """The room that the names of rows take beside the axes (pixels)."""
+    longest = max((len(name) for panel in scatter.panels for name in panel.rows), default=0)
+    return math.ceil(_layout.LABEL_CHARACTER * longest) + 8 * bool(longest)
+
+
 def stack(scatter: Scatter) -> tuple[int, tuple[int, ...], int]:
     """The height of all panels but for the last x axis, and from its top (pixels) that of each panel and of the bar.
 
@@ -40,14 +51,16 @@ def stack(scatter: Scatter) -> tuple[int, tuple[int, ...], int]:
     tops, y, bar = [], 0, 0
     for i in range(len(scatter.panels)):
         tops.append(y + _layout.PANEL_TITLE)
-        y += _layout.PANEL_TITLE + PLOT + _layout.X_AXIS
+        y += _layout.PANEL_TITLE + height(scatter.panels[i]) + _layout.X_AXIS
         if valued and i == valued[-1]:
             bar, y = y, y + BAR_ROOM
     return y - _layout.X_AXIS, tuple(tops), bar
 
 
 def span(panel: ScatterPanel, axis: str) -> tuple[float, float]:
-    """Both ends of an axis, "x" or "y": all points, and 5 % on either side."""
+    """Both ends of an axis, "x" or "y": all points, and 5 % on either side; all rows, the first at the upper end."""
+    if axis == "y" and panel.rows:
+        return len(panel.rows) - 0.5, -0.5
     numbers = [number for points in panel.points for number in getattr(points, axis)]
     low, high = min(numbers), max(numbers)
     if logarithmic(panel, axis):

@@ -124,9 +124,11 @@ class Curves:
         x_label: the x axis and its unit.
         panels: from top to bottom.
         log_x: logarithmic x axis, on which points and marks at x <= 0 are left out.
+        panel_height: of each panel's axes (CSS pixels).
 
     Raises:
         EmptyError: if there is no panel, or no point that the axis can show.
+        RangeError: if `panel_height` is below 1.
     """
 
     name: str
@@ -135,10 +137,16 @@ class Curves:
     x_label: str
     panels: tuple[Panel, ...]
     log_x: bool = True
+    panel_height: int = 190
 
     def __post_init__(self) -> None:
         if not self.panels:
             raise EmptyError(f"Curves(panels): expected at least one panel, got none in {self.name!r}. Add a panel.")
+        if self.panel_height < 1:
+            raise RangeError(
+                f"Curves(panel_height): expected at least 1 pixel, got {self.panel_height} in {self.name!r}. "
+                f"Leave it out for the usual height."
+            )
         if self.log_x and not any(x > 0 for panel in self.panels for line in panel.lines for x in line.x):
             raise EmptyError(
                 f"Curves(panels): expected a point at x > 0 for a logarithmic axis, got none in {self.name!r}. "

@@ -64,7 +64,7 @@ def _curves(curves: Curves) -> go.Figure:
     traces: list[go.Scatter] = []
     seen: set[tuple[str, int, bool]] = set()
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
-        layout |= _axes(curves, panel, i, (1 - (tops[i] + _layout.PLOT) / stacked, 1 - tops[i] / stacked))
+        layout |= _axes(curves, panel, i, (1 - (tops[i] + curves.panel_height) / stacked, 1 - tops[i] / stacked))
         traces += [_trace(line, curves.log_x, i, seen) for line in panel.lines]
         for flag in panel_flags:
             layout["shapes"] += _pole(flag, i)
@@ -104,7 +104,7 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     }
     y["title"] = {"text": text(panel.y_label), "standoff": 6, "font": {"size": 13}}
     if panel.log_y:
-        y |= {"type": "log", "exponentformat": "e"}
+        y |= {"type": "log", "exponentformat": "e"} | ({"dtick": "D2"} if _layout.needs_between(panel) else {})
     if panel.y_range is not None:
         y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
     return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}

@@ -14,16 +14,17 @@ _LEFT, _RIGHT = 62, 26
 def interactive_scatter(scatter: Scatter) -> go.Figure:
     """Draws the panels below each other, without the figure's title."""
     stacked, tops, _ = _scatter_layout.stack(scatter)
-    room = _layout.WIDTH - _LEFT - _RIGHT  # plotly gives a legend no more
+    left = max(_LEFT, _scatter_layout.names(scatter))
+    room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more
     entries = _scatter_layout.legend(scatter)
     labels = [points.label for points in entries]
     top = _legend.height(labels, room)
     meta = {"kind": "scatter", "plot_px": stacked, **legend_meta(labels)}
-    layout = base(top + stacked + _layout.X_AXIS, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
+    layout = base(top + stacked + _layout.X_AXIS, meta, l=left, r=_RIGHT, t=top, b=_layout.X_AXIS)
     layout |= legend(labels, room)
-    layout["annotations"] = [_panel_title(panel, i) for i, panel in enumerate(scatter.panels)]
+    layout["annotations"] = [_panel_title(panel, i, left) for i, panel in enumerate(scatter.panels)]
     for i, (panel, edge) in enumerate(zip(scatter.panels, tops, strict=True)):
-        domain = (max(0.0, 1 - (edge + _scatter_layout.PLOT) / stacked), 1 - edge / stacked)
+        domain = (max(0.0, 1 - (edge + _scatter_layout.height(panel)) / stacked), 1 - edge / stacked)
         layout[f"xaxis{number(i)}"] = _axis(panel, "x", i) | {"domain": [0, 1]}
         layout[f"yaxis{number(i)}"] = _axis(panel, "y", i) | {"domain": list(domain)}
     if scatter.value_span:
@@ -55,6 +56,9 @@ def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
         "title": {"text": text(words), "standoff": 10 if name == "x" else 6, "font": {"size": 13}},
     }  # fmt: skip
     ends = _scatter_layout.span(panel, name)
+    if name == "y" and panel.rows:
+        places = {"tickvals": [*range(len(panel.rows))], "ticktext": [text(row) for row in panel.rows]}
+        return axis | {"type": "linear", "range": list(ends), **places}
     if _scatter_layout.logarithmic(panel, name):
         few = _scatter_layout.decades(panel, name) <= 3
         return axis | {"type": "log", "range": list(_layout.exponents(*ends)), "dtick": "D2" if few else 1}
@@ -99,9 +103,9 @@ def _legend_entry(points: Points) -> go.Scatter:
     )  # fmt: skip
 
 
-def _panel_title(panel: ScatterPanel, i: int) -> dict[str, Any]:
+def _panel_title(panel: ScatterPanel, i: int, left: int) -> dict[str, Any]:
     return {
         "text": f"<b>{text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
-        "xref": "paper", "x": 0, "xanchor": "left", "xshift": -_LEFT,
+        "xref": "paper", "x": 0, "xanchor": "left", "xshift": -left,
         "yref": f"y{number(i)} domain", "y": 1, "yanchor": "bottom", "yshift": 3,
     }  # fmt: skip

@@ -59,10 +59,12 @@ class ScatterPanel:
         points: drawn in this order.
         log_x: logarithmic x axis; every x must be above 0.
         log_y: logarithmic y axis; every y must be above 0.
+        rows: names that stand at y = 0, 1, 2, ..., from the top down, in place of numbers; the panel is as high as they
+            need.
 
     Raises:
         EmptyError: if there are no points.
-        RangeError: if a logarithmic axis cannot show a point.
+        RangeError: if a logarithmic axis, or the rows, cannot show a point.
     """
 
     title: str
@@ -71,6 +73,7 @@ class ScatterPanel:
     points: tuple[Points, ...]
     log_x: bool = False
     log_y: bool = False
+    rows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.points:
@@ -83,6 +86,15 @@ class ScatterPanel:
                 raise RangeError(
                     f"ScatterPanel(log_{axis}): expected {axis} above 0 everywhere, got {least:g} in {self.title!r}. "
                     f"Set log_{axis}=False, or leave that point out."
+                )
+        if self.rows:
+            lines = [y for points in self.points for y in points.y]
+            least, most = min(lines), max(lines)
+            if self.log_y or least < -0.5 or most > len(self.rows) - 0.5:
+                raise RangeError(
+                    f"ScatterPanel(rows): expected a linear axis and every y from -0.5 to {len(self.rows) - 0.5:g}, "
+                    f"got {'a logarithmic one' if self.log_y else f'{least:g} to {most:g}'} in {self.title!r}. "
+                    f"Number the rows from 0, from the top down."
                 )
 
 

@@ -95,9 +95,9 @@ def _draw_curves(curves: Curves) -> Drawing:
     handles = [Line2D([], [], **_line_style(line), label=line.label) for line in entries]
     draw_legend(drawing, handles, height, handlelength=2.4)
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
-        bottom = height - top - tops[i] - _layout.PLOT
+        bottom = height - top - tops[i] - curves.panel_height
         inner = width - _MARGIN_LEFT - _MARGIN_RIGHT
-        axes = drawing.add_axes((_MARGIN_LEFT / width, bottom / height, inner / width, _layout.PLOT / height))
+        axes = drawing.add_axes((_MARGIN_LEFT / width, bottom / height, inner / width, curves.panel_height / height))
         _draw_panel(axes, panel, curves)
         _draw_flags(axes, panel.title, panel_flags, curves)
         if i == len(curves.panels) - 1:
@@ -130,7 +130,8 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     axes.set_xlim(_layout.x_span(curves))
     if panel.log_y:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(base=10, numticks=6))
+        subs = (1.0, 2.0, 5.0) if _layout.needs_between(panel) else (1.0,)
+        axes.yaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=6))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         axes.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: ""))
     else:
@@ -157,17 +158,17 @@ def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], c
     for flag in panel_flags:
         back = _layout.overhang(curves, flag.mark, inner, inner + _MARGIN_RIGHT)
         rise = flag.level + (0 if back else 0.85)
-        reach = 1 + max(0, rise) * _layout.FLAG / _layout.PLOT
+        reach = 1 + max(0, rise) * _layout.FLAG / curves.panel_height
         tint = _layout.colour(flag.mark.colour)
         axes.plot([flag.mark.x] * 2, [0, reach], transform=across, color=tint, lw=1.3, ls=(0, (1, 1.5)), clip_on=False)
         if flag.level >= 0:
             axes.annotate(
-                flag.mark.label, (flag.mark.x, 1 + (flag.level + 0.5) * _layout.FLAG / _layout.PLOT),
+                flag.mark.label, (flag.mark.x, 1 + (flag.level + 0.5) * _layout.FLAG / curves.panel_height),
                 xycoords=across, xytext=(4 - 0.75 * back, 0), textcoords="offset points", size=8.5,
                 ha="left", va="center", color=_layout.INK, annotation_clip=False, parse_math=False,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
-    above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / _layout.PLOT
+    above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / curves.panel_height
     left = -(_MARGIN_LEFT - EDGE) / inner
     axes.text(left, above, title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
 

@@ -31,7 +31,8 @@ def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
         for points in _scatter_layout.legend(scatter)
     ]  # fmt: skip
     draw_legend(drawing, handles, whole, handlelength=2.4)
-    inner = _layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
+    margin = max(_MARGIN_LEFT, EDGE + _scatter_layout.names(scatter))
+    inner = _layout.WIDTH - margin - _MARGIN_RIGHT
 
     def box(left: int, top: int, width: int, tall: int) -> tuple[float, float, float, float]:
         bottom = whole - _top(scatter) - top - tall
@@ -39,12 +40,12 @@ def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
 
     colours = ScalarMappable(Normalize(*_scatter_layout.bar_ends(scatter)), _colours())
     for panel, top in zip(scatter.panels, tops, strict=True):
-        axes = drawing.add_axes(box(_MARGIN_LEFT, top, inner, _scatter_layout.PLOT))
+        axes = drawing.add_axes(box(margin, top, inner, _scatter_layout.height(panel)))
         for points in panel.points:
             _draw_points(axes, points, colours)
         _draw_axes(axes, panel, inner)
     if scatter.value_span:
-        below = box(_MARGIN_LEFT, bar_top + _scatter_layout.BAR_LABEL, inner // 2, _scatter_layout.BAR)
+        below = box(margin, bar_top + _scatter_layout.BAR_LABEL, inner // 2, _scatter_layout.BAR)
         bar = drawing.colorbar(colours, cax=drawing.add_axes(below), orientation="horizontal")
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=0)
@@ -96,6 +97,8 @@ def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
             axis.set_major_locator(MaxNLocator(5 if name == "y" else 8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
         axes.set(**{f"{name}lim": _scatter_layout.span(panel, name)})
+    if panel.rows:
+        axes.set_yticks(range(len(panel.rows)), panel.rows, color=_layout.INK, parse_math=False)
     axes.grid(visible=True, color=_layout.GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -103,7 +106,7 @@ def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
     axes.set_xlabel(panel.x_label, labelpad=6, parse_math=False)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
     axes.yaxis.set_label_coords(-48 / inner, 0.5)
-    left, above = -(_MARGIN_LEFT - EDGE) / inner, 1 + 7 / _scatter_layout.PLOT
+    left, above = (EDGE + inner + _MARGIN_RIGHT - _layout.WIDTH) / inner, 1 + 7 / _scatter_layout.height(panel)
     axes.text(left, above, panel.title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
 
 

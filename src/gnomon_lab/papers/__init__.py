@@ -28,6 +28,11 @@ EXPERIMENTS = {
         "how much sooner GrokAlign groks MNIST than weight decay, Grokfast and input noise",
         "Walker et al., arXiv:2506.12284, table 1",
     ),
+    "anatomy": Entry(
+        "gnomon_lab.papers.anatomy",
+        "one training run watched by everything: when each quantity changes, and in which order",
+        "setting of this project, after Walker et al., arXiv:2506.12284",
+    ),
     "row-alignment": Entry(
         "gnomon_lab.papers.row_alignment",
         "GrokAlign turns the rows of the Jacobians along the data, input noise does not",

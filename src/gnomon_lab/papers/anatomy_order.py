@@ -1,0 +1,196 @@
+"""What anatomy watches, when each quantity is done changing, in which order, and what the papers say of that order."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gnomon import feature_learning_interval
+from gnomon.plot import Points, Scatter, ScatterPanel
+from gnomon_lab.runs import Claim, Record, series, settled_at
+
+WALKER = "Walker et al., arXiv:2506.12284"
+ARMS = ("weight decay", "GrokAlign")
+WAY = 0.9
+"""The part of its way from its first to its last value after which a quantity counts as done. Half would be reached by
+the test accuracy while the network memorises."""
+MOVES = 0.1
+"""A quantity whose last value is nearer to its first than this share of its largest does not change."""
+APART = 0.18
+"""By how much of a row's height each arm is drawn beside its middle."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One of the watched: its name in the records, in words, its unit, and whether it is seen by its logarithm."""
+
+    name: str
+    title: str
+    unit: str
+    log: bool = False
+
+
+QUANTITIES = (
+    Quantity("train", "Training accuracy", "share"),
+    Quantity("test", "Test accuracy", "share"),
+    Quantity("robust_radius", "Robust radius", "inputs"),
+    Quantity("centroid_alignment", "Centroid alignment", "cosine"),
+    Quantity("jacobian_alignment", "Jacobian alignment", "share"),
+    Quantity("frobenius_norm", "Jacobian norm", "outputs / input", log=True),
+    Quantity("explained_variance", "PC1 of the Jacobians", "share"),
+    Quantity("effective_rank", "Effective rank of their AGOP", "directions"),
+    Quantity("kernel_cosine", "NTK beside its start", "cosine"),
+    Quantity("feature_ansatz", "NFA of the first layer", "correlation"),
+    Quantity("nc1", "NC1: spread within classes", "ratio", log=True),
+    Quantity("means_equinorm", "NC2: unequal lengths", "std / mean"),
+    Quantity("means_equiangularity", "NC2: unequal angles", "std of cosines"),
+    Quantity("self_duality", "NC3: weights off the means", "distance²"),
+    Quantity("nearest_mean_disagreement", "NC4: off the nearest mean", "share"),
+    Quantity("truncated", "Truncated by the ReLUs", "share"),
+    Quantity("boundary_distance", "Way to the region's edge", "inputs", log=True),
+    Quantity("regions", "Regions in a disc around", "count", log=True),
+)
+COLLAPSE = ("nc1", "means_equinorm", "means_equiangularity", "self_duality", "nearest_mean_disagreement")
+"""Those of neural collapse."""
+ALIGNMENTS = {"centroid_alignment": "the centroids' alignment", "jacobian_alignment": "the Jacobians' alignment"}
+"""The paper measures the first, of which its theorem 2 says nothing under cross-entropy (docs/errata.md)."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """When a quantity is done: the reading from which on it has gone `WAY` of its way, its value there, up or down."""
+
+    step: float
+    value: float
+    rises: bool
+
+
+def change(records: Sequence[Record], arm: str, quantity: Quantity) -> Change | None:
+    """The change point of a quantity in one arm of one run; None where it does not change.
+
+    The rule, one for all: with v the quantity, or its logarithm where it is drawn on a logarithmic axis, the first
+    reading from which on v never again is on the near side of v_first + WAY (v_last - v_first).
+    """
+    steps, values = series(records, arm, quantity.name)
+    first, last = values[0], values[-1]
+    if feature_learning_interval(steps, values, MOVES).change <= MOVES:
+        return None
+    far = first ** (1 - WAY) * last**WAY if quantity.log else first + WAY * (last - first)
+    short = [place for place, value in enumerate(values) if (value - far) * (last - first) < 0]
+    return Change(steps[short[-1] + 1], values[short[-1] + 1], last > first)
+
+
+def done(seeds: Sequence[Sequence[Record]], arm: str, name: str) -> list[float | None]:
+    """The change points of a quantity in one arm, seed by seed."""
+    (quantity,) = (quantity for quantity in QUANTITIES if quantity.name == name)
+    found = (change(records, arm, quantity) for records in seeds)
+    return [None if at is None else at.step for at in found]
+
+
+def memorised(seeds: Sequence[Sequence[Record]], arm: str) -> list[float | None]:
+    """The steps from which on no training digit is misread, seed by seed: zero training error."""
+    return [settled_at(records, arm, "train", 1.0) for records in seeds]
+
+
+def arrow(seeds: Sequence[Sequence[Record]], quantity: Quantity) -> str:
+    """Which way a quantity goes: up, down, or both where arms or seeds differ."""
+    changes = (change(records, arm, quantity) for records in seeds for arm in ARMS)
+    rises = {at.rises for at in changes if at is not None}
+    return "".join(sign for sign, way in (("↑", True), ("↓", False)) if way in rises)
+
+
+def spans(seeds: Sequence[Sequence[Record]]) -> dict[str, dict[str, list[float]]]:
+    """By the names of the figure's rows and by arm: the change points of the seeds that have one, in order."""
+    found = {"Zero training error": {arm: memorised(seeds, arm) for arm in ARMS}}
+    for quantity in QUANTITIES:
+        found[f"{quantity.title} {arrow(seeds, quantity)}"] = {arm: done(seeds, arm, quantity.name) for arm in ARMS}
+    return {
+        row: {arm: sorted(step for step in steps if step is not None) for arm, steps in by_arm.items()}
+        for row, by_arm in found.items()
+    }
+
+
+def order(seeds: Sequence[Sequence[Record]]) -> Scatter:
+    """The order of all changes: a row for each quantity, a point for each seed, the arms beside each other.
+
+    Sorted by the median over the seeds of the first arm in which a quantity changes; what changes in none is left out.
+    """
+    found = {row: by_arm for row, by_arm in spans(seeds).items() if any(by_arm.values())}
+    middle = {row: statistics.median(by_arm[ARMS[0]] or by_arm[ARMS[1]]) for row, by_arm in found.items()}
+    rows = sorted(found, key=lambda row: middle[row])
+    points = tuple(
+        Points(arm, tuple(steps), (height + (2 * place - 1) * APART,) * len(steps), joined=True, colour=place)
+        for place, arm in enumerate(ARMS)
+        for height, row in enumerate(rows)
+        if (steps := found[row][arm])
+    )
+    return Scatter(
+        "order",
+        "The order in which a network changes",
+        f"For each quantity the step from which on it has gone {WAY:.0%} of its way from its first to its last value: "
+        f"a point for each seed, a line over their range. {len(seeds)} seed{'s' * (len(seeds) > 1)}. Sorted by weight "
+        f"decay's median. What is drawn on a logarithmic axis goes its way by its logarithm. A point at the last step: "
+        f"still on its way there.",
+        (
+            ScatterPanel(
+                "When each quantity is done", "step (a pass over all batches)", "", points, log_x=True, rows=tuple(rows)
+            ),
+        ),
+    )
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What the papers say of the order, over all finished seeds."""
+    return [claim for arm in ARMS for claim in of_arm(seeds, arm)] + sooner(seeds)
+
+
+def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
+    """What comes before what in one arm; alignment twice, as the paper measures it and as its definition 1 says it."""
+    memory, known = memorised(seeds, arm), done(seeds, arm, "test")
+    alignments = [(says, done(seeds, arm, name)) for name, says in ALIGNMENTS.items()]
+    collapse = [done(seeds, arm, name) for name in COLLAPSE]
+    earliest = [min((at for at in steps if at is not None), default=None) for steps in zip(*collapse, strict=True)]
+    return [
+        before(f"{arm}: memorisation before generalisation", f"{WALKER}, section 4", memory, known),
+        *(before(f"{arm}: memorisation before {says}", f"{WALKER}, figure 4", memory, at) for says, at in alignments),
+        *(before(f"{arm}: {says} before generalisation", f"{WALKER}, figure 1", at, known) for says, at in alignments),
+        before(f"{arm}: generalisation before robustness (the radius)", f"{WALKER}, figure 4", known,
+               done(seeds, arm, "robust_radius")),
+        before(f"{arm}: memorisation before the kernel has turned (feature learning)", f"{WALKER}, section 1", memory,
+               done(seeds, arm, "kernel_cosine")),
+        before(f"{arm}: zero training error before the first of NC1 to NC4 is done",
+               "Papyan, Han, Donoho, arXiv:2008.08186", memory, earliest),
+    ]  # fmt: skip
+
+
+def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What GrokAlign brings forward: the changes of which the paper says so, and all but that of memorising."""
+    base, ours = ({q.name: done(seeds, arm, q.name) for q in QUANTITIES} for arm in ARMS)
+    told = (
+        ("generalisation", "test", "table 1"),
+        *((says, name, "section 4.2") for name, says in ALIGNMENTS.items()),
+        ("the Jacobians' rank", "explained_variance", "figure 2"),
+    )
+    found = [
+        before(f"sooner with GrokAlign than with weight decay: {says}", f"{WALKER}, {place}", ours[name], base[name])
+        for says, name, place in told
+    ]
+    late = [q.title for q in QUANTITIES if q.name != "train" and not all(map(comes_first, ours[q.name], base[q.name]))]
+    says = "sooner with GrokAlign in every seed: all that is watched but the training accuracy; exceptions"
+    return [*found, Claim(says, "setting of this project", "no exception", "; ".join(late) or "no exception", not late)]
+
+
+def before(says: str, source: str, earlier: Sequence[float | None], later: Sequence[float | None]) -> Claim:
+    """One thing is done at an earlier reading than another, in every seed."""
+    pairs = list(zip(earlier, later, strict=True))
+    measured = "; ".join(f"{words(a)} and {words(b)}" for a, b in pairs)
+    return Claim(says, source, "the first step below the second", measured, all(comes_first(a, b) for a, b in pairs))
+
+
+def comes_first(earlier: float | None, later: float | None) -> bool:
+    """Whether both are there, and in this order; what does not change comes before nothing and after nothing."""
+    return earlier is not None and later is not None and earlier < later
+
+
+def words(step: float | None, none: str = "never") -> str:
+    """A step, or that there is none."""
+    return none if step is None else f"{step:,.0f}"

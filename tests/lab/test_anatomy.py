@@ -1,0 +1,121 @@
+"""anatomy: its rule, the order that follows from it, and its smallest variant on real digits, killed half way."""
+
+import math
+
+import pytest
+
+from gnomon.errors import RangeError
+from gnomon_lab.papers.anatomy import Config, claims, figures, run, summary, table
+from gnomon_lab.papers.anatomy_order import ARMS, QUANTITIES, Quantity, change, order
+from tests.lab.resuming import resumed
+
+STEPS = (0, 1, 3, 10, 30, 100)
+
+
+def made_up(late=0, **series):
+    """Both arms' records: each quantity but those given goes from 1 to 9 at step 30; weight decay is `late` behind."""
+    told = {quantity.name: (1.0, 1.0, 1.0, 1.0, 9.0, 9.0) for quantity in QUANTITIES}
+    told |= {"train": (0.1, 0.5, 1.0, 1.0, 1.0, 1.0)} | series
+    return [
+        {"arm": arm, "step": step, **{name: values[max(0, place - late * (arm == ARMS[0]))]
+                                      for name, values in told.items()}}
+        for arm in ARMS for place, step in enumerate(STEPS)
+    ]  # fmt: skip
+
+
+def at(values, *, log=False):
+    """The change point of a series."""
+    records = [{"arm": "arm", "step": step, "v": value} for step, value in zip(STEPS, values, strict=True)]
+    return change(records, "arm", Quantity("v", "V", "unit", log))
+
+
+def test_a_quantity_is_done_where_it_has_gone_nine_tenths_of_its_way_to_stay():
+    found = at((0.0, 0.5, 0.89, 0.91, 1.0, 1.0))
+    assert (found.step, found.value, found.rises) == (10, 0.91, True)
+    assert at((0.0, 0.95, 0.2, 0.95, 0.95, 1.0)).step == 10, "left its end once more"
+    assert at((0.0, 3.0, 3.0, 2.0, 1.0, 1.0)).step == 1, "beyond its end is past it"
+
+
+def test_the_rule_goes_down_as_it_goes_up():
+    up = (0.0, 0.2, 0.7, 0.8, 0.97, 1.0)
+    down = at(tuple(1 - value for value in up))
+    assert (down.step, down.rises) == (at(up).step, False) == (30, False)
+
+
+def test_a_logarithmic_quantity_goes_its_way_by_its_logarithm():
+    values = (1.0, 0.2, 0.05, 0.02, 0.011, 0.01)
+    far = math.exp(0.9 * math.log(0.01))
+    assert 0.011 < far < 0.02
+    assert (at(values, log=True).step, at(values).step) == (30, 3)
+
+
+def test_what_ends_near_its_start_does_not_change():
+    assert at((1.0, 1.0, 1.0, 1.0, 1.0, 1.1)) is None
+    assert at((0.0, 0.0, 0.0, 0.0, 0.0, 0.0)) is None
+    assert at((0.0, 5.0, 5.0, 5.0, 5.0, 0.4)) is None, "went and came back"
+
+
+def test_the_order_has_a_row_for_each_change_and_a_point_for_each_seed():
+    still = {"effective_rank": (5.0,) * 6}
+    drawn = order([made_up(**still), made_up(late=1, **still)])
+    (panel,) = drawn.panels
+    assert panel.rows[:2] == ("Zero training error", "Training accuracy ↑")
+    assert len(panel.rows) == len(QUANTITIES), "effective rank does not change, zero training error is one more"
+    decay, align = ([points for points in panel.points if points.label == arm] for arm in ARMS)
+    assert [decay[0].x, align[0].x] == [(3, 10), (3, 3)]
+    assert decay[2].x == (30, 100)
+    assert decay[0].y[0] < 0 < align[0].y[0] < 0.5
+
+
+def test_claims_are_of_every_seed():
+    still = {"means_equiangularity": (1.0,) * 6}
+    good = made_up(1, **still, test=(0.1, 0.1, 0.1, 0.1, 0.2, 0.9), robust_radius=(1.0,) * 6)
+    by_says = {claim.says: claim for claim in claims([good, good])}
+    assert len(by_says) == 21
+    first = by_says["GrokAlign: memorisation before generalisation"]
+    assert (first.measured, first.holds) == ("3 and 100; 3 and 100", True)
+    assert by_says["GrokAlign: the centroids' alignment before generalisation"].holds
+    assert (
+        by_says["GrokAlign: generalisation before robustness (the radius)"].measured == "100 and never; 100 and never"
+    )
+    assert by_says["sooner with GrokAlign than with weight decay: the centroids' alignment"].holds
+    assert (
+        by_says["GrokAlign: zero training error before the first of NC1 to NC4 is done"].measured
+        == "3 and 30; 3 and 30"
+    )
+    equal = claims([good, made_up()])
+    assert [claim.holds for claim in equal[-5:]] == [False] * 5
+    assert "PC1 of the Jacobians" in equal[-1].measured
+    assert not equal[3].holds, "at one reading is not before"
+
+
+def test_table_summary_and_figures_say_when():
+    records = made_up(effective_rank=(5.0,) * 6)
+    columns, rows = table(records)
+    assert all(len(row) == len(columns) for row in rows)
+    assert rows[0] == ("Zero training error", "", "", "3", "", "3")
+    assert rows[2] == ("Test accuracy", "1", "9", "30", "9", "30")
+    assert rows[8] == ("Effective rank of their AGOP", "5", "5", "no change", "5", "no change")
+    assert summary(records).startswith("With weight decay: zero training error at step 3, the centroids' alignment")
+    _, curves = figures(records)
+    dots = {panel.title: [line for line in panel.lines if len(line.x) == 1] for panel in curves.panels}
+    assert [line.x for line in dots["Test accuracy"]] == [(30,), (30,)]
+    assert dots["Effective rank of their AGOP"] == []
+
+
+def test_settings_are_checked_together():
+    with pytest.raises(RangeError, match=r"kernel from 2 to samples, got 60; radius finite and above 0, got 0"):
+        Config(samples=50, jacobians=5, kernel=60, radius=0)
+
+
+@pytest.mark.data
+def test_smallest_variant_resumes_exactly(tmp_path):
+    config = Config(samples=50, jacobians=8, kernel=4, near=1, width=12, steps=4, readings=1)
+
+    records = resumed(run, config, tmp_path, step=1, arm="GrokAlign")
+
+    start, other = (next(record for record in records if record["arm"] == arm) for arm in ARMS)
+    assert start | {"arm": ARMS[1]} == other, "the arms start apart"
+    assert start["kernel_cosine"] == pytest.approx(1)
+    assert all({quantity.name for quantity in QUANTITIES} <= record.keys() for record in records)
+    assert records[-1]["frobenius_norm"] != next(r for r in records if r["step"] == 4)["frobenius_norm"]
