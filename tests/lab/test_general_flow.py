@@ -114,7 +114,7 @@ def test_bad_settings_are_named_together():
 
 
 def test_smallest_variant_stopped_half_way_ends_as_an_unbroken_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(general_flow, "STEPS", (20, 40, 80, 160))
+    monkeypatch.setattr(general_flow, "STEPS", (5, 10, 20, 40))
     records = resumed(run, TINY, tmp_path, step=2, arm="plane 2")
     assert list(dict.fromkeys(record["arm"] for record in records)) == list(ARMS)
     held = [claim.holds for claim in claims([records])]

@@ -22,6 +22,8 @@ NODES = 8
 """In how many places of a step the faces are looked at."""
 REACH = 1e-12
 """How far beyond a face, as a share of the largest height, it counts as crossed: above rounding, below the errors."""
+OUT = 1e-7
+"""How far out of 0 to 1 a sliding point's side counts as such: above rounding; the velocity does not jump there."""
 STILL = 1e-13
 """Speeds, as shares of the largest, that are rounding."""
 TRIES = 50
@@ -162,7 +164,8 @@ class Walk:
             return float((self.margins(self.seen(dense(time))) - bounds)[faces].min())
 
         # What is on its face, or beyond it by rounding, has crossed it only when it is beyond reach of where it was.
-        before, bounds = self.now, np.minimum(self.margins(self.state), 0) - REACH
+        before = self.now
+        bounds = np.minimum(self.margins(self.state), 0) - np.where(self.sliding, OUT, REACH)
         for node in np.linspace(self.now, until, NODES + 1)[1:].tolist():
             beyond = self.margins(self.seen(dense(node))) < bounds
             if beyond.any():

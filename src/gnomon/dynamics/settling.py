@@ -13,7 +13,7 @@ ROUND = 1e-9
 STEPS, ROUNDS = 100, 20
 """Steps to the sides before Newton's method is tried, and how often."""
 NEWTON = 8
-"""Its steps for each face, at most."""
+"""Its steps, at most, and one more for each face."""
 NEAR = 1e-8
 """Such a step after which the next one would be rounding."""
 
@@ -33,16 +33,17 @@ def relaxed(rise: Rise, shares: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"
     for _ in range(ROUNDS):
         for _ in range(STEPS):
             before, shares = shares, (shares + pace * rise(shares)[0]).clip(0, 1)
-            if np.abs(shares - before).max() < ROUND / 10:
-                return snapped(shares)
         found = rested(rise, shares)
+        if found is None and np.abs(shares - before).max() < ROUND / 10:
+            # Newton's method may fail where points stay in one place, since then their sides are not unique.
+            found = snapped(shares)
         if found is not None:
             return found
     return None
 
 
 def driven_out(rise: Rise, shares: Float[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
-    """Which faces drive points off the side on which they are, or off themselves."""
+    """Which faces drive points off the side on which they are; those between are on none."""
     speed, slack = rise(shares)
     return np.where(shares <= 0, speed > slack, np.where(shares >= 1, -speed > slack, True))
 
@@ -54,17 +55,20 @@ def slopes_of(rise: Rise, shares: Float[np.ndarray, "k"]) -> Float[np.ndarray, "
 
 def rested(rise: Rise, shares: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"] | None:
     """The sides at which none is driven out, by Newton's method, halted at 0 and 1; None if it does not get there."""
-    for _ in range(NEWTON * len(shares)):
+    for _ in range(NEWTON + 2 * len(shares)):
         free = driven_out(rise, shares)
         if not free.any():
             return shares
-        change = np.zeros_like(shares)
-        change[free] = np.linalg.lstsq(slopes_of(rise, shares)[np.ix_(free, free)], -rise(shares)[0][free])[0]
+        (speed, slack), change = rise(shares), np.zeros_like(shares)
+        change[free] = np.linalg.lstsq(slopes_of(rise, shares)[np.ix_(free, free)], -speed[free])[0]
+        if np.abs(change).max() < NEAR:
+            if np.abs(speed[free]).max() <= 10 * slack:
+                return snapped(shares + change)
+            # No sides stop points that nearly coincide: they drift apart, until one is on one side.
+            change = np.where(free, speed, 0) / slack
         ahead = np.where(change > 0, 1 - shares, shares)
         reach = min(1.0, (ahead[free] / np.abs(change[free]).clip(np.finfo(float).tiny)).min())
         shares = snapped((shares + reach * change).clip(0, 1))
-        if reach == 1 and np.abs(change).max() < NEAR:
-            return shares
     return None
 
 
