@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -187,7 +188,10 @@ def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Ex
 def dask(address: str) -> Iterator[Executor]:
     """The executor of a dask cluster, whose scheduler and workers are somebody else's and stay."""
     distributed = extra("distributed", "dask")
+    host, _, port = address.rpartition(":")
     try:
+        # First, since a client that finds no scheduler may wait for its own loop for ever when it is collected.
+        socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
         client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except (OSError, ValueError) as error:
         raise DataError(
