@@ -66,11 +66,12 @@ class GrokAlign:
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
+        counted = isinstance(self.projections, int) and self.projections >= 1
         _checks.settings(
             "GrokAlign",
             ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
             ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
-            ("projections", self.projections, "a whole number from 1 on", self.projections in range(1, 2**31)),
+            ("projections", self.projections, "a whole number from 1 on", counted),
             ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
             ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
         )
