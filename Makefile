@@ -10,7 +10,7 @@ run: .venv/run              ## train the first experiment and write its report
 
 test: .venv/test            ## all tests, with the shapes checked at run time, and once more without
 	$(BIN)/python -m pytest -n 2
-	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input" --jaxtyping-packages=gnomon,beartype.beartype
+	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
 
 check: .venv/dev            ## what must be clean before a commit
 	$(BIN)/ruff format --check .

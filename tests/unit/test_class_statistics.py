@@ -219,6 +219,7 @@ else:
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_give_what_one_gives(tmp_path, world):
     """For real, over gloo: unequal shards, some empty; and the metric goes on afterwards."""

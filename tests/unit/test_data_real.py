@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from gnomon.data import load_images, normalise
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.once]
 
 SETS = {  # name: split -> samples, and the shape of one
     "mnist": ({"train": 60_000, "test": 10_000}, (1, 28, 28)),

@@ -69,6 +69,7 @@ def test_every_experiment_has_its_page_and_stands_in_the_table():
     assert rows == [(name, entry.shows, entry.source) for name, entry in EXPERIMENTS.items()]
 
 
+@pytest.mark.once
 def test_pages_build_strictly_and_ask_no_network(tmp_path):
     for package in ("mkdocs", "material", "mkdocstrings_handlers", "ziamath"):
         if importlib.util.find_spec(package) is None:

@@ -41,6 +41,7 @@ def peak(budget):
     return 1024 * int(done.stdout)
 
 
+@pytest.mark.once
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_peak_is_the_result_and_the_budget():
     budget = 32 * 2**20

@@ -215,6 +215,7 @@ def least_memory(model, plane, box):
             return memory
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["mlp", "functions", "max of ReLU"])
 def test_chunks_change_nothing(name):
     model, plane = made(name)
