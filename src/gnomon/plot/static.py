@@ -33,7 +33,8 @@ _STYLE: Any = {
     "svg.hashsalt": "gnomon",
 }
 # Sizes in CSS pixels, as in `_layout`.
-_MARGIN_LEFT, _MARGIN_RIGHT = 70, 24
+_MARGIN_LEFT, _MARGIN_RIGHT = 84, 24
+_Y_LABEL = 60  # left of the axis, which leaves room for numbers such as -0.030
 _ROW_LABELS, _TALLEST_IMAGE, _HEADING, _NOTE, _FRAMES = 176, 72, 30, 34, 5
 
 
@@ -92,7 +93,7 @@ def _draw_curves(curves: Curves) -> Drawing:
     stacked, tops = _layout.stack(curves)
     height = top + stacked + _layout.X_AXIS
     drawing = _canvas(width, height, curves.title)
-    handles = [Line2D([], [], **_line_style(line), label=line.label) for line in entries]
+    handles = [Line2D([], [], **_line_style(line, curves.log_x), label=line.label) for line in entries]
     draw_legend(drawing, handles, height, handlelength=2.4)
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
         bottom = height - top - tops[i] - curves.panel_height
@@ -107,7 +108,9 @@ def _draw_curves(curves: Curves) -> Drawing:
     return drawing
 
 
-def _line_style(line: Line) -> dict[str, Any]:
+def _line_style(line: Line, log_x: bool) -> dict[str, Any]:
+    if len(_layout.shown(line, log_x)[0]) == 1:
+        return {"color": _layout.colour(line.colour), "linestyle": "", "marker": "o", "markersize": 5}
     return {
         "color": _layout.colour(line.colour),
         "linestyle": (0, (4, 2)) if line.dashed else "-",
@@ -118,8 +121,7 @@ def _line_style(line: Line) -> dict[str, Any]:
 def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     for line in panel.lines:
         xs, ys = _layout.shown(line, curves.log_x)
-        marker = "o" if len(xs) == 1 else None
-        axes.plot(xs, ys, **_line_style(line), marker=marker, markersize=5, solid_capstyle="round", label=line.label)
+        axes.plot(xs, ys, **_line_style(line, curves.log_x), solid_capstyle="round", label=line.label)
     if curves.log_x:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0,) if _decades(curves) > 1.5 else (1.0, 2.0, 5.0)))
@@ -143,7 +145,7 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0, which="both")
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
-    axes.yaxis.set_label_coords(-48 / (_layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT), 0.5)
+    axes.yaxis.set_label_coords(-_Y_LABEL / (_layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT), 0.5)
 
 
 def _decades(curves: Curves) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,7 @@ from gnomon_lab.papers.losses import LOSSES
 from gnomon_lab.papers.mnist import mnist_rows
 from gnomon_lab.runs import Record, Run, last
 
-__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
+__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "over_seeds", "run", "summary", "table"]
 INTRODUCTION = f"""
 Two networks start from the same large random weights and learn the same MNIST digits, one with weight decay alone and
 one with GrokAlign beside it. Everything that gnomon can say of such a network is read on the way: what it knows, where
@@ -85,7 +85,7 @@ class Config:
     """Of AdamW."""
     weight_decay: float = 0.1
     """Of AdamW."""
-    steps: int = 1500
+    steps: int = 4000
     """A step is a pass over all batches of 256."""
     readings: int = 10
     """Readings in each factor of ten of the steps."""
@@ -248,6 +248,11 @@ def summary(records: Sequence[Record]) -> str:
 def figures(records: Sequence[Record]) -> list[Figure]:
     """The order of the changes, and each quantity against steps."""
     return [order([records]), curves(records)]
+
+
+def over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+    """The order of the changes over all seeds."""
+    return [replace(order(seeds), name="order-over-seeds")]
 
 
 def curves(records: Sequence[Record]) -> Curves:

@@ -127,14 +127,23 @@ def order(seeds: Sequence[Sequence[Record]]) -> Scatter:
         "order",
         "The order in which a network changes",
         f"For each quantity the step from which on it has gone {WAY:.0%} of its way from its first to its last value: "
-        f"a point for each seed, a line over their range. {len(seeds)} seed{'s' * (len(seeds) > 1)}. Sorted by weight "
-        f"decay's median. What is drawn on a logarithmic axis goes its way by its logarithm. A point at the last step: "
+        f"a point for each seed, a line over their range. {interval(len(seeds))} Sorted by weight decay's median. "
+        f"What is drawn on a logarithmic axis goes its way by its logarithm. A point at the last step: "
         f"still on its way there.",
         (
             ScatterPanel(
                 "When each quantity is done", "step (a pass over all batches)", "", points, log_x=True, rows=tuple(rows)
             ),
         ),
+    )
+
+
+def interval(seeds: int) -> str:
+    """How surely the range of the seeds holds the median over all seeds: only if all lie on one side, it does not."""
+    if seeds == 1:
+        return "1 seed."
+    return (
+        f"{seeds} seeds: where all change, their range holds the median over all seeds with {1 - 2 ** (1 - seeds):.0%}."
     )
 
 

@@ -4,16 +4,20 @@ from functools import partial
 from pathlib import Path
 
 from gnomon.errors import EmptyError
+from gnomon.plot import Figure
 from gnomon.plot.static import save
 from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.report.cost import cost
 from gnomon_lab.report.page import Report, Table, write
-from gnomon_lab.runs import Found
+from gnomon_lab.runs import Found, all_runs
 from gnomon_lab.runs.files import replace_file
 from gnomon_lab.runs.find import plain
 
 
 def build(found: Found) -> Path:
-    """Writes the run's figures (SVG) and its page, both from its records alone; returns the page's path.
+    """Writes the run's figures (SVG) and its page, both from records alone; returns the page's path.
+
+    Figures over seeds, where an experiment has them, are of all finished runs that differ from this one in it alone.
 
     Raises:
         EmptyError: if the run has not come far enough to be shown.
@@ -26,7 +30,7 @@ def build(found: Found) -> Path:
             f"Call `gnomon run {found.experiment}` with the same options to finish it."
         )
     module = experiment(found.experiment)
-    figures = tuple(module.figures(records))
+    figures = (*over_seeds(found), *module.figures(records))
     (found.folder / "figures").mkdir(exist_ok=True)
     for figure in figures:
         replace_file(found.folder / "figures" / f"{figure.name}.svg", partial(save, figure))
@@ -38,11 +42,24 @@ def build(found: Found) -> Path:
         table=Table(columns, tuple(rows)),
         claims=tuple(module.claims([records])) if stated(found) else (),
         figures=figures,
-        details={"seed": found.seed, "configuration": found.config, "made with": found.made_with},
+        details={
+            "seed": found.seed,
+            "configuration": found.config,
+            "made with": found.made_with,
+            "what the readings cost": cost(records),
+        },
     )
     path = found.folder / "report.html"
     write(page, path)
     return path
+
+
+def over_seeds(found: Found) -> list[Figure]:
+    """The experiment's figures over the finished seeds of a run's configuration; none where there is only one."""
+    runs = all_runs(found.folder.parent.parent, found.experiment)
+    seeds = [run.records() for run in runs if run.finished and run.digest == found.digest]
+    module = experiment(found.experiment)
+    return module.over_seeds(seeds) if hasattr(module, "over_seeds") and len(seeds) > 1 else []
 
 
 def stated(found: Found) -> bool:

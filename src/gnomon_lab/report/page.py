@@ -172,9 +172,9 @@ def _details(details: Mapping[str, object]) -> str:
         return ""
     flat = {key: value for key, value in details.items() if not isinstance(value, Mapping)}
     parts = [_pairs("", flat)] if flat else []
-    parts += [_pairs(key, value) for key, value in details.items() if isinstance(value, Mapping)]
+    parts += [_pairs(key, value) for key, value in details.items() if isinstance(value, Mapping) and value]
     body = "\n".join(parts)
-    return f"<details>\n<summary>Configuration and machine</summary>\n{body}\n</details>"
+    return f"<details>\n<summary>Configuration, machine and cost</summary>\n{body}\n</details>"
 
 
 def _pairs(heading: str, pairs: Mapping[str, object]) -> str:

@@ -1,0 +1,28 @@
+"""What looking cost a run, from its records."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gnomon_lab.runs import Record
+
+DEAREST = 3
+"""How many of the dearest quantities are named."""
+
+
+def cost(records: Sequence[Record]) -> dict[str, str]:
+    """By arm: the seconds of its readings beside those of its training, and what the dearest took; nothing without any.
+
+    A resumed run counts the seconds of what is left of it: not those after the checkpoint that it went on from.
+    """
+    told = {}
+    for arm in dict.fromkeys(record["arm"] for record in records):
+        own = [record["seconds"] for record in records if record["arm"] == arm]
+        read, trained = own[-1]["read"], own[-1]["trained"]
+        parts: Counter[str] = Counter()
+        for seconds in own:
+            parts.update(seconds["cost"])
+        if read > 0:
+            share = f", {read / trained:.0%} of it" if trained > 0 else ""
+            dearest = ", ".join(f"{name} {took:.2g} s" for name, took in parts.most_common(DEAREST))
+            told[arm] = f"{read:.2g} s of reading beside {trained:.2g} s of training{share}; most for {dearest}"
+    return told
