@@ -69,6 +69,14 @@ def test_every_experiment_has_its_page_and_stands_in_the_table():
     assert rows == [(name, entry.shows, entry.source) for name, entry in EXPERIMENTS.items()]
 
 
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_shows_its_figure(name):
+    page = ROOT / "docs" / "experiments" / f"{name}.md"
+    figures = re.findall(r"^!\[[^\]]+\]\((\S+)\)\{ \.figure \}$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert figures
+    assert all((page.parent / figure).is_file() for figure in figures)
+
+
 @pytest.mark.once
 def test_pages_build_strictly_and_ask_no_network(tmp_path):
     for package in ("mkdocs", "material", "mkdocstrings_handlers", "ziamath"):
