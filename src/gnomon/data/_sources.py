@@ -1,16 +1,15 @@
 """Where image data lie: a folder of parquet files, or the Hugging Face hub; either way a table in batches."""
 
 import difflib
-import importlib
 import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
-from gnomon.errors import DataError, MissingExtraError
+from gnomon._extras import extra
+from gnomon.errors import DataError
 
 _BATCH = 1024  # rows held in memory at once, still compressed
 _PROBE_SECONDS = 5.0  # how long to wait for the hub's first answer
@@ -40,24 +39,6 @@ class Table(NamedTuple):
     rows: int
     columns: list[str]
     batches: Callable[[Sequence[str]], Iterator[Any]]
-
-
-def extra(module: str) -> ModuleType:
-    """Import a module of the extra `data`.
-
-    Raises:
-        MissingExtraError: it is not installed, or does not import; then the message names the cause.
-    """
-    try:
-        return importlib.import_module(module)
-    except Exception as cause:
-        package = module.partition(".")[0]
-        if isinstance(cause, ModuleNotFoundError) and cause.name in (package, module):
-            raise MissingExtraError(f"load_images needs {package}: pip install 'gnomon[data]'") from cause
-        raise MissingExtraError(
-            f"load_images needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}): "
-            "pip install --force-reinstall 'gnomon[data]'"
-        ) from cause
 
 
 def find(name: str, split: str, data_dir: Path | None) -> Table:
@@ -102,8 +83,8 @@ def _unknown(name: str) -> DataError:
 
 def _folder(folder: Path, split: str) -> Table:
     """The files `<split>-*.parquet` (or `<split>.parquet`) of a folder, in the order of their names."""
-    parquet = extra("pyarrow.parquet")
-    arrow_error = extra("pyarrow").ArrowException
+    parquet = extra("load_images", "pyarrow.parquet", "data")
+    arrow_error = extra("load_images", "pyarrow", "data").ArrowException
     splits = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
         splits[path.stem.partition("-")[0]].append(path)
@@ -147,7 +128,7 @@ def _folder(folder: Path, split: str) -> Table:
 
 def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:
     """A split from the hub, kept in the cache of Hugging Face `datasets`."""
-    datasets = extra("datasets")
+    datasets = extra("load_images", "datasets", "data")
     if not datasets.config.HF_HUB_OFFLINE:
         _probe(known, split, looked)
     try:
@@ -169,10 +150,12 @@ def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:
 
 def _probe(known: Known, split: str, looked: Sequence[Path]) -> None:
     """Ask the hub once whether it has the data set: `load_dataset` would retry for half a minute."""
-    hub = extra("huggingface_hub")
-    missing = extra("huggingface_hub.utils").RepositoryNotFoundError
+    hub = extra("load_images", "huggingface_hub", "data")
+    missing = extra("load_images", "huggingface_hub.utils", "data").RepositoryNotFoundError
     try:
-        hub.HfApi(endpoint=extra("datasets").config.HF_ENDPOINT).dataset_info(known.hub_id, timeout=_PROBE_SECONDS)
+        hub.HfApi(endpoint=extra("load_images", "datasets", "data").config.HF_ENDPOINT).dataset_info(
+            known.hub_id, timeout=_PROBE_SECONDS
+        )
     except missing as cause:
         raise DataError(
             f"load_images(name): expected a data set of the hub or a folder, got {known.hub_id!r}, which is neither. "

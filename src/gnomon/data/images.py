@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnomon.data._sources import Table, extra, find
+from gnomon._extras import extra
+from gnomon.data._sources import Table, find
 from gnomon.data.samples import Samples
 from gnomon.errors import DataError, EmptyError, RangeError
 
@@ -57,7 +58,7 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     labels = torch.empty(count, dtype=torch.int64)
     pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image tells the size
     mode = ""
-    pil = extra("PIL.Image")
+    pil = extra("load_images", "PIL.Image", "data")
     for row, (cell, label) in enumerate(_rows(table, image_column, label_column, count)):
         where = f"row {row} of {table.where}"
         image, mode = _decode(pil, cell, mode, where)

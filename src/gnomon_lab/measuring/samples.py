@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._extras import extra
 from gnomon.data import digits, load_images, standardise
-from gnomon.data._sources import extra, find
+from gnomon.data._sources import find
 from gnomon.errors import DataError, GnomonError, RangeError
 
 DEFAULT_SAMPLES = 1024
@@ -146,7 +147,7 @@ def numbers(labels: NDArray[Any], n: int, path: Path) -> Tensor:
 
 def of_table(path: Path, samples: int | None) -> Data:
     """The rows of a .parquet file: images, or one feature a column."""
-    dataset = extra("pyarrow.dataset")
+    dataset = extra("measure", "pyarrow.dataset", "data")
     if not path.is_file():
         raise DataError(f"measure(--data): expected a file, got {str(path)!r}. Correct the path.")
     try:

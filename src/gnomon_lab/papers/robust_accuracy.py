@@ -1,15 +1,13 @@
 """How many images a network still recognises while AutoAttack changes their pixels."""
 
 import copy
-import importlib
-from types import ModuleType
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.errors import MissingExtraError
+from gnomon._extras import extra
 
 ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")
 """The standard AutoAttack, in its order; each attacks only what those before it have left."""
@@ -66,22 +64,9 @@ def robust_accuracy(
         ("attacks", attacks, f"among {ATTACKS}", bool(attacks) and {*attacks} <= {*ATTACKS}),
     )
     with torch.random.fork_rng():
-        attack = extra().AutoAttack(victim, eps=eps, norm="Linf", seed=seed, device=images.device)
-        attack.attacks_to_run = [
-            name for name in ATTACKS if name in attacks
-        ]  # set before, they would get other budgets
+        package = extra(where, "pyautoattack", "attack")
+        attack = package.AutoAttack(victim, eps=eps, norm="Linf", seed=seed, device=images.device)
+        # Given before, they would get other budgets.
+        attack.attacks_to_run = [name for name in ATTACKS if name in attacks]
         _, predicted = attack.run_standard_evaluation(images, labels)
     return float((predicted == labels).double().mean())
-
-
-def extra() -> ModuleType:
-    """The package of the extra `attack`."""
-    try:
-        return importlib.import_module("pyautoattack")
-    except Exception as cause:
-        if isinstance(cause, ModuleNotFoundError) and cause.name == "pyautoattack":
-            raise MissingExtraError("robust_accuracy needs pyautoattack: pip install 'gnomon[attack]'") from cause
-        raise MissingExtraError(
-            "robust_accuracy needs pyautoattack, which is installed but does not import "
-            f"({type(cause).__name__}: {cause}): pip install --force-reinstall 'gnomon[attack]'"
-        ) from cause

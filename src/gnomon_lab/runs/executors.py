@@ -1,6 +1,5 @@
 """Where a sweep's runs are made: processes of this machine, a dask cluster, or Slurm, each as an Executor."""
 
-import importlib
 import os
 import signal
 import socket
@@ -11,10 +10,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from types import ModuleType
 from typing import ParamSpec, Protocol, TypeVar, cast
 
-from gnomon.errors import DataError, MissingExtraError
+from gnomon._extras import extra
+from gnomon.errors import DataError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -164,7 +163,7 @@ def _end_with_parent() -> None:
 @contextmanager
 def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Executor]:
     """Each call as a job of Slurm, or of submitit's stand-in for it if the cluster is `local`."""
-    submitit = extra("submitit", "slurm")
+    submitit = extra("run(--on)", "submitit", "slurm")
     try:
         jobs = submitit.AutoExecutor(logs / "%j", cluster)
     except RuntimeError as error:
@@ -187,7 +186,7 @@ def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Ex
 @contextmanager
 def dask(address: str) -> Iterator[Executor]:
     """The executor of a dask cluster, whose scheduler and workers are somebody else's and stay."""
-    distributed = extra("distributed", "dask")
+    distributed = extra("run(--on)", "distributed", "dask")
     host, _, port = address.rpartition(":")
     try:
         # First, since a client that finds no scheduler may wait for its own loop for ever when it is collected.
@@ -203,20 +202,3 @@ def dask(address: str) -> Iterator[Executor]:
                 f"run(--on): expected dask workers at {address}, got none. Start `dask worker {address} --nthreads 1`."
             )
         yield client.get_executor(pure=False)
-
-
-def extra(module: str, name: str) -> ModuleType:
-    """The module of an extra.
-
-    Raises:
-        MissingExtraError: it is not installed, or does not import; then the message names the cause.
-    """
-    try:
-        return importlib.import_module(module)
-    except Exception as cause:
-        if isinstance(cause, ModuleNotFoundError) and cause.name == module:
-            raise MissingExtraError(f"run(--on) needs {module}: pip install 'gnomon[{name}]'") from cause
-        raise MissingExtraError(
-            f"run(--on) needs {module}, which is installed but does not import ({type(cause).__name__}: {cause}): "
-            f"pip install --force-reinstall 'gnomon[{name}]'"
-        ) from cause

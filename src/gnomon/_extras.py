@@ -1,0 +1,28 @@
+"""Packages that only an extra brings: imported where they are used, and what is said where they are not there."""
+
+import importlib
+from types import ModuleType
+
+from gnomon.errors import MissingExtraError
+
+
+def extra(where: str, module: str, name: str) -> ModuleType:
+    """The module, which the extra of this name brings.
+
+    Raises:
+        MissingExtraError: it is not installed, or does not import; then the message names the cause.
+    """
+    try:
+        return importlib.import_module(module)
+    except Exception as cause:
+        raise missing(where, module.partition(".")[0], name, cause) from cause
+
+
+def missing(where: str, package: str, name: str, cause: Exception) -> MissingExtraError:
+    """The error to raise from what importing `package` raised: it is not installed, or it is broken, and how."""
+    if isinstance(cause, ModuleNotFoundError) and str(cause.name).partition(".")[0] == package:
+        return MissingExtraError(f"{where} needs {package}: pip install 'gnomon[{name}]'")
+    return MissingExtraError(
+        f"{where} needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}): "
+        f"pip install --force-reinstall 'gnomon[{name}]'"
+    )
