@@ -39,4 +39,5 @@ class Progress:
             self._bars.update(self._tasks[part], completed=done, total=total)
         elif done == total or time.monotonic() - self._last_line >= self._between:
             self._last_line = time.monotonic()
-            self._console.print(f"{part}: step {done:,} of {total:,}", highlight=False)
+            how_far = f"step {done:,} of {total:,}" if total else "done"  # what is solved in one go has no steps
+            self._console.print(f"{part}: {how_far}", highlight=False)
