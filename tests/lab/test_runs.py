@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError
 from gnomon_lab.papers.grok_digits import Config
 from gnomon_lab.runs import Run, last, load_run, open_run, read_records, series, settled_at
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json
+from gnomon_lab.runs.progress import Progress
 
 
 def test_thirty_kills_change_nothing(tmp_path):
@@ -259,3 +261,11 @@ def test_series_last_and_settled():
     assert settled_at(records, "a", "test", 0.99) is None
     with pytest.raises(EmptyError, match=r"expected records of 'b', got none"):
         last(records, "b")
+
+
+def test_progress_in_a_log_has_a_line_for_the_end_of_each_part(capsys):
+    with Progress(Console(width=80)) as progress:
+        progress.show("trained", 1, 3)
+        progress.show("trained", 3, 3)
+        progress.show("solved", 0, 0)
+    assert capsys.readouterr().out.splitlines() == ["trained: step 3 of 3", "solved: done"]
