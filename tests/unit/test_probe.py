@@ -9,7 +9,7 @@ from torch import nn
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
 from gnomon.autodiff.layer_gradients import gradient_products
-from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.probe import cost, derived
 from tests.unit.processes import on_processes
@@ -65,7 +65,9 @@ def test_each_observation_is_made_once():
     model, x = zoo("mlp")
     counted = Counted(model)
     names = ["centroid", "centroid_alignment", "row_alignment", "explained_variance", "frobenius_norm"]
-    reading = Probe(counted, x, [getattr(gnomon, name) for name in names]).read()
+    probe = Probe(counted, x, [getattr(gnomon, name) for name in names])
+    counted.samples = 0
+    reading = probe.read()
     assert counted.samples == len(x) + 1
     assert list(reading.values) == names
     jacobian = gnomon.input_jacobian(model, x)
@@ -269,10 +271,11 @@ def test_the_memory_budget_is_handed_on(monkeypatch):
         return gradient_products(where, model, x, layers, memory=memory)
 
     monkeypatch.setattr(derived, "gradient_products", products)
-    reading = gnomon.Probe(model, x, {"outer": lambda agop: agop, "kernel": gnomon.ntk}, memory=30_000).read()
+    probe = gnomon.Probe(model, x, {"outer": lambda agop: agop, "kernel": gnomon.ntk}, memory=30_000)
+    reading = probe.read()
     torch.testing.assert_close(reading.values["outer"], gnomon.agop(gnomon.input_jacobian(model, x).detach()))
     torch.testing.assert_close(reading.values["kernel"], gnomon.ntk(model, x).detach())
-    assert budgets == [30_000]
+    assert budgets == [30_000, 30_000]  # once before training
     seen = gnomon.Probe(model, x, {"budget": lambda memory: torch.tensor(memory)}, memory=30_000).read()
     assert seen.values["budget"] == 30_000
 
@@ -303,3 +306,244 @@ def test_what_has_no_linear_head_is_said_before_training():
     model.forward = lambda x: model[2](model[1](model[0](x)))
     with pytest.raises(UnsupportedModuleError, match=r"expected a layer that the forward pass calls, got one that it"):
         gnomon.features(model, x, layer="unused")
+
+
+# Before training: a rehearsal on very few samples.
+
+
+class Drawing(nn.Module):
+    """Draws at random in eval mode too, and keeps count."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.passes = nn.Linear(5, 3), 0
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.passes += 1
+        if self.training:
+            self.seen += 1
+        return self.layer(x * torch.rand(5))
+
+
+class Answer(nn.Module):
+    """Gives a dictionary, as networks of transformers do."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return {"logits": self.model(x)}
+
+
+@pytest.mark.bad_input
+def test_one_error_says_all_that_lacks():
+    model, x, labels = collapsing()
+    good = [gnomon.centroid_alignment, gnomon.effective_rank]
+    rebuilt = nn.Sequential(model, nn.Softmax(1))
+    with pytest.raises(RangeError) as caught:
+        Probe(
+            rebuilt,
+            (x, labels.double()),
+            [gnomon.accuracy, gnomon.nc1, *good, gnomon.snr, gnomon.cumulative_parameters],
+        )
+    first, *lines = str(caught.value).splitlines()
+    assert first == "Probe(quantities): expected what this network has at these samples, got"
+    assert [line.partition(": ")[0] for line in lines] == ["  accuracy", "  nc1, snr", "  cumulative_parameters"]
+    assert "accuracy(labels): expected classes 0 to 2, got 0.0 to 2.0 in torch.float64" in lines[0]
+    assert "Probe(model): expected a network whose last linear layer puts out the logits" in lines[1]
+    assert "cumulative_parameters(model): expected an nn.Sequential of Linear and ReLU in turn, got Softmax" in lines[2]
+    assert Probe(rebuilt, (x, labels.double()), good).read().values.keys() == {q.__name__ for q in good}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("quantity", "change", "error", "message"),
+    [
+        (
+            accuracy,
+            lambda m, x, y: (Answer(m), x, y),
+            ShapeError,
+            r"\n  accuracy: .*outputs of shape \(\d, c\), got dict",
+        ),
+        (gnomon.ntk, lambda m, x, y: (Answer(m), x, y), ShapeError, r"ntk\(model\): expected outputs of .*, got dict"),
+        (accuracy, lambda m, x, y: (m, x.long(), y), RangeError, r"expected a floating-point .* pass their embeddings"),
+        (gnomon.deepfool, lambda m, x, y: (m, x.long(), y), RangeError, r"deepfool\(x\): expected a floating-point"),
+        (accuracy, lambda m, x, y: (m, x, y + 0.5), RangeError, r"expected classes 0 to 2, got 0.5 to 2.5"),
+        (accuracy, lambda m, x, y: (m, x, torch.where(y == y[17], y, 7)), RangeError, r"got \d to 7 in torch.int64"),
+        (
+            gnomon.nc1,
+            lambda m, x, y: (m, x, 2 * (y > 0).long()),
+            EmptyError,
+            r"samples of every class, got none of class 1",
+        ),
+        (
+            gnomon.nc1,
+            lambda m, x, y: (mlp((5, 8, 1)).double(), x, y),
+            RangeError,
+            r"expected classes at least 2, got 1",
+        ),
+        (gnomon.nfa_table, lambda m, x, y: (nn.Flatten(), x, y), EmptyError, r"expected at least one linear layer"),
+        (gnomon.layer_centroids, lambda m, x, y: (m, x, y), ShapeError, r"from layer_centroids, got tuple. Return one"),
+        (
+            accuracy,
+            lambda m, x, y: (m, x[:, :4], y),
+            DataError,
+            r"network takes, got RuntimeError: .*shape \(4,\) in torch.f",
+        ),
+        (
+            gnomon.ntk,
+            lambda m, x, y: (m, x.float(), y),
+            DataError,
+            r"got RuntimeError: .* in torch.float32 on cpu. Pass th",
+        ),
+    ],
+)
+def test_what_lacks_is_said_before_training(quantity, change, error, message):
+    model, x, labels = collapsing()
+    model, x, labels = change(model, x, labels)
+    with pytest.raises(error, match=message):
+        Probe(model, (x, labels), [quantity], at(10_000))
+
+
+def test_a_nan_in_any_sample_is_said_before_training():
+    model, x, labels = collapsing()
+    x[-1, 2] = math.nan
+    with pytest.raises(RangeError, match=r"Probe\(x\): expected finite numbers, got nan at index \(29, 2\)"):
+        Probe(model, (x, labels), [accuracy])
+
+
+@pytest.mark.parametrize(
+    ("weight", "quantity"),
+    [
+        (0.0, gnomon.cumulative_parameters),
+        (math.nan, gnomon.cumulative_parameters),
+        (math.nan, accuracy),
+        (math.nan, gnomon.nfa_table),
+    ],
+)
+def test_what_only_first_weights_lack_is_not_refused(weight, quantity):
+    """Weights that cannot be inverted, NaN: the reading says so, if they are still there then."""
+    _, x, labels = collapsing()
+    model = mlp((5, 4, 3), bias=True).double()
+    better = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(weight)
+        model[2].bias.copy_(torch.arange(3))
+    probe = Probe(model, (x, labels), [quantity])
+    with pytest.raises(RangeError, match=r"expected (finite|condition) numbers"):
+        probe.read()
+    model.load_state_dict(better)
+    assert probe.read().values.keys() == {quantity.__name__}
+
+
+def test_what_only_few_samples_lack_is_not_refused():
+    """A rank of four takes more than the three samples of the rehearsal."""
+    _, x, labels = collapsing()
+    model = mlp((5, 4, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    model[0].bias.data += 10
+    assert Probe(model, (x, labels), [gnomon.snr]).read().values["snr"].shape == (4, 3)
+    with pytest.raises(RangeError, match="covariance of full rank 4, got 3 at most"):
+        Probe(model, (x[:3], labels[:3]), [gnomon.snr]).read()
+
+
+def test_users_functions_are_not_called_before_they_are_due():
+    model, x, labels = collapsing()
+    generator = torch.Generator().manual_seed(0)
+    calls = []
+
+    def noisy(logits):
+        calls.append(len(logits))
+        return logits + torch.rand(logits.shape, generator=generator)
+
+    probe = Probe(
+        model,
+        (x, labels),
+        {"logits_with_noise": noisy, "first": lambda noisy, nc1: noisy, "noisy": noisy, "nc1": gnomon.nc1},
+    )
+    assert calls == []
+    probe.read()
+    assert calls == [30, 30]
+
+
+def test_the_rehearsal_leaves_all_as_it_was():
+    x, labels = torch.randn(9, 5), torch.arange(9) % 3
+    model = Drawing().train()
+    state = torch.get_rng_state()
+    Probe(model, (x, labels), [accuracy, gnomon.nc1, centroid_alignment, gnomon.ntk])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert model.layer.training
+    assert model.seen == 0
+    assert model.passes > 0
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert not model.layer._forward_hooks
+
+
+def test_the_rehearsal_takes_few_samples_and_few_passes():
+    """The first sample of each class, and one backward pass where the Jacobian takes one an output."""
+    backward = []
+
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 1000)
+
+        def forward(self, x):
+            sizes.append(len(x))
+            hidden = x * 1
+            if hidden.requires_grad:
+                hidden.register_hook(lambda gradient: backward.append(len(gradient)))
+            return self.layer(hidden)
+
+    for classes, few in ((32, 32), (33, 2), (1, 1)):
+        sizes = []
+        backward.clear()
+        labels = torch.arange(200).flip(0) % classes
+        probe = Probe(Wide(), (torch.randn(200, 6), labels), [gnomon.frobenius_norm, accuracy])
+        assert set(sizes) == {1, few}
+        assert backward == [few]
+    sizes = []
+    Probe(Wide(), torch.randn(200, 6), [gnomon.frobenius_norm])
+    assert set(sizes) == {1, 2}
+    assert probe.cost.readings == 0
+
+
+@pytest.mark.bad_input
+def test_many_classes_are_read_and_wrong_ones_refused():
+    x, labels = torch.randn(200, 4, dtype=torch.float64), torch.arange(200) % 40
+    model = mlp((4, 8, 40), bias=True).double()
+    assert Probe(model, (x, labels), [gnomon.nc1, accuracy]).read().values["nc1"] > 0
+    for wrong in (labels - 1, labels + 1, labels / 2):
+        with pytest.raises(RangeError, match=r"accuracy: accuracy\(labels\): expected classes 0 to 39, got"):
+            Probe(model, (x, wrong), [accuracy])
+
+
+def test_what_cannot_run_yet_is_left_alone():
+    x, labels = torch.randn(9, 5), torch.arange(9) % 3
+    lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
+    probe = Probe(lazy, (x, labels), [accuracy, gnomon.nc1])
+    assert isinstance(lazy[1], nn.LazyLinear)
+    assert probe.read().values["accuracy"].shape == (9,)
+    elsewhere = nn.Linear(5, 3, device="meta")
+    probe = Probe(elsewhere, (x, labels), [accuracy, gnomon.nc1])
+    elsewhere.to_empty(device="cpu").reset_parameters()
+    assert probe.read().values["accuracy"].shape == (9,)
+
+
+def test_being_out_of_memory_is_said_as_it_is():
+    class Large(nn.Module):
+        def forward(self, x):
+            raise torch.OutOfMemoryError("no more")
+
+    with pytest.raises(torch.OutOfMemoryError, match="no more"):
+        Probe(Large(), torch.ones(2, 3), [gnomon.frobenius_norm])
+
+
+def test_features_of_a_network_that_has_diverged_are_read():
+    model, x = zoo("mlp")
+    with torch.no_grad():
+        model[-1].weight.fill_(torch.nan)
+    torch.testing.assert_close(gnomon.features(model, x), model[:-1](x))

@@ -11,7 +11,7 @@ from gnomon.measure.agop import covariance_of
 
 
 def nfa_correlation(
-    weight: Float[Tensor, "q *p"],
+    layer_weight: Float[Tensor, "q *p"],
     agop: Float[Tensor, "p p"] | Covariance,
     *,
     power: float | int = 0.5,
@@ -25,11 +25,13 @@ def nfa_correlation(
     The neural feature ansatz says that it is close to 1 in trained networks. What is close to 1 without training is no
     evidence: at default initialisation it is high too, so that the value at initialisation belongs beside it.
 
+    A probe has the last layer's weight and the AGOP at the network's input, which are no pair: take `nfa_table` there.
+
     Source:
         Beaglehole et al., arXiv:2402.13728, ansatz 3.2 and appendix C. Printed there is the cosine with G itself
         (`power=1, centred=False`); measured is Pearson's correlation with its root, which is the default here.
     Args:
-        weight: that of a linear layer or a convolution; axes after the first are taken together.
+        layer_weight: that of a linear layer or a convolution; axes after the first are taken together.
         agop: G at the input of the layer, whole or as rows; for a convolution of patches, as from `AGOP`.
         power: s, 1/2 for the root or 1.
         centred: whether the mean entry of each matrix is subtracted: Pearson's correlation, and the cosine if not.
@@ -49,18 +51,18 @@ def nfa_correlation(
     """
     where = "nfa_correlation"
     _checks.settings(where, ("power", power, "1/2 or 1", power in (0.5, 1)))
-    _checks.samples(where, weight=weight)
-    _checks.finite(where, weight=weight)
+    _checks.samples(where, layer_weight=layer_weight)
+    _checks.finite(where, layer_weight=layer_weight)
     held = covariance_of(where, agop)
     matrix = (root_of(held) if power == 0.5 else held).dense()
-    p = weight[0].numel()
+    p = layer_weight[0].numel()
     if matrix.shape != (p, p):
         raise ShapeError(
-            f"{where}(agop): expected shape ({p}, {p}) for a weight of shape {_checks.shape_of(weight)}, "
+            f"{where}(agop): expected shape ({p}, {p}) for a weight of shape {_checks.shape_of(layer_weight)}, "
             f"got {_checks.shape_of(matrix)}. Take it at the input of this layer."
         )
-    wider = torch.promote_types(weight.dtype, matrix.dtype)
-    return correlation(weight_gram(weight.to(wider)), matrix.to(wider), centred=centred)
+    wider = torch.promote_types(layer_weight.dtype, matrix.dtype)
+    return correlation(weight_gram(layer_weight.to(wider)), matrix.to(wider), centred=centred)
 
 
 def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:

@@ -4,12 +4,15 @@ import difflib
 import graphlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+
+from torch import Tensor
 
 from gnomon.autodiff import OBSERVATIONS
-from gnomon.errors import EmptyError, RangeError
+from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.measure.centroid import centroid
 from gnomon.probe.derived import DERIVED
+from gnomon.probe.reading import Value
 
 Quantity = Callable[..., object]
 """A function whose argument names are what it looks at, to a tensor or a frozen dataclass of tensors."""
@@ -101,3 +104,17 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
                 f"got {parameter.name}. {hint}"
             )
     return names
+
+
+def reported(name: str, value: object) -> Value:
+    """A quantity's result, if it is a tensor or a dataclass.
+
+    Raises:
+        ShapeError: if it is neither.
+    """
+    if isinstance(value, Tensor) or (is_dataclass(value) and not isinstance(value, type)):
+        return value
+    raise ShapeError(
+        f"Probe(quantities): expected a tensor or a dataclass of tensors from {name}, got {type(value).__name__}. "
+        f"Return one."
+    )

@@ -1,22 +1,20 @@
 """The probe: looks at a network while it trains."""
 
-import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import linear_head, observe
-from gnomon.autodiff.layers import layer_named
+from gnomon.autodiff import observe
 from gnomon.autodiff.observation import timed
-from gnomon.errors import ShapeError
 from gnomon.probe.cost import Cost, Meter
-from gnomon.probe.plan import Quantity, plan
-from gnomon.probe.reading import Reading, Value
+from gnomon.probe.evaluating import evaluating
+from gnomon.probe.plan import Quantity, plan, reported
+from gnomon.probe.reading import Reading
+from gnomon.probe.rehearsal import rehearse
 from gnomon.probe.schedule import Schedule, every
 
 
@@ -28,6 +26,11 @@ class Probe:
     layer at the end, that layer's `weight` and `bias`, the `class_moments` of the features, the `agop` at the network's
     input, the `memory` budget, or the name of another quantity here. Each of these is computed once a reading, from one
     graph, in chunks that fit the budget; the network is in eval mode while it is read, and then as it was.
+
+    What the network or the samples lack is said here, of all quantities in one error, and not when a reading is due:
+    one sample of each class, or two where there are no classes or more than 32, is looked at, and gnomon's own
+    functions are called. Yours are not called before they are due. What training may mend, such as a weight without an
+    inverse, is no error here. A network that has lazy layers, or is not yet on the samples' device, is not looked at.
 
         probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
         for step in range(steps):
@@ -47,11 +50,14 @@ class Probe:
             first is always taken, and so are those that `read` asks for.
 
     Raises:
-        EmptyError: if there are no quantities.
-        RangeError: if a quantity asks for what is not there, or has an observation's name, or if max_overhead is not
-            above 0.
-        ShapeError: if there are not as many labels as samples.
-        UnsupportedModuleError: if features or the last layer's weight are asked for, and there is no linear layer.
+        EmptyError: if there are no quantities, or none of the samples is of some class, and a quantity needs all.
+        RangeError: if a quantity asks for what is not there, or has an observation's name; if the samples are not of
+            floating point, or labels not classes, and a quantity needs these; if max_overhead is not above 0.
+        ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
+        UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer.
+        DataError: if the network does not take the samples.
+    Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
+        the number of samples.
     """
 
     def __init__(
@@ -77,11 +83,7 @@ class Probe:
         self._given = {"x": data} if isinstance(data, Tensor) else {"x": data[0], "labels": data[1]}
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, (*self._given, "model", "parameters", "memory"))
-        # Said before training starts, and not at the first reading.
-        if "features" in self._plan.observations:
-            layer_named("Probe", model, layer)
-        if self._plan.quantities.keys() & {"weight", "bias"}:
-            linear_head("Probe", model)
+        rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due."""
@@ -99,13 +101,7 @@ class Probe:
 
     def _read(self, step: int) -> Reading:
         seconds: defaultdict[str, float] = defaultdict(float)
-        x = self._given["x"]
-        known: dict[str, object] = {
-            **self._given,
-            "model": self.model,
-            "parameters": dict(self.model.named_parameters()),
-            "memory": self.memory,
-        }
+        x, known = self._given["x"], self._start()
         with evaluating(self.model), torch.no_grad():
             if self._plan.observations:
                 seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
@@ -115,6 +111,11 @@ class Probe:
                 with timed(seconds, name, x):
                     known[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
         return Reading(step, {name: reported(name, known[name]) for name in self._plan.reported}, dict(seconds))
+
+    def _start(self) -> dict[str, object]:
+        """What is there before anything is looked at."""
+        parameters = dict(self.model.named_parameters())
+        return {**self._given, "model": self.model, "parameters": parameters, "memory": self.memory}
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -126,29 +127,3 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.get_submodule("_orig_mod")
         else:
             return model
-
-
-def reported(name: str, value: object) -> Value:
-    """A quantity's result, if it is a tensor or a dataclass.
-
-    Raises:
-        ShapeError: if it is neither.
-    """
-    if isinstance(value, Tensor) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        return value
-    raise ShapeError(
-        f"Probe(quantities): expected a tensor or a dataclass of tensors from {name}, got {type(value).__name__}. "
-        f"Return one."
-    )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards each module in the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

@@ -1,0 +1,131 @@
+"""Networks of transformers as maps from real numbers to logits, which is what a probe reads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gnomon.errors import DataError, RangeError, UnsupportedModuleError
+from gnomon.probe.evaluating import evaluating
+
+Network = Any
+"""A network of transformers, called as its authors call it; importing their class would take seconds."""
+BATCH = 32
+"""Texts that are compared at once."""
+
+
+class Logits(nn.Module):
+    """A network of transformers from one of its inputs to its logits.
+
+        Probe(Logits(model, "pixel_values"), (pixels, labels), [accuracy, centroid_alignment])
+
+    Args:
+        model: a network that returns what has `logits`.
+        inputs: the name under which it takes its input, such as `pixel_values`; for texts see `TextLogits`.
+    """
+
+    def __init__(self, model: Network, inputs: str) -> None:
+        super().__init__()
+        self.model: Network = model
+        self.inputs = inputs
+
+    def forward(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+        """The logits."""
+        return self.model(**{self.inputs: x}).logits
+
+
+class TextLogits(nn.Module):
+    """A text classifier of transformers from the embeddings of its tokens to its logits.
+
+    What the network adds to them, such as positions, it adds here too. Places whose embedding is zero are padding: no
+    other place sees them, and the gradient there is zero. So the mask is in x, and goes where its samples go.
+
+        x = embeddings(model, **tokenizer(texts, padding=True, return_tensors="pt"))
+        Probe(TextLogits(model), (x, labels), [accuracy, centroid_alignment])
+
+    The network is called with tokens, and x takes the place of their embeddings: called with `inputs_embeds`, a decoder
+    reads its logits off the last place, padding or not.
+
+    Args:
+        model: a network for the classification of sequences.
+    """
+
+    def __init__(self, model: Network) -> None:
+        super().__init__()
+        self.model: Network = model
+
+    def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
+        """The logits.
+
+        Raises:
+            UnsupportedModuleError: if the network does not call the embedding that it names.
+        """
+        there = (x.detach() != 0).any(2)
+        padding = self.model.config.get_text_config().pad_token_id
+        # Any tokens: no more is seen of them than whether they are padding.
+        tokens = torch.where(there, int(padding == 0), padding or 0)
+        with embedding_replaced(self.model, x):
+            return self.model(input_ids=tokens, attention_mask=there.long()).logits
+
+
+@contextmanager
+def embedding_replaced(model: Network, x: Float[Tensor, "n t d"]) -> Iterator[None]:
+    """Inside, x is what the embedding of the tokens puts out."""
+    calls: list[nn.Module] = []
+
+    def replace(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        calls.append(module)
+        return x
+
+    handle = model.get_input_embeddings().register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()
+    if not calls:
+        raise UnsupportedModuleError(
+            f"TextLogits(model): expected a network that calls the embedding it names, got {type(model).__name__}, "
+            f"which does not. Wrap what is behind the embedding in a module of your own."
+        )
+
+
+def embeddings(
+    model: Network, input_ids: Int[Tensor, "n t"], attention_mask: Int[Tensor, "n t"] | None = None, **others: Tensor
+) -> Float[Tensor, "n t d"]:
+    """The embeddings of tokens, zero at padding: the samples at which to read `TextLogits(model)`.
+
+    They are those that the network has now, and stay while it trains.
+
+    Args:
+        model: the classifier.
+        input_ids: the tokens.
+        attention_mask: 0 at padding, 1 elsewhere; without one nothing is padding.
+        others: what else the network is given in training, such as `token_type_ids`.
+    Raises:
+        DataError: if the logits at these embeddings are not those at the tokens: something matters beside embeddings
+            and padding, such as which of two texts a token stands in.
+        RangeError: if an embedding is zero that is no padding.
+    Cost: two forward passes.
+    """
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    given = {name: value for name, value in {"attention_mask": attention_mask, **others}.items() if value is not None}
+    with torch.no_grad(), evaluating(model):
+        x = model.get_input_embeddings()(input_ids) * mask.unsqueeze(2)
+        if not torch.equal((x != 0).any(2), mask.bool()):
+            raise RangeError(
+                "embeddings(attention_mask): expected embeddings other than zero where there is no padding, got a zero "
+                "one. Mask it, or start its embedding elsewhere."
+            )
+        for start in range(0, len(x), BATCH):
+            rows = slice(start, start + BATCH)
+            wanted = model(input_ids=input_ids[rows], **{name: value[rows] for name, value in given.items()}).logits
+            apart = (TextLogits(model)(x[rows]) - wanted).abs().max()
+            if not apart <= torch.finfo(wanted.dtype).eps ** 0.5 * wanted.abs().max():
+                raise DataError(
+                    f"embeddings(model): expected logits that follow from embeddings and padding, got others at the "
+                    f"tokens, by up to {apart.item():.1g}. Give one text a sample, with nothing but its mask."
+                )
+    return x

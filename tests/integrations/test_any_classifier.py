@@ -1,0 +1,351 @@
+"""Networks of every kind, read by a probe: each quantity is right, or refused before training in one sentence."""
+
+import inspect
+from typing import NamedTuple
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+import gnomon
+from gnomon import Probe
+from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
+from gnomon.integrations.transformers import ProbeCallback
+from gnomon.integrations.transformers_inputs import Logits, TextLogits, embeddings
+from gnomon.models import mlp, resnet18
+
+N, CLASSES, TOKENS = 24, 3, 6
+LABELS = torch.arange(N) % CLASSES
+SIZES = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+TEXT = {"vocab_size": 30, "num_labels": CLASSES, "pad_token_id": 0}
+
+
+class Case(NamedTuple):
+    """A network, what a probe reads of it, and how it is called in training."""
+
+    model: nn.Module
+    x: Tensor
+    labels: Tensor
+    network: nn.Module
+    given: dict[str, Tensor]
+    head: nn.Linear
+
+    def outputs(self):
+        return self.network(**self.given).logits if self.given else self.network(self.x)
+
+
+def plain(network, shape, head, labels=LABELS):
+    x = torch.randn(N, *shape, dtype=torch.float64)
+    return Case(network.double(), x, labels, network, {}, head(network))
+
+
+def vision():
+    config = transformers.ViTConfig(image_size=4, patch_size=2, num_channels=1, num_labels=CLASSES, **SIZES)
+    network = transformers.ViTForImageClassification(config).double()
+    pixels = torch.randn(N, 1, 4, 4, dtype=torch.float64)
+    return Case(Logits(network, "pixel_values"), pixels, LABELS, network, {"pixel_values": pixels}, network.classifier)
+
+
+def tokens(left=False):
+    """Texts of two to six tokens, padded."""
+    lengths = 2 + torch.arange(N) % (TOKENS - 1)
+    there = (torch.arange(TOKENS) < lengths[:, None]).long()
+    there = there.flip(1) if left else there
+    return {"input_ids": torch.randint(5, 30, (N, TOKENS)) * there, "attention_mask": there}
+
+
+def text(network, head, left=False):
+    network = network.double()
+    given = tokens(left)
+    return Case(TextLogits(network), embeddings(network, **given), LABELS, network, given, head(network))
+
+
+def bert(**settings):
+    config = transformers.BertConfig(max_position_embeddings=TOKENS, **TEXT, **SIZES, **settings)
+    return transformers.BertForSequenceClassification(config)
+
+
+def distilbert():
+    sizes = {"dim": 8, "hidden_dim": 16, "n_layers": 2, "n_heads": 2, "max_position_embeddings": TOKENS}
+    return transformers.DistilBertForSequenceClassification(transformers.DistilBertConfig(**TEXT, **sizes))
+
+
+def gpt2(**settings):
+    sizes = {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": TOKENS, "bos_token_id": 1, "eos_token_id": 1}
+    return transformers.GPT2ForSequenceClassification(transformers.GPT2Config(**TEXT, **sizes, **settings))
+
+
+def numbers(*shape):
+    return torch.randn(N, *shape, dtype=torch.float64)
+
+
+BUILDERS = {
+    "mlp": lambda: plain(mlp((6, 5, 4, CLASSES), bias=True), (6,), lambda network: network[-1]),
+    "conv": lambda: plain(resnet18(1, CLASSES, width=2), (1, 6, 6), lambda network: network.head),
+    "vision transformer": vision,
+    "bert": lambda: text(bert(), lambda network: network.classifier),
+    "distilbert": lambda: text(distilbert(), lambda network: network.classifier),
+    "gpt2": lambda: text(gpt2(), lambda network: network.score),
+    "gpt2, eager, padded on the left": lambda: text(
+        gpt2(attn_implementation="eager"), lambda network: network.score, left=True
+    ),
+    "regression, one output": lambda: plain(mlp((6, 5, 4, 1)), (6,), lambda network: network[-1], numbers()),
+    "regression, two outputs": lambda: plain(mlp((6, 5, 4, 2)), (6,), lambda network: network[-1], numbers(2)),
+}
+
+
+def case(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        built = BUILDERS[name]()
+    built.model.eval()
+    return built
+
+
+# Why quantities cannot be had, where they cannot.
+
+MORE = dict.fromkeys(
+    (
+        *("aligned_jacobian", "centroid_rate", "class_moments", "equiangularity", "equinorm", "fourier_norms", "gini"),
+        *("feature_learning_interval", "maximal_equiangularity", "nc2_etf", "nc2_orthogonal"),
+        *("nfa_correlation", "ntk_to_point"),
+        *("plateau", "polar_decomposition", "spectral_mse", "top_eigenvectors", "truncation_map"),
+    ),
+    "to ask for .*, got",
+)
+"""They look at what is not a network's and its samples': a function of the user's own gives it to them."""
+EVERYWHERE = MORE | {
+    "layer_centroids": "expected a tensor or a dataclass of tensors from layer_centroids, got tuple",
+    "least_squares_classifier": "expected a tensor or a dataclass of tensors from least_squares_classifier, got tuple",
+}
+CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs")
+NO_SEQUENTIAL = EVERYWHERE | dict.fromkeys(
+    (*CUMULATIVE, "layer_centroids", "truncation_sectors"), "expected an nn.Sequential"
+)
+BRANCHES = {"layer_collapse": "expected layers one after the other"}
+HEAD = (
+    *("central_path_distance", "least_squares_classifier", "mse_decomposition", "nc1", "nc1_trace_ratio"),
+    *("nearest_mean_disagreement", "self_duality", "snr", "snr_singular_values"),
+)
+NO_HEAD = dict.fromkeys(HEAD, "expected a network whose last linear layer puts out the logits, got one that goes on")
+CONTROL_FLOW = {"ntk": "expected a forward pass that torch.func.vmap can take"}
+OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "truncation_sectors")
+REFUSED = {
+    "mlp": EVERYWHERE,
+    "conv": NO_SEQUENTIAL | BRANCHES,
+    "vision transformer": NO_SEQUENTIAL | BRANCHES,
+    "bert": NO_SEQUENTIAL | BRANCHES | CONTROL_FLOW,
+    "distilbert": NO_SEQUENTIAL | BRANCHES | CONTROL_FLOW,
+    "gpt2": NO_SEQUENTIAL | NO_HEAD | CONTROL_FLOW,
+    "gpt2, eager, padded on the left": NO_SEQUENTIAL | NO_HEAD,
+    "regression, one output": EVERYWHERE
+    | dict.fromkeys(OF_CLASSES, "expected classes (0 to 0|at least 2)")
+    | {"deepfool": "expected at least 2 outputs"},
+    "regression, two outputs": EVERYWHERE | dict.fromkeys(OF_CLASSES, r"\(labels\): expected"),
+}
+PUBLIC = [getattr(gnomon, name) for name in gnomon.__all__]
+QUANTITIES = {q.__name__: q for q in PUBLIC if inspect.isfunction(q) and q.__module__.startswith("gnomon.measure")}
+TOGETHER = {"activation_misalignment": ["cumulative_parameters"], "truncated_inputs": ["cumulative_parameters"]}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_quantity_is_read_or_refused_before_training(name):
+    model, x, labels, *_ = case(name)
+    refused = {}
+    for quantity in QUANTITIES:
+        names = [quantity, *TOGETHER.get(quantity, [])]
+        try:
+            probe = Probe(model, (x, labels), {name: QUANTITIES[name] for name in names})
+        except GnomonError as error:
+            refused[quantity] = str(error)
+        else:
+            for value in probe.read().scalars().values():
+                assert value == value, quantity
+    assert sorted(refused) == sorted(REFUSED[name])
+    for quantity, why in REFUSED[name].items():
+        with pytest.raises(GnomonError, match=why):
+            raise GnomonError(refused[quantity])
+        assert quantity in refused[quantity]
+
+
+def jacobian_row_by_row(model, x):
+    """The Jacobian of each sample alone, by torch."""
+    return torch.stack(
+        [torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample) for sample in x.unbind()]
+    )
+
+
+def features_of(built):
+    """What goes into the head as the network is called in training."""
+    seen = []
+    handle = built.head.register_forward_hook(lambda head, inputs, output: seen.append(inputs[0].detach()))
+    built.outputs()
+    handle.remove()
+    return seen[0]
+
+
+def nc1_by_loops(features, labels):
+    means = [features[labels == k].mean(0) for k in range(CLASSES)]
+    within, between = (torch.zeros(features.shape[1], features.shape[1], dtype=torch.float64) for _ in range(2))
+    for row, label in zip(features, labels, strict=True):
+        within += torch.outer(row - means[label], row - means[label]) / N
+    for mean in means:
+        between += torch.outer(mean - features.mean(0), mean - features.mean(0)) / CLASSES
+    return (within @ torch.linalg.pinv(between, rtol=1e-10)).trace() / CLASSES
+
+
+def ntk_by_loops(model, x):
+    def gradient(sample, output):
+        value = model(sample[None])[0, output]
+        return torch.autograd.grad(value, [*model.parameters()], materialize_grads=True, allow_unused=True)
+
+    rows = [[torch.cat([g.flatten() for g in gradient(s, c)]) for c in range(len(model(s[None])[0]))] for s in x]
+    return torch.stack(
+        [torch.stack([sum(a @ b for a, b in zip(one, two, strict=True)) for two in rows]) for one in rows]
+    )
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_what_is_read_is_right(name):
+    """Logits as in training, and the rest by plain loops."""
+    built = case(name)
+    model, x, labels, *_ = built
+    quantities = {"seen": lambda logits: logits} | {
+        quantity: QUANTITIES[quantity]
+        for quantity in ("centroid", "frobenius_norm", "jacobian_alignment", "nc1", "accuracy")
+        if quantity not in REFUSED[name]
+    }
+    values = Probe(model, (x, labels), quantities, memory=2**17).read().values
+    torch.testing.assert_close(values["seen"], built.outputs().detach())
+    some = slice(0, 8)
+    jacobian = jacobian_row_by_row(model, x[some])
+    torch.testing.assert_close(values["centroid"][some], jacobian.sum(1))
+    torch.testing.assert_close(values["frobenius_norm"][some], jacobian.flatten(1).norm(dim=1))
+    rows, points = jacobian.flatten(2), x[some].flatten(1)
+    along = torch.stack(
+        [(row @ point).norm() / (row.norm() * point.norm()) for row, point in zip(rows, points, strict=True)]
+    )
+    # Where all units are off there is no direction: 0 by definition.
+    torch.testing.assert_close(values["jacobian_alignment"][some], along.nan_to_num())
+    if "nc1" in values:
+        torch.testing.assert_close(values["nc1"], nc1_by_loops(features_of(built), labels))
+    if "accuracy" in values:
+        torch.testing.assert_close(values["accuracy"].mean(), (built.outputs().argmax(1) == labels).double().mean())
+    if "ntk" not in REFUSED[name]:
+        found = Probe(model, x[:4], [gnomon.ntk]).read().values["ntk"]
+        torch.testing.assert_close(found, ntk_by_loops(model, x[:4]))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_training_is_the_same_with_and_without(name):
+    """Bit for bit, dropout's random stream too, from a probe made while the network is in training mode."""
+
+    def train(probed):
+        built = case(name)
+        model, x, labels, network, *_ = built
+        network.train()
+        torch.manual_seed(1)
+        optimizer = torch.optim.AdamW(network.parameters(), 1e-2)
+        allowed = [
+            QUANTITIES[q]
+            for q in ("accuracy", "centroid_alignment", "nc1", "ntk", "nfa_table")
+            if q not in REFUSED[name]
+        ]
+        probe = Probe(model, (x, labels), allowed) if probed else lambda step: None
+        for step in range(2):
+            probe(step)
+            outputs = built.outputs()
+            loss = (
+                mse_loss(outputs, labels.reshape(outputs.shape))
+                if labels.is_floating_point()
+                else cross_entropy(outputs, labels)
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        assert all(module.training for module in network.modules())
+        return [*network.state_dict().values(), *(p.grad for p in network.parameters()), torch.rand(1)]
+
+    for ours, theirs in zip(train(True), train(False), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("build", [bert, distilbert, gpt2])
+def test_padding_changes_nothing(build):
+    """A padded text among others: its logits and its Jacobian are those of the text alone, with none at padding."""
+    torch.manual_seed(0)
+    network = build().double().eval()
+    given = tokens()
+    x = embeddings(network, **given)
+    model = TextLogits(network)
+    torch.testing.assert_close(model(x), network(**given).logits)
+    jacobian = gnomon.input_jacobian(model, x).detach()
+    for sample, ids, there, rows in zip(x, *given.values(), jacobian, strict=True):
+        real = there.bool()
+        alone = {"input_ids": ids[None, real], "attention_mask": there[None, real]}
+        torch.testing.assert_close(model(sample[None]), network(**alone).logits)
+        torch.testing.assert_close(rows[:, real], gnomon.input_jacobian(model, sample[None, real])[0].detach())
+        assert not rows[:, ~real].any()
+
+
+def test_what_is_not_in_the_embeddings_is_refused():
+    torch.manual_seed(0)
+    network = bert().double().eval()
+    given = tokens()
+    second = torch.ones_like(given["input_ids"])
+    with pytest.raises(
+        DataError, match=r"embeddings\(model\): expected logits that follow from embeddings and padding"
+    ):
+        embeddings(network, **given, token_type_ids=second)
+    embeddings(network, **given, token_type_ids=0 * second)
+    with pytest.raises(RangeError, match=r"embeddings\(attention_mask\): expected embeddings other than zero"):
+        embeddings(network, given["input_ids"])
+    network.get_input_embeddings = lambda: nn.Embedding(30, 8).double()
+    with pytest.raises(UnsupportedModuleError, match=r"expected a network that calls the embedding it names, got Bert"):
+        TextLogits(network)(torch.ones(2, 3, 8, dtype=torch.float64))
+    assert len(network.bert.embeddings.word_embeddings._forward_hooks) == 0
+
+
+@pytest.mark.parametrize("build", [bert, gpt2])
+def test_attention_by_any_kernel_can_be_steered_by_a_jacobian(build):
+    """Fused attention has no second derivative; in gnomon's calls torch takes the kernel that has."""
+    penalties = []
+    for kernel in ("eager", "sdpa"):
+        torch.manual_seed(0)
+        network = build(attn_implementation=kernel).double().eval()
+        x = embeddings(network, **tokens())
+        penalty = gnomon.input_jacobian(TextLogits(network), x).square().sum()
+        penalties.append((penalty, *torch.autograd.grad(penalty, [*network.parameters()], materialize_grads=True)))
+    torch.testing.assert_close(*penalties)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
+    """The example of the documentation, in the precision in which the trainer's network computes."""
+    built = case("bert")
+    given, network = built.given, built.network.float()
+    names = ["input_ids", "attention_mask", "labels"]
+    samples = [dict(zip(names, row, strict=True)) for row in zip(*given.values(), LABELS, strict=True)]
+    arguments = transformers.TrainingArguments(
+        str(tmp_path),
+        max_steps=2,
+        bf16=bf16,
+        use_cpu=True,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    trainer = transformers.Trainer(network, arguments, train_dataset=samples)
+    quantities = [gnomon.accuracy, gnomon.centroid_alignment, gnomon.nc1]
+    build = ProbeCallback(
+        lambda model: Probe(TextLogits(model), (embeddings(model, **given), LABELS), quantities), trainer.log
+    )
+    trainer.add_callback(build)
+    trainer.train()
+    logged = [entry for entry in trainer.state.log_history if "nc1" in entry]
+    assert [entry["step"] for entry in logged] == [0, 1, 2]
+    assert all(entry["nc1"] > 0 for entry in logged)
