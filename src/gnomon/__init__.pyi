@@ -88,7 +88,7 @@ from .measure.polar_decomposition import PolarDecomposition
 from .measure.streamed_agop import AGOP
 from .measure.top_eigenvectors import Eigenvectors
 from .measure.truncation_sectors import TruncationSectors
-from .probe import Cost, Probe, Reading, at, every, log_spaced
+from .probe import Cost, Probe, Reading, Stop, at, every, log_spaced, stop_when
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
 __version__: str
@@ -131,6 +131,7 @@ __all__ = [
     "Probe",
     "Reading",
     "Sketch",
+    "Stop",
     "TruncationFlow",
     "TruncationOrbit",
     "TruncationSectors",
@@ -189,6 +190,7 @@ __all__ = [
     "snr_growth",
     "snr_singular_values",
     "spectral_mse",
+    "stop_when",
     "top_eigenvectors",
     "truncated_inputs",
     "truncation_map",

@@ -1,6 +1,7 @@
 """What the tests of the integrations train, and the oracle: the same training as a plain PyTorch loop."""
 
 import torch
+from accelerate.state import AcceleratorState, GradientState
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -24,19 +25,36 @@ def probe_of(model, schedule=None):
     return Probe(model, (X, LABELS), QUANTITIES, schedule)
 
 
-def plain_loop(schedule=None, same=False):
-    """The scalars by step, gradients of two batches in each; `same`: every batch is the first."""
+def mean_loss(model, x, labels):
+    return cross_entropy(model(x), labels)
+
+
+IN_ORDER = [*torch.arange(len(X)).view(-1, TOGETHER, BATCH)] * EPOCHS
+"""For each step the rows of its batches, by default."""
+THE_SAME = [torch.arange(BATCH).expand(TOGETHER, BATCH)] * STEPS
+
+
+def plain_training(rows=IN_ORDER, loss=mean_loss, before_step=None, after_step=lambda model, step: None):
+    """The trained network, gradients of all batches of a step in it."""
     model = network()
-    probe, optimizer = probe_of(model, schedule), torch.optim.SGD(model.parameters(), RATE)
-    readings = [probe(0)]
-    for step in range(1, STEPS + 1):
-        for part in range(TOGETHER):
-            start = 0 if same else ((step - 1) * TOGETHER + part) * BATCH % len(X)
-            rows = slice(start, start + BATCH)
-            (cross_entropy(model(X[rows]), LABELS[rows]) / TOGETHER).backward()
+    optimizer, change = torch.optim.SGD(model.parameters(), RATE), before_step and before_step(model)
+    after_step(model, 0)
+    for step, together in enumerate(rows, 1):
+        for batch in together:
+            (loss(model, X[batch], LABELS[batch]) / len(together)).backward()
+        if change:
+            change()
         optimizer.step()
         optimizer.zero_grad()
-        readings.append(probe(step))
+        after_step(model, step)
+    return model
+
+
+def plain_loop(schedule=None, same=False, steps=STEPS):
+    """The scalars by step; `same`: every batch is the first."""
+    readings = []
+    rows = (THE_SAME if same else IN_ORDER)[:steps]
+    plain_training(rows, after_step=lambda model, step: readings.append(probe_of(model, schedule)(step)))
     return {reading.step: reading.scalars() for reading in readings if reading}
 
 
@@ -46,3 +64,15 @@ def assert_equal(scalars_by_step, expected):
     for step, scalars in expected.items():
         found = {name: scalars_by_step[step][name] for name in scalars}
         torch.testing.assert_close(found, scalars, rtol=1e-5, atol=1e-6)
+
+
+def assert_same(ours, theirs):
+    """Bit for bit."""
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def forget():
+    """What Accelerate's first accelerator of a process tells all later ones."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()

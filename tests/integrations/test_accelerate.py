@@ -3,8 +3,6 @@
 import pytest
 import torch
 from accelerate import Accelerator, debug_launcher
-from accelerate.state import AcceleratorState, GradientState
-from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from gnomon import every
@@ -17,6 +15,9 @@ from tests.integrations.plain_loop import (
     TOGETHER,
     X,
     assert_equal,
+    assert_same,
+    forget,
+    mean_loss,
     network,
     plain_loop,
     probe_of,
@@ -28,11 +29,6 @@ def _alone():
     """Accelerators of one process share what the first was told."""
     yield
     forget()
-
-
-def forget():
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
 
 
 def train(schedule, batch=BATCH, mixed_precision="no", dropout=0.0):
@@ -50,7 +46,7 @@ def train(schedule, batch=BATCH, mixed_precision="no", dropout=0.0):
     for _ in range(EPOCHS):
         for x, labels in loader:
             with accelerator.accumulate(model):
-                accelerator.backward(cross_entropy(model(x), labels))
+                accelerator.backward(mean_loss(model, x, labels))
                 optimizer.step()
                 optimizer.zero_grad()
             if accelerator.sync_gradients:
@@ -74,8 +70,7 @@ def test_training_is_the_same_with_and_without(mixed_precision):
             torch.manual_seed(3)
             _, _, state = train(schedule, mixed_precision=mixed_precision, dropout=0.5)
             states.append([*state, torch.get_rng_state()])
-    for ours, theirs in zip(*states, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert_same(*states)
 
 
 def _train_on_each(folder):

@@ -16,12 +16,13 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import gnomon
-from gnomon import Probe, at, every
+from gnomon import Probe, at, every, stop_when
 from gnomon.errors import MissingExtraError, RangeError, UnsupportedModuleError
 from gnomon.integrations.lightning import ProbeCallback
 from tests.integrations.plain_loop import (
     BATCH,
     EPOCHS,
+    IN_ORDER,
     LABELS,
     QUANTITIES,
     RATE,
@@ -29,8 +30,10 @@ from tests.integrations.plain_loop import (
     TOGETHER,
     X,
     assert_equal,
+    assert_same,
     network,
     plain_loop,
+    plain_training,
     probe_of,
 )
 
@@ -89,9 +92,9 @@ class InMemory(Logger):
         return [(step, metrics) for step, metrics in self.logged if name in metrics]
 
 
-def loader(same=False):
+def loader(same=False, size=BATCH):
     rows = torch.arange(len(X)) % BATCH if same else torch.arange(len(X))
-    return DataLoader(TensorDataset(X[rows], LABELS[rows]), BATCH)
+    return DataLoader(TensorDataset(X[rows], LABELS[rows]), size)
 
 
 def trainer_with(*callbacks, logger=False, **settings):
@@ -100,8 +103,13 @@ def trainer_with(*callbacks, logger=False, **settings):
     return Trainer(accumulate_grad_batches=TOGETHER, callbacks=[*callbacks], logger=logger, **quiet, **settings)
 
 
-def reads(schedule=None):
-    return ProbeCallback(lambda module: probe_of(module, schedule))
+def reads(schedule=None, stop=None):
+    return ProbeCallback(lambda module: probe_of(module, schedule), stop)
+
+
+def third(*, at=3):
+    """Holds from the third reading on."""
+    return stop_when(lambda steps, accuracy: len(accuracy) >= at)
 
 
 def rows_of(table):
@@ -142,8 +150,7 @@ def test_training_is_the_same_with_and_without(precision):
             trainer_with(*callbacks, watch, precision=precision, logger=InMemory()).fit(module, loader(), loader())
         return [*module.state_dict().values(), *watch.seen]
 
-    for ours, theirs in zip(train(reads()), train(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert_same(train(reads()), train())
 
 
 def test_mixed_precision_is_read_in_that_of_the_parameters():
@@ -206,6 +213,45 @@ def test_two_probes_stand_beside_each_other():
     assert [[step for step, _ in memory.readings(name)] for name in ("accuracy", "half")] == [[2], [3]]
 
 
+@pytest.mark.parametrize(("schedule", "stopped"), [(every(1), 2), (every(2), 4), (at(3), None), (every(5), None)])
+def test_stops_after_the_reading_that_is_enough(schedule, stopped):
+    module, memory, stop = Module(), InMemory(), third()
+    trainer = trainer_with(reads(schedule, stop), logger=memory)
+    trainer.fit(module, loader(), loader())
+    assert trainer.global_step == (stopped or STEPS)
+    assert trainer.should_stop == stop.verdict == (stopped is not None)
+    expected = plain_training(IN_ORDER[:stopped])
+    torch.testing.assert_close(module.network.state_dict(), expected.state_dict())
+    assert [step for step, _ in memory.readings()] == stop.steps
+    assert [metrics["accuracy"] for _, metrics in memory.readings()] == stop.histories["accuracy"]
+
+
+def test_enough_at_step_0_trains_nothing():
+    module = Module()
+    trainer_with(reads(stop=third(at=1))).fit(module, loader(), loader())
+    assert_same(module.network.parameters(), network().parameters())
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+def test_what_was_read_before_resuming_counts(tmp_path):
+    """Also of two rules; a new one begins where it is first asked."""
+
+    def callbacks():
+        sums = stop_when(lambda frobenius_norm: len(frobenius_norm) > STEPS)
+        return [reads(stop=third(at=5)), reads(at(1, 3), sums)]
+
+    saves = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, every_n_train_steps=1)
+    trainer_with(*callbacks(), saves, max_steps=3, enable_checkpointing=True).fit(Module(), loader(True), loader())
+    resumed, new = callbacks(), stop_when(lambda centroid_alignment: False)
+    trainer = trainer_with(*resumed, reads(stop=new))
+    trainer.fit(Module(), loader(True), loader(), ckpt_path=tmp_path / "step=3.ckpt", weights_only=True)
+    assert trainer.global_step == 4
+    assert [callback.stop.steps for callback in resumed] == [[0, 1, 2, 3, 4], [1, 3]]
+    assert new.steps == [4]
+    expected = [scalars["accuracy"] for scalars in plain_loop(same=True).values()]
+    torch.testing.assert_close(resumed[0].stop.histories["accuracy"], expected[:5])
+
+
 def test_what_lacks_is_said_before_training():
     module, trained = Module(), []
     module.training_step = lambda batch, index: trained.append(index)
@@ -217,6 +263,10 @@ def test_what_lacks_is_said_before_training():
     with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
         trainer_with(unlabelled).fit(module, loader(), loader())
     assert trained == []
+    slow, untrained = reads(stop=stop_when(lambda speed: True)), Module()
+    with pytest.raises(RangeError, match=r"stop_when\(<lambda>\): expected speed in the reading, got accuracy"):
+        trainer_with(slow).fit(untrained, loader(), loader())
+    assert_same(untrained.network.parameters(), network().parameters())
 
 
 def test_two_processes_read_the_network_and_one_writes(tmp_path):
@@ -228,6 +278,25 @@ def test_two_processes_read_the_network_and_one_writes(tmp_path):
     assert [int(row["step"]) for row in rows] == [0, 3]
     start = probe_of(network()).read().scalars()
     torch.testing.assert_close({name: float(rows[0][name]) for name in start}, start)
+
+
+def test_of_two_processes_the_first_decides(tmp_path):
+    """The other would stop at once, and then has no time to read."""
+
+    class Ends(Callback):
+        def on_fit_end(self, trainer, module):
+            (tmp_path / str(trainer.global_rank)).write_text(f"{trainer.global_step} {trainer.should_stop}")
+
+    def build(module):
+        slow = {"max_overhead": 1e-9} if module.trainer.global_rank else {}
+        return Probe(module, (X, LABELS), QUANTITIES, every(2), **slow)
+
+    def enough(steps, accuracy):
+        return torch.distributed.get_rank() == 1 or len(steps) == 2
+
+    callbacks = [ProbeCallback(build, stop_when(enough)), Ends()]
+    trainer_with(*callbacks, strategy="ddp_fork", devices=2).fit(Module(), loader(), loader())
+    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["2 True", "2 True"]
 
 
 def test_a_missing_lightning_names_its_extra(monkeypatch):

@@ -6,19 +6,20 @@ import sys
 import pytest
 import torch
 from accelerate import debug_launcher
-from accelerate.state import AcceleratorState
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import Trainer, TrainerCallback, TrainingArguments, ViTConfig, ViTForImageClassification
 
 import gnomon
-from gnomon import Probe, accuracy, at, centroid_alignment, every
+from gnomon import Probe, accuracy, at, centroid_alignment, every, stop_when
 from gnomon.errors import MissingExtraError, RangeError
 from gnomon.integrations.transformers import ProbeCallback
+from gnomon.integrations.transformers_inputs import Logits
 from tests.integrations.plain_loop import (
     BATCH,
     EPOCHS,
+    IN_ORDER,
     LABELS,
     QUANTITIES,
     RATE,
@@ -26,8 +27,11 @@ from tests.integrations.plain_loop import (
     TOGETHER,
     X,
     assert_equal,
+    assert_same,
+    forget,
     network,
     plain_loop,
+    plain_training,
     probe_of,
 )
 
@@ -54,11 +58,11 @@ def trainer_with(folder, model=None, trainer_class=Trainer, same=False, **settin
         "report_to": "none",
         "per_device_train_batch_size": BATCH,
         "gradient_accumulation_steps": TOGETHER,
+        "max_grad_norm": 0.0,
     } | settings
     arguments = TrainingArguments(
         str(folder),
         use_cpu=True,
-        max_grad_norm=0.0,
         logging_steps=1,
         train_sampling_strategy="sequential",
         dataloader_pin_memory=False,
@@ -72,9 +76,14 @@ def trainer_with(folder, model=None, trainer_class=Trainer, same=False, **settin
     )
 
 
-def reading(trainer, schedule=None):
-    trainer.add_callback(ProbeCallback(lambda model: probe_of(model.network, schedule), trainer.log))
+def reading(trainer, schedule=None, stop=None):
+    trainer.add_callback(ProbeCallback(lambda model: probe_of(model.network, schedule), trainer.log, stop))
     return trainer
+
+
+def third(*, at=3):
+    """Holds from the third reading on."""
+    return stop_when(lambda steps, accuracy: len(accuracy) >= at)
 
 
 def logged(trainer, name="accuracy"):
@@ -126,8 +135,7 @@ def test_training_is_the_same_with_and_without(tmp_path, bf16):
     seen = []
     theirs = train(False) + seen
     assert len(ours) > STEPS
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert_same(ours, theirs)
 
 
 def test_bf16_is_read_as_the_network_computes(tmp_path):
@@ -178,26 +186,53 @@ def test_two_probes_stand_beside_each_other(tmp_path):
     assert [[step for step, _ in logged(trainer, name)] for name in ("accuracy", "half")] == [[2], [3]]
 
 
+@pytest.mark.parametrize(("schedule", "stopped"), [(every(1), 2), (every(2), 4), (at(3), None), (every(5), None)])
+def test_stops_after_the_reading_that_is_enough(tmp_path, schedule, stopped):
+    stop = third()
+    trainer = reading(trainer_with(tmp_path), schedule, stop)
+    trainer.train()
+    assert trainer.state.global_step == (stopped or STEPS)
+    assert stop.verdict == (stopped is not None)
+    expected = plain_training(IN_ORDER[:stopped])
+    torch.testing.assert_close(trainer.model.network.state_dict(), expected.state_dict())
+    assert [(step, entry["accuracy"]) for step, entry in logged(trainer)] == [
+        *zip(stop.steps, stop.histories["accuracy"], strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("together", "steps"), [(1, 1), (2, 0)])
+def test_enough_at_step_0_ends_with_the_first_batch(tmp_path, together, steps):
+    trainer = reading(trainer_with(tmp_path, gradient_accumulation_steps=together), stop=third(at=1))
+    trainer.train()
+    assert trainer.state.global_step == steps
+
+
+def test_what_was_read_before_resuming_counts_and_what_another_training_read_does_not(tmp_path):
+    reading(trainer_with(tmp_path, same=True, max_steps=3, save_strategy="steps", save_steps=3)).train()
+    stop = third(at=5)
+    resumed = reading(trainer_with(tmp_path, same=True), stop=stop)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert resumed.state.global_step == 4
+    assert stop.steps == [0, 1, 2, 3, 4]
+    expected = [scalars["accuracy"] for scalars in plain_loop(same=True).values()]
+    torch.testing.assert_close(stop.histories["accuracy"], expected[:5])
+    resumed.train()
+    assert stop.steps == [0, 1, 2, 3, 4]
+
+
 def test_what_lacks_is_said_before_training(tmp_path):
     trainer = trainer_with(tmp_path)
     trainer.add_callback(ProbeCallback(lambda model: Probe(model.network, X, QUANTITIES), trainer.log))
     with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
         trainer.train()
     assert trainer.state.log_history == []
+    with pytest.raises(RangeError, match=r"stop_when\(<lambda>\): expected speed in the reading, got accuracy"):
+        reading(trainer_with(tmp_path), stop=stop_when(lambda speed: True)).train()
 
 
 def test_a_vision_transformer_is_read_from_its_pixels(tmp_path):
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = ViTForImageClassification(ViTConfig(image_size=4, patch_size=2, num_channels=1, num_labels=3, **sizes))
-
-    class Logits(nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, pixels):
-            return self.model(pixel_values=pixels).logits
-
     pixels, labels = torch.randn(8, 1, 4, 4), torch.arange(8) % 3
     samples = [{"pixel_values": image, "labels": label} for image, label in zip(pixels, labels, strict=True)]
     arguments = TrainingArguments(
@@ -205,16 +240,16 @@ def test_a_vision_transformer_is_read_from_its_pixels(tmp_path):
     )
     trainer = Trainer(model, arguments, train_dataset=samples)
     quantities = [accuracy, centroid_alignment]
-    build = ProbeCallback(lambda model: Probe(Logits(model), (pixels, labels), quantities), trainer.log)
+    build = ProbeCallback(lambda model: Probe(Logits(model, "pixel_values"), (pixels, labels), quantities), trainer.log)
     trainer.add_callback(build)
     trainer.train()
     assert [step for step, _ in logged(trainer)] == [0, 1, 2]
-    last = Probe(Logits(model), (pixels, labels), quantities).read().scalars()
+    last = Probe(Logits(model, "pixel_values"), (pixels, labels), quantities).read().scalars()
     torch.testing.assert_close({name: logged(trainer)[-1][1][name] for name in last}, last)
 
 
 def _train_on_each(folder):
-    AcceleratorState._reset_state(reset_partial_state=True)  # of the parent's one process
+    forget()  # the parent's one process
     trainer = reading(trainer_with(folder, per_device_train_batch_size=BATCH // 2))
     trainer.train()
     assert trainer.args.world_size == 2
@@ -230,6 +265,26 @@ def test_two_processes_read_the_network(tmp_path):
     start = probe_of(network()).read().scalars()
     assert one[0][1].items() >= start.items()
     assert [step for step, _ in other] == [*range(STEPS + 1)]
+
+
+def _stop_on_each(folder):
+    forget()
+    trainer = trainer_with(folder, per_device_train_batch_size=BATCH // 2)
+    rank = trainer.args.process_index
+
+    def build(model):
+        return Probe(model.network, (X, LABELS), QUANTITIES, every(2), max_overhead=1e-9 if rank else None)
+
+    stop = stop_when(lambda steps, accuracy: rank == 1 or len(steps) == 2)
+    trainer.add_callback(ProbeCallback(build, trainer.log, stop))
+    trainer.train()
+    (folder / str(rank)).write_text(f"{trainer.state.global_step} {stop.steps}")
+
+
+def test_of_two_processes_the_first_decides(tmp_path):
+    """The other would stop at once, and then has no time to read."""
+    debug_launcher(_stop_on_each, (tmp_path,), num_processes=2)
+    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["2 [0, 2]", "2 [0]"]
 
 
 def test_a_missing_or_broken_transformers_names_its_extra(monkeypatch, tmp_path):

@@ -5,13 +5,13 @@ from typing import Any
 
 from torch import Tensor
 
-from gnomon.integrations._extras import missing
-from gnomon.probe import Probe
+from gnomon._extras import missing
+from gnomon.probe import Probe, Stop
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except Exception as cause:
-    raise missing("lightning", "lightning", cause) from cause
+    raise missing("gnomon.integrations", "lightning", "lightning", cause) from cause
 
 
 class ProbeCallback(Callback):
@@ -20,16 +20,17 @@ class ProbeCallback(Callback):
     Steps are `trainer.global_step`, those of the optimizer: a batch that only accumulates gradients makes none, and
     several optimizers each count theirs. A reading at step s sees the network after s of them, in the precision of its
     parameters. The probe is made once the module is on its device, before anything is trained: what it lacks is said
-    then. In distributed training every process reads, and the loggers write on the first.
+    then. In distributed training every process reads, and the loggers write on the first, which also decides to stop.
 
         Trainer(callbacks=[ProbeCallback(lambda module: Probe(module, (x, labels), [accuracy], every(100)))])
 
     Args:
         build: from the module to the probe.
+        stop: when training may end, by `gnomon.stop_when`; its history is in the trainer's checkpoints.
     """
 
-    def __init__(self, build: Callable[[Any], Probe]) -> None:
-        self.build = build
+    def __init__(self, build: Callable[[Any], Probe], stop: Stop | None = None) -> None:
+        self.build, self.stop = build, stop
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Makes the probe."""
@@ -54,7 +55,25 @@ class ProbeCallback(Callback):
             self._step = trainer.global_step
             self._read(trainer)
 
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Adds the history; not as this callback's state, of which Lightning takes one a class."""
+        if self.stop:
+            checkpoint[self._key] = self.stop.state_dict()
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Goes on from the history, if there is one of these quantities."""
+        if self.stop and self._key in checkpoint:
+            self.stop.load_state_dict(checkpoint[self._key])
+
+    @property
+    def _key(self) -> str:
+        return f"gnomon.stop_when: {', '.join(self.stop.histories if self.stop else ())}"
+
     def _read(self, trainer: Trainer) -> None:
         if reading := self._probe(self._step):
             for logger in trainer.loggers:
                 logger.log_metrics(reading.scalars(), reading.step)
+        # Where a reading is due, all processes meet, though for some it may be beyond the budget.
+        if self.stop and self._probe.schedule(self._step):
+            reached = reading is not None and self.stop(reading)
+            trainer.should_stop |= trainer.strategy.broadcast(reached)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from gnomon.integrations._extras import missing
+from gnomon._extras import missing
 from gnomon.probe import Reading
 
 try:
     import mlflow
 except Exception as cause:
-    raise missing("mlflow", "mlflow", cause) from cause
+    raise missing("gnomon.integrations", "mlflow", "mlflow", cause) from cause
 
 
 def mlflow_sink(run: mlflow.entities.Run) -> Callable[[Reading], None]:

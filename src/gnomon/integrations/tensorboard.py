@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from gnomon.integrations._extras import missing
+from gnomon._extras import missing
 from gnomon.probe import Reading
 
 try:
     from torch.utils.tensorboard import SummaryWriter
 except Exception as cause:
-    raise missing("tensorboard", "tensorboard", cause) from cause
+    raise missing("gnomon.integrations", "tensorboard", "tensorboard", cause) from cause
 
 
 def tensorboard_sink(writer: SummaryWriter) -> Callable[[Reading], None]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from gnomon.integrations._extras import missing
+from gnomon._extras import missing
 from gnomon.probe import Reading
 
 try:
     import wandb
 except Exception as cause:
-    raise missing("wandb", "wandb", cause) from cause
+    raise missing("gnomon.integrations", "wandb", "wandb", cause) from cause
 
 
 def wandb_sink(run: wandb.Run) -> Callable[[Reading], None]:

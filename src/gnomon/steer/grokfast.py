@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.steer.attach import attach
 
 
 class _Grokfast(ABC):
@@ -65,6 +66,18 @@ class _Grokfast(ABC):
                 gradient.add_(mean, alpha=self.strength)
         if (bad := _first_nonfinite(gradients)) is not None:
             raise self._diverged("amplified gradient", bad, gradients[bad])
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Amplifies before each step of the optimizer from now on, and travels in its `state_dict`.
+
+        Gradients are then accumulated, unscaled and clipped. With a closure, as of LBFGS, it is after each evaluation.
+
+        Raises:
+            RangeError: if the optimizer lacks one of the parameters, or has Grokfast already. At a step: if it is fused
+                and would unscale the gradients itself.
+            CheckpointError: on loading, if the optimizer's state has none of Grokfast.
+        """
+        attach(self, optimizer, self._parameters)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on: the steps, and by the parameters' numbers what is remembered of how many.
@@ -125,13 +138,17 @@ class GrokfastEMA(_Grokfast):
         grokfast()
         optimizer.step()
 
+    Or, where a framework makes the steps, `grokfast.attach(optimizer)`: it is then called before each of them, the last
+    thing, and its state is in `optimizer.state_dict()`.
+
     The mean starts at the first gradient, as in the authors' code, so that a constant gradient becomes $(1+\lambda)g$
     at once; from zero it would be $(1+\lambda(1-\alpha^t))g$.
 
     Mixed precision. The mean is kept in float32 at least, and the sum is rounded once, to the gradient's dtype.
     Under a `torch.amp.GradScaler` the order is `scaler.unscale_(optimizer)`, `grokfast()`, `scaler.step(optimizer)`:
     before `unscale_` the mean would mix gradients of different scales. The scaler skips steps whose gradients
-    overflow; with `skip_nonfinite` so does Grokfast, leaving gradients and mean as they are.
+    overflow; with `skip_nonfinite` so does Grokfast, leaving gradients and mean as they are. Attached to an optimizer
+    that is not fused, it has the right order, and no part in the steps that are skipped.
 
     Resuming. With `state_dict` in the checkpoint, a resumed run is bit for bit the unbroken one.
 

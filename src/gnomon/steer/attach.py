@@ -1,0 +1,88 @@
+"""A method that changes gradients, called before each step of an optimizer and kept in the optimizer's state."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gnomon.errors import CheckpointError, RangeError
+
+KEY = "gnomon"
+"""Of the method's state in the optimizer's."""
+
+
+@runtime_checkable
+class Method(Protocol):
+    """What can be attached: the change, and what it remembers."""
+
+    def __call__(self) -> None:
+        """Changes the gradients."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from there."""
+
+
+def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
+    """Calls the method before each step in which these parameters have gradients.
+
+    In the optimizer's own hooks, since every framework comes by there: by then gradients are accumulated, unscaled and
+    clipped, and what is in the optimizer's `state_dict` is in each checkpoint.
+
+    Raises:
+        RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
+            and would unscale the gradients itself.
+        CheckpointError: on loading, if the optimizer's state has none of a method.
+    """
+    where = f"{type(method).__name__}.attach"
+    while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = inner  # Accelerate's has no hooks of its own.
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    lacking = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in held]
+    if lacking:
+        raise RangeError(
+            f"{where}(optimizer): expected one that steps all these parameters, got one without {lacking[0]}. "
+            f"Attach each optimizer's own."
+        )
+    if KEY in optimizer.state_dict():
+        raise RangeError(f"{where}(optimizer): expected one with nothing attached, got one with it. Attach once.")
+
+    def before_step(
+        optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if getattr(optimizer, "grad_scale", None) is not None:
+            raise RangeError(
+                f"{where}: expected unscaled gradients, got those of a GradScaler before a fused step. "
+                f"Call scaler.unscale_(optimizer) first, or make the optimizer with fused=False."
+            )
+        closure: Callable[[], object] | None = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            change()
+            return None
+
+        def closure_and_change() -> object:
+            loss = closure()
+            change()
+            return loss
+
+        return args[:1], {**kwargs, "closure": closure_and_change}
+
+    def change() -> None:
+        # A framework may leave a batch out; a step without gradients does nothing.
+        if any(parameter.grad is not None for _, parameter in parameters):
+            method()
+
+    def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
+        if KEY not in state:
+            raise CheckpointError(
+                f"{where}: expected an optimizer's state with {KEY!r}, got {', '.join(state)}. "
+                f"Load one that was saved with the method attached, or attach it after loading."
+            )
+        method.load_state_dict(state[KEY])
+
+    optimizer.register_step_pre_hook(before_step)
+    optimizer.register_state_dict_post_hook(lambda _, state: {**state, KEY: method.state_dict()})
+    optimizer.register_load_state_dict_pre_hook(load)

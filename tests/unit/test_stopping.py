@@ -1,0 +1,140 @@
+"""Stopping rules: what the criterion is shown, what it may answer, and going on from a history."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+import gnomon
+from gnomon import Probe, Reading, every, plateau, stop_when
+from gnomon.data import digits, standardise
+from gnomon.errors import RangeError
+from gnomon.models import mlp
+
+
+@dataclass(frozen=True)
+class Parts:
+    half: torch.Tensor
+    whole: torch.Tensor
+
+
+def readings(steps=4):
+    """`size` has two values, of mean 2 at step 1, 4 at step 2; `parts.half` is half of that."""
+    for step in range(1, steps + 1):
+        size = torch.tensor([1.0, 3.0]) * step
+        yield Reading(step, {"size": size, "parts": Parts(size.mean() / 2, size)}, {})
+
+
+def test_the_criterion_is_asked_about_all_readings_so_far():
+    asked = []
+
+    def criterion(steps, size, half, *, level=0.5, least, name="unused"):
+        asked.append((steps, size, half, level, least, name))
+        return size[-1] >= least
+
+    stop = stop_when(criterion, half="parts.half", least=6)
+    assert stop.verdict is None
+    assert [stop(reading) for reading in readings()] == [False, False, True, True]
+    assert asked[:2] == [([1], [2.0], [1.0], 0.5, 6, "unused"), ([1, 2], [2.0, 4.0], [1.0, 2.0], 0.5, 6, "unused")]
+    assert stop.verdict is True
+    assert (stop.steps, stop.histories) == (
+        [1, 2, 3, 4],
+        {"size": [2.0, 4.0, 6.0, 8.0], "parts.half": [1.0, 2.0, 3.0, 4.0]},
+    )
+
+
+def test_a_criterion_cannot_change_the_history():
+    stop = stop_when(lambda steps, size: bool(steps.clear() or size.clear()))
+    assert [stop(reading) for reading in readings()] == [False] * 4
+    assert stop.histories == {"size": [2.0, 4.0, 6.0, 8.0]}
+
+
+@pytest.mark.parametrize("answer", [True, torch.tensor(True), 1, Reading, torch.ones(1).numpy()[0] > 0])
+def test_answers(answer):
+    if answer is Reading:
+
+        class Verdict:
+            reached = True
+
+        answer = Verdict()
+    stop = stop_when(lambda size: answer)
+    assert stop(next(readings())) is True
+    assert stop.verdict is answer
+
+
+def test_keywords_of_any_name_reach_a_criterion_that_takes_them():
+    stop = stop_when(lambda **series: len(series["ends"]) == series["least"], ends="size.max", least=2)
+    assert [stop(reading) for reading in readings(2)] == [False, True]
+    assert stop.histories == {"size.max": [3.0, 6.0]}
+
+
+def test_the_plateau_of_a_training():
+    """As in the documentation: a network that has nothing left to learn, and what says so."""
+    train, _ = standardise(*digits(40, generator=torch.Generator().manual_seed(0)))
+    model = mlp((64, 16, 10), generator=torch.Generator().manual_seed(0))
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    quantities = {"alignment": gnomon.centroid_alignment, "pc1": gnomon.explained_variance}
+    probe = Probe(model, train, quantities, every(5))
+    stop = stop_when(plateau, high=-1.0, rank_one=0.0)
+    for step in range(1000):
+        if (reading := probe(step)) and stop(reading):
+            break
+        optimizer.step()
+    # The first with four readings in (T / 4, T / 2]: of 5, 10, ... these are four from T = 70 on.
+    assert step == next(
+        last for last in range(0, 1000, 5) if sum(last / 4 < t <= last / 2 for t in range(0, last, 5)) == 4
+    )
+    assert stop.verdict.says.startswith("More training is unlikely to help: PC1 is 0.")
+    assert stop.verdict == plateau(stop.steps, *stop.histories.values(), high=-1.0, rank_one=0.0)
+
+
+def test_a_history_goes_through_a_checkpoint():
+    def stopping():
+        return stop_when(lambda steps, size: sum(size) > 11 and steps[0] == 1)
+
+    unbroken, before, after = stopping(), stopping(), stopping()
+    first, second, third, _ = readings()
+    assert not any(stop(reading) for stop in (unbroken, before) for reading in (first, second))
+    state = before.state_dict()
+    before(third)
+    after.load_state_dict(json.loads(json.dumps(state)))
+    assert unbroken(third)
+    assert after(third)
+    assert after.state_dict() == unbroken.state_dict()
+    assert state == {"steps": [1, 2], "histories": {"size": [2.0, 4.0]}}
+
+
+def test_what_is_wrong_is_named():
+    first, second, *_ = readings()
+    with pytest.raises(RangeError, match=r"stop_when\(hihg\): expected one of steps, alignment, .*mean high\?"):
+        stop_when(plateau, hihg=0.3)
+    with pytest.raises(RangeError, match=r"stop_when\(x\): expected one of size, got x\. Leave it out"):
+        stop_when(lambda size: True, x=1)
+    with pytest.raises(
+        RangeError, match=r"stop_when\(plateau\): expected alignment in the reading, got size, .*Measure"
+    ):
+        stop_when(plateau)(first)
+    half = stop_when(lambda half: True)
+    with pytest.raises(
+        RangeError, match=r"got size, size.min.* Did you mean stop_when\(<lambda>, half='parts.half'\)\?"
+    ):
+        half(first)
+    assert half.steps == []
+    again = stop_when(lambda size: False)
+    again(second)
+    for reading in (second, first):
+        with pytest.raises(RangeError, match=rf"expected a reading after step 2, got step {reading.step}\. Make a new"):
+            again(reading)
+    with pytest.raises(RangeError, match=r"expected the history of size, got half\. Ask for the same"):
+        again.load_state_dict({"steps": [1], "histories": {"half": [1.0]}})
+
+
+@pytest.mark.parametrize("answer", [None, 0.5, "yes", nn.Identity()])
+def test_an_answer_that_is_no_verdict_is_an_error(answer):
+    """A result without `reached` is true, and would stop each training at its first reading."""
+    with pytest.raises(
+        RangeError, match=r"stop_when\(<lambda>\): expected True, False or a result with `reached`, got"
+    ):
+        stop_when(lambda size: answer)(next(readings()))
