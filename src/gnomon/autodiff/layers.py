@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
