@@ -85,7 +85,7 @@ class Config:
     """Of AdamW."""
     weight_decay: float = 0.1
     """Of AdamW."""
-    steps: int = 4000
+    steps: int = 1500
     """A step is a pass over all batches of 256."""
     readings: int = 10
     """Readings in each factor of ten of the steps."""
