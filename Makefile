@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench docs clean
+.PHONY: run test check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
@@ -24,6 +24,9 @@ bench: .venv/dev            ## speeds beside the peers', as ratios in one proces
 
 docs: .venv/dev             ## the documentation, on a local port
 	$(BIN)/mkdocs serve
+
+pictures: .venv/dev         ## those of docs/quantities.md and docs/regions.md, from runs of their own, in four minutes
+	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures
 
 clean:                      ## everything that is made
 	rm -rf .venv site dist

@@ -25,11 +25,14 @@ class House(griffe.Extension):
                 func.parameters[argument.arg].annotation = written(argument.annotation)
             func.returns = written(node.returns)
 
-    def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:  # noqa: ANN401
-        """Each module with all its submodules: `from .centroid import centroid` hides the submodule."""
-        for name, member in mod.modules.items():
-            if name in mod.imports and name in member.members:
-                mod.members[name] = member.members[name]
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:  # noqa: ANN401
+        """The package with all its modules: `from .centroid import centroid` hides the submodule."""
+        waiting = [pkg]
+        for mod in waiting:
+            waiting += mod.modules.values()
+            for name, member in mod.modules.items():
+                if name in mod.imports and name in member.members:
+                    mod.members[name] = griffe.Alias(name, member.members[name], parent=mod)
 
 
 def written(annotation: ast.expr | None) -> str | None:

@@ -1,0 +1,108 @@
+"""Every quantity has its picture, and what the caption says of it is what was drawn."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "docs" / "pictures"
+FOLDER = ROOT / "docs" / "assets" / "quantities"
+PAGES = {"": ROOT / "docs" / "quantities.md", "regions.": ROOT / "docs" / "regions.md"}
+
+
+def loaded(name):
+    """A module of docs/pictures, by the name under which the others import it."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, SOURCES / f"{name}.py")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def program():
+    """The modules of docs/pictures, from the one that imports none of the others on."""
+    names = ("runs", "drawing", "table")
+    yield {name: loaded(name) for name in names}
+    for name in names:
+        del sys.modules[name]
+
+
+def documented(prefix):
+    """The names that have to have a picture."""
+    page = PAGES[prefix].read_text(encoding="utf-8")
+    measured = page if prefix else page.split("\n## Measure\n")[1].split("\n## ")[0]
+    return {prefix + name for name in re.findall(rf"^::: gnomon\.{re.escape(prefix)}(\w+)$", measured, re.MULTILINE)}
+
+
+def captions():
+    """By the picture, the name of the entry in which it stands, and its caption."""
+    picture = r"!\[[^\]]+\]\(assets/quantities/([\w.]+)\.svg\)\{ \.quantity \}"
+    entry = rf"^::: gnomon\.([\w.]+)\n(?:    .*\n)*\n{picture}\n((?:.+\n)+)"
+    found = [
+        part for page in PAGES.values() for part in re.findall(entry, page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    return {picture: (name, " ".join(caption.split())) for name, picture, caption in found}
+
+
+def test_every_quantity_has_a_picture_or_a_reason(program):
+    table = program["table"]
+    names = documented("") | documented("regions.")
+    parts = (table.PICTURES, table.SHARED, table.WITHOUT)
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert set(table.SHARED.values()) <= table.PICTURES.keys()
+    assert all(len(reason) > 10 for reason in table.WITHOUT.values())
+
+
+def test_every_picture_stands_behind_its_quantity(program):
+    assert {picture: name for picture, (name, _) in captions().items()} == {
+        name: name for name in program["table"].PICTURES
+    }
+    used = [
+        name for page in PAGES.values() for name in re.findall(r"quantities/([\w.]+)\.svg", page.read_text("utf-8"))
+    ]
+    assert sorted(used) == sorted(path.stem for path in FOLDER.glob("*.svg"))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)
+def test_the_caption_names_the_numbers_of_the_picture(path, program):
+    root = ElementTree.parse(path).getroot()
+    assert root.tag.endswith("svg")
+    assert path.stat().st_size < 27_000
+    described = root.find(".//{http://purl.org/dc/elements/1.1/}description").text or ""
+    numbers = [part.split(": ")[1] for part in described.split("; ")] if described else []
+    caption = captions()[path.stem][1]
+    for number in numbers:
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d%])", caption), f"{number} is not in: {caption}"
+
+
+def test_the_quantities_that_are_drawn_are_those_that_the_runs_read(program):
+    drawn = {}
+    for picture in program["table"].PICTURES.values():
+        drawn.setdefault(id(picture.pair), (picture.pair, set()))[1].update(picture.keys)
+    for pair, keys in drawn.values():
+        assert set(pair.quantities(pair.begin(pair.arms[0]))) == keys
+
+
+def test_a_pair_is_trained_and_drawn(program):
+    pair, pictures = program["runs"].CLUSTERS, program["table"].PICTURES
+    short = type(pair)(pair.arms, 3, pair.begin, pair.quantities)
+    runs = short.runs(["cumulative_parameters", "condition", "truncated_inputs"])
+    assert list(runs) == list(pair.arms)
+    for run in runs.values():
+        assert run.steps == [0, 1, 2, 3]
+        assert len(run.values["condition"]) == 4
+    for name in ("cumulative_parameters", "truncated_inputs"):
+        numbers = pictures[name].draw(Figure(figsize=(3.5, 2.4)), runs)
+        assert list(numbers) == list(pair.arms)
+
+
+def test_the_arms_of_a_pair_start_alike(program):
+    for pair in (program["runs"].DIGITS, program["runs"].ADDITION, program["runs"].CLUSTERS):
+        first, second = (dict(pair.begin(arm).model.named_parameters()) for arm in pair.arms)
+        assert all(first[name].equal(second[name]) for name in first)
