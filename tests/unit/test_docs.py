@@ -89,6 +89,7 @@ def test_pages_build_strictly_and_ask_no_network(tmp_path):
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert "arithmatex" not in text, f"a formula of {page.name} is not drawn"
+        assert "doc-module-name" not in text, f"a function of {page.name} is shown as the module of its name"
         assert not re.search(r"<(?:script|img|iframe)[^>]*\ssrc=\"(?:https?:)?//", text)
         assert not re.search(r"<link[^>]*rel=\"(?:stylesheet|preconnect)\"[^>]*href=\"(?:https?:)?//", text)
 
