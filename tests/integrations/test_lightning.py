@@ -234,11 +234,11 @@ def test_enough_at_step_0_trains_nothing():
 
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
 def test_what_was_read_before_resuming_counts(tmp_path):
-    """Also of two rules; a new one begins where it is first asked."""
+    """Also of several rules, of the same quantity too; a new one begins where it is first asked."""
 
     def callbacks():
         sums = stop_when(lambda frobenius_norm: len(frobenius_norm) > STEPS)
-        return [reads(stop=third(at=5)), reads(at(1, 3), sums)]
+        return [reads(stop=third(at=5)), reads(at(1, 3), sums), reads(at(0, 2), third(at=9))]
 
     saves = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, every_n_train_steps=1)
     trainer_with(*callbacks(), saves, max_steps=3, enable_checkpointing=True).fit(Module(), loader(True), loader())
@@ -246,7 +246,7 @@ def test_what_was_read_before_resuming_counts(tmp_path):
     trainer = trainer_with(*resumed, reads(stop=new))
     trainer.fit(Module(), loader(True), loader(), ckpt_path=tmp_path / "step=3.ckpt", weights_only=True)
     assert trainer.global_step == 4
-    assert [callback.stop.steps for callback in resumed] == [[0, 1, 2, 3, 4], [1, 3]]
+    assert [callback.stop.steps for callback in resumed] == [[0, 1, 2, 3, 4], [1, 3], [0, 2]]
     assert new.steps == [4]
     expected = [scalars["accuracy"] for scalars in plain_loop(same=True).values()]
     torch.testing.assert_close(resumed[0].stop.histories["accuracy"], expected[:5])

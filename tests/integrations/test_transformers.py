@@ -207,6 +207,16 @@ def test_enough_at_step_0_ends_with_the_first_batch(tmp_path, together, steps):
     assert trainer.state.global_step == steps
 
 
+def test_a_rule_that_looks_at_steps_alone_resumes_with_those_of_its_readings(tmp_path):
+    """And not with those of the trainer's own entries."""
+    reading(trainer_with(tmp_path, same=True, max_steps=3, save_strategy="steps", save_steps=3), every(2)).train()
+    stop = stop_when(lambda steps: len(steps) >= 3)
+    resumed = reading(trainer_with(tmp_path, same=True), every(2), stop)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert stop.steps == [0, 2, 4]
+    assert resumed.state.global_step == 4
+
+
 def test_what_was_read_before_resuming_counts_and_what_another_training_read_does_not(tmp_path):
     reading(trainer_with(tmp_path, same=True, max_steps=3, save_strategy="steps", save_steps=3)).train()
     stop = third(at=5)

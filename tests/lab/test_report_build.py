@@ -1,9 +1,10 @@
 """What a run's page says that is not in its experiment's own words: what the readings cost, and all seeds together."""
 
+import pytest
 import torch
 
 from gnomon import Probe, accuracy, every, frobenius_norm
-from gnomon_lab.papers import anatomy
+from gnomon_lab.papers import EXPERIMENTS, anatomy, experiment, grok_digits
 from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
 from gnomon_lab.runs import Run, open_run
@@ -46,6 +47,23 @@ def finished(root, seed, late):
         run.record(record["step"], **{key: value for key, value in record.items() if key not in ("step", "seconds")})
     found.finish()
     return found
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_figures_over_seeds_are_the_experiments_own(name):
+    """Not a helper of the same name that it imports."""
+    module = experiment(name)
+    if hasattr(module, "figures_over_seeds"):
+        assert module.figures_over_seeds.__module__ == module.__name__
+
+
+def test_an_experiment_without_figures_over_seeds_has_its_page_with_several(tmp_path):
+    config = grok_digits.Config(steps=2, width=8, train=60, readings=2)
+    for seed in range(2):
+        found = open_run(tmp_path, "grok-digits", config, seed)
+        grok_digits.run(config, Run(found.folder, seed))
+        found.finish()
+        assert "What each network looks for" in build(found).read_text()
 
 
 def test_a_page_shows_all_seeds_of_its_setting(tmp_path):

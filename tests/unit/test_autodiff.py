@@ -121,10 +121,20 @@ def test_a_function_is_a_model():
     torch.testing.assert_close(gnomon.input_jacobian(lambda x: x.square(), x), torch.diag_embed(2 * x))
 
 
-def test_outputs_that_ignore_the_input_have_zero_jacobian():
-    bias = nn.Parameter(torch.ones(1, 2))
-    zero = gnomon.input_jacobian(lambda x: bias.expand(len(x), 2), torch.ones(3, 4))
-    torch.testing.assert_close(zero, torch.zeros(3, 2, 4))
+@pytest.mark.parametrize("function", [gnomon.input_jacobian, gnomon.centroid])
+@pytest.mark.parametrize("cut", ["no_grad", "inference_mode", "detach", "ignored"])
+def test_outputs_that_do_not_lead_back_to_the_input_are_refused(function, cut):
+    """Their derivative would be zero, and what was meant is another one."""
+    layer = nn.Linear(4, 2)
+    ways = {
+        "no_grad": torch.no_grad()(layer.forward),
+        "inference_mode": torch.inference_mode()(layer.forward),
+        "detach": lambda x: layer(x.detach()),
+        "ignored": lambda x: layer.bias.expand(len(x), 2),
+    }
+    says = rf"{function.__name__}\(model\): expected outputs with a graph to x"
+    with pytest.raises(UnsupportedModuleError, match=says):
+        function(ways[cut], torch.ones(3, 4))
 
 
 @pytest.mark.bad_input

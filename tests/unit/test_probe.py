@@ -482,6 +482,20 @@ def test_the_rehearsal_leaves_all_as_it_was():
     assert not model.layer._forward_hooks
 
 
+def test_readings_leave_the_random_stream_and_buffers_that_a_network_writes_itself():
+    class Counting(Drawing):
+        def forward(self, x):
+            self.seen += 1
+            return super().forward(x)
+
+    model, state = Counting(), torch.get_rng_state()
+    probe = Probe(model, torch.randn(9, 5, generator=torch.Generator().manual_seed(0)), [centroid_alignment])
+    first, second = probe.read(), probe.read()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.seen == 0
+    torch.testing.assert_close(first.scalars(), second.scalars(), rtol=0, atol=0)
+
+
 def test_the_rehearsal_takes_few_samples_and_few_passes():
     """The first sample of each class, and one backward pass where the Jacobian takes one an output."""
     backward = []

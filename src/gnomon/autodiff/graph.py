@@ -16,19 +16,32 @@ Model = nn.Module | Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Graph:
-    """A forward pass: `x` (n *d) as the leaf that gradients reach, `logits` (n c), and whether results keep a graph."""
+    """A forward pass: `x` (n *d) as the leaf that gradients reach, `logits` (n c), and whether results keep a graph.
 
+    `where` is what errors name.
+    """
+
+    where: str
     x: Tensor
     logits: Tensor
     create_graph: bool
 
     def vector_jacobian(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
-        """Each sample's vᵀJ, by one backward pass over the whole batch: right where samples do not mix."""
-        if not self.logits.requires_grad:
-            return torch.zeros_like(self.x)
-        (product,) = torch.autograd.grad(
-            self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, materialize_grads=True
-        )
+        """Each sample's vᵀJ, by one backward pass over the whole batch: right where samples do not mix.
+
+        Raises:
+            UnsupportedModuleError: if nothing leads from the outputs back to x.
+        """
+        product = None
+        if self.logits.requires_grad:
+            (product,) = torch.autograd.grad(
+                self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+            )
+        if product is None:
+            raise UnsupportedModuleError(
+                f"{self.where}(model): expected outputs with a graph to x, got none. Leave out torch.no_grad, "
+                f"inference_mode, detach and integers on the way."
+            )
         return product
 
     def jacobian(self) -> Float[Tensor, "n c *d"]:
@@ -62,7 +75,7 @@ def forward(where: str, model: Model, x: Float[Tensor, "n *d"], *, mixed: bool =
     with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         leaf = x if keep and x.requires_grad else (x.clone() if x.is_inference() else x.detach()).requires_grad_()
         logits = outputs_of(where, model(leaf), x)
-    return Graph(leaf, logits, create_graph=keep)
+    return Graph(where, leaf, logits, create_graph=keep)
 
 
 def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:

@@ -58,16 +58,17 @@ class ProbeCallback(Callback):
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Adds the history; not as this callback's state, of which Lightning takes one a class."""
         if self.stop:
-            checkpoint[self._key] = self.stop.state_dict()
+            checkpoint[self._key(trainer)] = self.stop.state_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Goes on from the history, if there is one of these quantities."""
-        if self.stop and self._key in checkpoint:
-            self.stop.load_state_dict(checkpoint[self._key])
+        if self.stop and (key := self._key(trainer)) in checkpoint:
+            self.stop.load_state_dict(checkpoint[key])
 
-    @property
-    def _key(self) -> str:
-        return f"gnomon.stop_when: {', '.join(self.stop.histories if self.stop else ())}"
+    def _key(self, trainer: Trainer) -> str:
+        callbacks: list[Callback] = vars(trainer)["callbacks"]
+        place = [callback for callback in callbacks if isinstance(callback, ProbeCallback)].index(self)
+        return f"gnomon.stop_when {place}: {', '.join(self.stop.histories if self.stop else ())}"
 
     def _read(self, trainer: Trainer) -> None:
         if reading := self._probe(self._step):

@@ -44,7 +44,10 @@ class ProbeCallback(TrainerCallback):
         self._probe = self.build(rest["model"])
         if self.stop:
             names = [*self.stop.histories]
-            read = [entry for entry in state.log_history if entry.keys() >= {*names}]
+            # The trainer's own entries, and those of other probes, have none of some quantity.
+            told = [{key.partition(".")[0] for key in entry} for entry in state.log_history]
+            own = {name.partition(".")[0] for name in self._probe.quantities}
+            read = [entry for entry, keys in zip(state.log_history, told, strict=True) if keys >= own]
             histories = {name: [entry[name] for entry in read] for name in names}
             self.stop.load_state_dict({"steps": [entry["step"] for entry in read], "histories": histories})
         if state.global_step == 0:

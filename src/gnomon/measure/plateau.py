@@ -62,8 +62,8 @@ def plateau(
     pause of more than half of all steps at a high alignment would deceive this one.
 
     Medians bear up to half of a part's readings being wild; noise that hides the trend makes `error` large and the
-    verdict "not reached". Readings may be spaced linearly or logarithmically, in the latter case fourteen or more in each
-    factor of ten: both parts need four.
+    verdict "not reached". Readings may be spaced linearly or logarithmically, the latter with fourteen or more
+    in each factor of ten: both parts need four.
 
     Source:
         Walker et al., arXiv:2506.12284, section 4.2, on CIFAR-10: "the effective rank of the Jacobians is close to one

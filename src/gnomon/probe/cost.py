@@ -57,9 +57,11 @@ class Meter:
         """Counts what happens inside as one reading."""
         self._begin()
         start = time.perf_counter()
-        yield
-        self._seconds += time.perf_counter() - start
-        self._readings += 1
+        try:
+            yield
+        finally:
+            self._seconds += time.perf_counter() - start
+            self._readings += 1
 
     def cost(self) -> Cost:
         """All so far."""

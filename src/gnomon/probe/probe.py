@@ -95,6 +95,11 @@ class Probe:
             return self._read(step)
 
     @property
+    def quantities(self) -> tuple[str, ...]:
+        """The names of what is read."""
+        return self._plan.reported
+
+    @property
     def cost(self) -> Cost:
         """What the readings have cost so far, beside training."""
         return self._meter.cost()

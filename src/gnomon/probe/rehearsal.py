@@ -42,7 +42,7 @@ def rehearse(
         name: value[rows.to(value.device)] if isinstance(value, Tensor) else value for name, value in given.items()
     }
     why: dict[str, GnomonError] = {}
-    with torch.random.fork_rng([x.device] if x.is_cuda else []), evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad():
         for name in sorted(plan.observations):
             with noting(why, name, x, every_class=every_class):
                 _checks.finite("Probe", x=x)

@@ -129,7 +129,7 @@ class GrokAlign:
 
     def _norm(self, way: Passage) -> Float[Tensor, "n"]:
         if self.estimator == "exact":
-            return frobenius_norm(Graph(way.x, way.logits, create_graph=True).jacobian())
+            return frobenius_norm(Graph("GrokAlign", way.x, way.logits, create_graph=True).jacobian())
         norms = [projected_norm(way, self._unit_vectors(way.logits)) for _ in range(self.projections)]
         scale = math.sqrt(way.logits.shape[1] / self.projections)
         return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))

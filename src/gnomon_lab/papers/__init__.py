@@ -149,8 +149,8 @@ EXPERIMENTS = {
 def experiment(name: str) -> ModuleType:
     """The module of an experiment: Config, SETTINGS, run, table, figures, claims and the report's words.
 
-    SETTINGS are those that the claims are about, SMALL and PAPER among them. Some have `over_seeds`: figures of the
-    records of several seeds.
+    SETTINGS are those that the claims are about, SMALL and PAPER among them. Some have `figures_over_seeds`,
+    of the records of several seeds.
 
     Raises:
         DataError: if there is none of that name; the nearest is named.

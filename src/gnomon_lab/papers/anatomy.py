@@ -51,7 +51,7 @@ from gnomon_lab.papers.losses import LOSSES
 from gnomon_lab.papers.mnist import mnist_rows
 from gnomon_lab.runs import Record, Run, last
 
-__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "over_seeds", "run", "summary", "table"]
+__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "figures_over_seeds", "run", "summary", "table"]
 INTRODUCTION = f"""
 Two networks start from the same large random weights and learn the same MNIST digits, one with weight decay alone and
 one with GrokAlign beside it. Everything that gnomon can say of such a network is read on the way: what it knows, where
@@ -250,7 +250,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [order([records]), curves(records)]
 
 
-def over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
     """The order of the changes over all seeds."""
     return [replace(order(seeds), name="order-over-seeds")]
 

@@ -59,7 +59,7 @@ def over_seeds(found: Found) -> list[Figure]:
     runs = all_runs(found.folder.parent.parent, found.experiment)
     seeds = [run.records() for run in runs if run.finished and run.digest == found.digest]
     module = experiment(found.experiment)
-    return module.over_seeds(seeds) if hasattr(module, "over_seeds") and len(seeds) > 1 else []
+    return module.figures_over_seeds(seeds) if hasattr(module, "figures_over_seeds") and len(seeds) > 1 else []
 
 
 def stated(found: Found) -> bool:
