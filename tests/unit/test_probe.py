@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -396,7 +397,7 @@ def test_one_error_says_all_that_lacks():
             gnomon.ntk,
             lambda m, x, y: (m, x.float(), y),
             DataError,
-            r"got RuntimeError: .* in torch.float32 on cpu. Pass th",
+            r"got RuntimeError: .* in torch.float32 on cpu\. Pass network",
         ),
     ],
 )
@@ -512,7 +513,7 @@ def test_the_rehearsal_takes_few_samples_and_few_passes():
                 hidden.register_hook(lambda gradient: backward.append(len(gradient)))
             return self.layer(hidden)
 
-    for classes, few in ((32, 32), (33, 2), (1, 1)):
+    for classes, few in ((128, 128), (129, 2), (1, 1)):
         sizes = []
         backward.clear()
         labels = torch.arange(200).flip(0) % classes
@@ -561,3 +562,11 @@ def test_features_of_a_network_that_has_diverged_are_read():
     with torch.no_grad():
         model[-1].weight.fill_(torch.nan)
     torch.testing.assert_close(gnomon.features(model, x), model[:-1](x))
+
+
+@pytest.mark.bad_input
+def test_data_that_are_no_tensors_are_named():
+    x = np.zeros((4, 2))
+    for data in (x, (torch.zeros(4, 2), np.zeros(4))):
+        with pytest.raises(RangeError, match=r"Probe\(data\): expected tensors, got ndarray\. Convert it with"):
+            Probe(nn.Linear(2, 2), data, [gnomon.frobenius_norm])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon.autodiff import observe
 from gnomon.autodiff.observation import timed
+from gnomon.errors import RangeError
 from gnomon.probe.cost import Cost, Meter
 from gnomon.probe.evaluating import evaluating
 from gnomon.probe.plan import Quantity, plan, reported
@@ -28,7 +29,7 @@ class Probe:
     graph, in chunks that fit the budget; the network is in eval mode while it is read, and then as it was.
 
     What the network or the samples lack is said here, of all quantities in one error, and not when a reading is due:
-    one sample of each class, or two where there are no classes or more than 32, is looked at, and gnomon's own
+    one sample of each class, or two where there are no classes or more than 128, is looked at, and gnomon's own
     functions are called. Yours are not called before they are due. What training may mend, such as a weight without an
     inverse, is no error here. A network that has lazy layers, or is not yet on the samples' device, is not looked at.
 
@@ -51,8 +52,9 @@ class Probe:
 
     Raises:
         EmptyError: if there are no quantities, or none of the samples is of some class, and a quantity needs all.
-        RangeError: if a quantity asks for what is not there, or has an observation's name; if the samples are not of
-            floating point, or labels not classes, and a quantity needs these; if max_overhead is not above 0.
+        RangeError: if the data are no tensors; if a quantity asks for what is not there, or has an observation's name;
+            if the samples are not of floating point, or labels not classes, and a quantity needs these; if max_overhead
+            is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer.
         DataError: if the network does not take the samples.
@@ -80,7 +82,7 @@ class Probe:
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self._meter = Meter(max_overhead)
-        self._given = {"x": data} if isinstance(data, Tensor) else {"x": data[0], "labels": data[1]}
+        self._given = given(data)
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, (*self._given, "model", "parameters", "memory"))
         rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
@@ -121,6 +123,17 @@ class Probe:
         """What is there before anything is looked at."""
         parameters = dict(self.model.named_parameters())
         return {**self._given, "model": self.model, "parameters": parameters, "memory": self.memory}
+
+
+def given(data: Tensor | tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    """The samples, and their labels if there are any, by name; RangeError if one is no tensor."""
+    parts = (data,) if isinstance(data, Tensor) else data
+    for part in parts:
+        if not isinstance(part, Tensor):
+            raise RangeError(
+                f"Probe(data): expected tensors, got {type(part).__name__}. Convert it with torch.as_tensor."
+            )
+    return dict(zip(("x", "labels"), parts, strict=False))
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

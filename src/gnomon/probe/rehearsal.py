@@ -18,7 +18,7 @@ from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, 
 from gnomon.probe.evaluating import evaluating
 from gnomon.probe.plan import Plan, Quantity, reported
 
-CLASSES = 32
+CLASSES = 128
 """Up to so many classes give a sample each; of more, only the first and the last."""
 
 
@@ -44,7 +44,7 @@ def rehearse(
     why: dict[str, GnomonError] = {}
     with evaluating(model), torch.no_grad():
         for name in sorted(plan.observations):
-            with noting(why, name, x, every_class=every_class):
+            with noting(why, name, every_class=every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
                 known[name] = look(model, x[rows.to(x.device)], name, layer, memory)
         for name, quantity in plan.quantities.items():
@@ -52,7 +52,7 @@ def rehearse(
             if lacking := [why[argument] for argument in wanted if argument in why]:
                 why[name] = lacking[0]
             elif own(quantity) and known.keys() >= set(wanted):
-                with noting(why, name, x, every_class=every_class):
+                with noting(why, name, every_class=every_class), in_a_sentence(name, "what it can be computed of", x):
                     value = quantity(**{argument: known[argument] for argument in wanted})
                     known[name] = reported(name, value) if name in plan.reported else value
     say({name: why[name] for name in plan.reported if name in why})
@@ -91,10 +91,10 @@ def own(quantity: Quantity) -> bool:
 
 
 @contextmanager
-def noting(why: dict[str, GnomonError], name: str, x: Tensor, *, every_class: bool) -> Iterator[None]:
+def noting(why: dict[str, GnomonError], name: str, *, every_class: bool) -> Iterator[None]:
     """Keeps what is raised inside, if it lasts."""
     try:
-        with in_a_sentence(x), suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             yield
     except GnomonError as error:
         if lasts(error, every_class=every_class):
@@ -102,16 +102,17 @@ def noting(why: dict[str, GnomonError], name: str, x: Tensor, *, every_class: bo
 
 
 @contextmanager
-def in_a_sentence(x: Tensor) -> Iterator[None]:
-    """What the network itself raises inside, as an error of gnomon's."""
+def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
+    """What the network or torch itself raises inside, as an error of gnomon's."""
     try:
         yield
-    except (GnomonError, torch.OutOfMemoryError):
+    except (GnomonError, torch.OutOfMemoryError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
         raise
     except Exception as cause:  # whatever the user's network raises
         raise DataError(
-            f"Probe(x): expected samples that the network takes, got {type(cause).__name__}: {cause} at samples of "
-            f"shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}. Pass them as it gets them in training."
+            f"Probe({argument}): expected {expected}, got {type(cause).__name__}: {cause} at samples of shape "
+            f"{tuple(x.shape[1:])} in {x.dtype} on {x.device}. Pass network and samples as they are in training, and "
+            f"in float32 or float64."
         ) from cause
 
 
