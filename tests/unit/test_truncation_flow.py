@@ -136,6 +136,7 @@ SLIDING = [(2, 1, 3, 6), (2, 1, 3, 14), (2, 1, 3, 54), (2, 2, 4, 39), (3, 2, 4, 
 """Points that slide in two layers at once, or that coincide behind the first layer and part again."""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", SLIDING, ids=str)
 def test_points_that_slide_in_several_layers_lower_the_loss_as_small_steps_do(case):
     data, times = drawn(*case), torch.tensor([0.0, 1.0, 4.0]).double()
@@ -144,6 +145,7 @@ def test_points_that_slide_in_several_layers_lower_the_loss_as_small_steps_do(ca
     assert far(orbit, stepped(*data, 4.0, 1000)) < 0.02
 
 
+@pytest.mark.once
 def test_points_of_interacting_clusters_cross_and_slide_as_in_small_steps():
     """Those of each cluster in each layer."""
     data = (*clusters(2, 8, each=5), *start(2, 2, 8))
@@ -156,6 +158,7 @@ def test_points_of_interacting_clusters_cross_and_slide_as_in_small_steps():
     assert fine < coarse / 8
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", [(1, 2, 3, 2), (2, 1, 3, 14)], ids=["in a layer", "behind a truncation"])
 def test_coincident_points_are_the_limit_of_points_that_part(case):
     """Points twice, or a little apart, cross and slide like points once."""
