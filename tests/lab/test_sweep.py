@@ -277,7 +277,9 @@ def test_submitit(made_up, tmp_path):
         ),
         ("dsk://here:1", None, r"run\(--on\): expected dask://HOST:PORT, slurm or slurm:local, got 'dsk://here:1'\."),
         ("dask://here:1", 2, r"run\(--workers\): expected none with --on dask://here:1, got 2\. Start as many"),
-        ("dask://127.0.0.1", None, r"expected a dask scheduler at 127\.0\.0\.1, got .* Start `dask scheduler`"),
+        ("dask://127.0.0.1", None, r"expected dask://HOST:PORT, got 'dask://127\.0\.0\.1'\. Give both"),
+        ("dask://127.0.0.1:70000", None, r"expected dask://HOST:PORT, got 'dask://127\.0\.0\.1:70000'"),
+        ("dask://127.0.0.1:1", None, r"expected a dask scheduler at 127\.0\.0\.1:1, got .* Start `dask scheduler`"),
         ("slurm", None, r"expected a machine that can submit to Slurm, got none \(Could not detect \"srun\""),
     ],
 )

@@ -188,11 +188,13 @@ def dask(address: str) -> Iterator[Executor]:
     """The executor of a dask cluster, whose scheduler and workers are somebody else's and stay."""
     distributed = extra("run(--on)", "distributed", "dask")
     host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise DataError(f"run(--on): expected dask://HOST:PORT, got 'dask://{address}'. Give both.")
     try:
         # First, since a client that finds no scheduler may wait for its own loop for ever when it is collected.
         socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
         client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise DataError(
             f"run(--on): expected a dask scheduler at {address}, got {error}. Start `dask scheduler`, or correct it."
         ) from error
