@@ -56,10 +56,12 @@ def build(found: Found) -> Path:
 
 def over_seeds(found: Found) -> list[Figure]:
     """The experiment's figures over the finished seeds of a run's configuration; none where there is only one."""
+    module = experiment(found.experiment)
+    if not hasattr(module, "figures_over_seeds"):
+        return []
     runs = all_runs(found.folder.parent.parent, found.experiment)
     seeds = [run.records() for run in runs if run.finished and run.digest == found.digest]
-    module = experiment(found.experiment)
-    return module.figures_over_seeds(seeds) if hasattr(module, "figures_over_seeds") and len(seeds) > 1 else []
+    return module.figures_over_seeds(seeds) if len(seeds) > 1 else []
 
 
 def stated(found: Found) -> bool:
