@@ -15,12 +15,11 @@ from gnomon_lab.papers.collapsed_flow import (
     Config,
     claims,
     figures,
-    powers,
-    ratio,
     run,
     summary,
     table,
 )
+from gnomon_lab.papers.collapsed_flow_page import powers, ratio
 from gnomon_lab.papers.collapsed_network import collapsed_network, cone, extrapolated, outputs
 from tests.lab.resuming import resumed
 

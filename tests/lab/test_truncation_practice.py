@@ -9,7 +9,6 @@ import torch
 import gnomon
 from gnomon.errors import RangeError
 from gnomon_lab.papers import truncation_descents as descents
-from gnomon_lab.papers import truncation_practice as practice
 from gnomon_lab.papers.truncation_descents import ADAPTED, CUMULATIVE, EFFECTIVE, RUNGS, TRAINING, Affine
 from gnomon_lab.papers.truncation_practice import (
     FOLLOWED,
@@ -22,6 +21,7 @@ from gnomon_lab.papers.truncation_practice import (
     summary,
     table,
 )
+from gnomon_lab.papers.truncation_practice_page import of
 from tests.lab.resuming import resumed
 
 TINY = Config(cluster=6, images=3, classes=3, until=0.4, finer=2, readings=4)
@@ -215,7 +215,7 @@ def test_settings_are_checked_together():
 
 def test_smallest_variant_resumes_exactly_and_agrees_where_it_must(tmp_path):
     records = resumed(run, TINY, tmp_path, step=4, arm=f"digits {CUMULATIVE}")
-    ends = {rung: practice.of(records, "digits", rung)[-1] for rung in RUNGS}
+    ends = {rung: of(records, "digits", rung)[-1] for rung in RUNGS}
     assert len({record["loss"] for record in ends.values()}) == len(RUNGS), "two rungs did the same"
     assert all(record["s"] == pytest.approx(0.4) for record in ends.values())
     assert ends[EFFECTIVE]["same"] == 1
