@@ -9,7 +9,6 @@ from scipy.integrate import solve_ivp
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers.truncation_bias import (
-    CASES,
     DATA,
     SETTINGS,
     Config,
@@ -21,6 +20,7 @@ from gnomon_lab.papers.truncation_bias import (
     summary,
     table,
 )
+from gnomon_lab.papers.truncation_bias_page import CASES
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

@@ -1,0 +1,227 @@
+"""linear-rfm's page: its table, figures and claims, from its records."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from statistics import linear_regression
+from typing import Literal
+
+import numpy as np
+
+from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.runs import Claim, Record, over_seeds
+
+Scaling = Literal["exact", "printed"]
+SCALINGS: tuple[Scaling, ...] = ("exact", "printed")
+"""The factor κ of each layer: the one with which the labels' Gram matrix is a fixed point, and the one printed."""
+Arm = Sequence[Record]
+ROUNDING = 1e-12
+"""What counts as nothing, in units of the labels' largest eigenvalue: some thousand epsilons."""
+ORDER = 1.9
+"""The least power of a ridge that counts as the square; the next power that could be there is the first."""
+AGREES, LAYERS = 0.01, 8
+"""The most by which the last layer's factor may differ from the rate, if there were so many layers above rounding."""
+EPSILON = 0.1
+"""The theorem's ε, one for all ridges: it is about those of at most 1 - ε times its bound, here with C = 1."""
+DRAWN = 30
+"""Layers in the figures: only the largest ridges need more."""
+SOURCE = "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, "
+
+
+def printed(kernel_ridge: float, feature_ridge: float) -> float:
+    """The paper's κ, which its proof wants above one half."""
+    return 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge)
+
+
+def arms(records: Sequence[Record], scaling: Scaling, chosen: Callable[[Record], bool]) -> list[Arm]:
+    """The recursions with one κ and with ridges that are chosen by what any of their records says."""
+    by_arm = (list(part) for _, part in itertools.groupby(records, key=lambda record: record["arm"]))
+    return [arm for arm in by_arm if arm[0]["scaling"] == scaling and chosen(arm[0])]
+
+
+def every(record: Record) -> bool:
+    """With a ridge in the kernel."""
+    return record["kernel_ridge"] > 0
+
+
+def within(record: Record) -> bool:
+    """Under the condition of the theorem."""
+    return 0 < record["share"] <= 1 - EPSILON
+
+
+def steps(arm: Arm, name: str = "distance") -> list[tuple[float, float]]:
+    """The distances of successive layers, in units of the labels' eigenvalue, as long as they are above rounding."""
+    values = [record[name] / record["samples"] for record in arm]
+    return [(before, after) for before, after in itertools.pairwise(values) if after > ROUNDING]
+
+
+def observed(arm: Arm) -> float:
+    """The factor by which the distance from the fixed point shrinks in the last layer in which it is above rounding."""
+    before, after = steps(arm, "to_limit")[-1]
+    return after / before
+
+
+def remainder(arm: Arm) -> float:
+    """What theorem 4.3 needs beside (1 - ε) times the distance: the largest over layers."""
+    return max(after - (1 - EPSILON) * before for before, after in steps(arm))
+
+
+def hastened(arm: Arm) -> float:
+    """The largest factor of a layer, over the smallest 1 - ε that the theorem allows with these ridges."""
+    return max(after / before for before, after in steps(arm)) / float(arm[0]["share"])
+
+
+def left(arm: Arm) -> float:
+    """The distance from the labels' Gram matrix in the end, in units of its eigenvalue."""
+    return float(arm[-1]["distance"] / arm[-1]["samples"])
+
+
+def power(records: Sequence[Record], value: Callable[[Arm], float]) -> float:
+    """The power of λ_k with which a value goes to 0 under the condition of the theorem: the least over λ_Φ."""
+    powers = []
+    for _, group in itertools.groupby(arms(records, "printed", within), key=lambda arm: arm[0]["feature_ridge"]):
+        found = [(math.log(arm[0]["kernel_ridge"]), value(arm)) for arm in group]
+        ridges, values = [ridge for ridge, _ in found], [max(value, ROUNDING) for _, value in found]
+        powers.append(linear_regression(ridges, [math.log(value) for value in values]).slope)
+    return min(powers)
+
+
+def closed_form(record: Record) -> float:
+    r"""The multiple g of the labels' Gram matrix that is a fixed point with the printed κ: the largest root of a cubic.
+
+    $\kappa\,g\,(gN + \lambda_\Phi + \lambda_k)^2 = (gN + \lambda_\Phi)^2$
+    """
+    kernel, features, n = record["kernel_ridge"], record["feature_ridge"], record["samples"]
+    outer, inner = np.poly1d([n, features + kernel]), np.poly1d([n, features])
+    roots = (np.poly1d([printed(kernel, features), 0]) * outer**2 - inner**2).roots
+    return float(max(root.real for root in roots if abs(root.imag) < ROUNDING))
+
+
+def off_closed_form(arm: Arm) -> float:
+    """How far a recursion ends from g times the labels' Gram matrix, and its own factor from g."""
+    end = arm[-1]
+    return max(end["to_limit"] / end["samples"], abs(end["factor"] - closed_form(end)))
+
+
+def off_rate(arm: Arm) -> float:
+    """How far the rate in the end is from its closed form; 0 where there are too few layers to see it."""
+    return abs(observed(arm) / arm[0]["rate"] - 1) if len(steps(arm, "to_limit")) >= LAYERS else 0.0
+
+
+def disordered(records: Sequence[Record]) -> int:
+    """How many pairs of neighbouring ridges do not say: more λ_k, slower; more λ_Φ, faster."""
+    rates = {(arm[0]["feature_ridge"], arm[0]["kernel_ridge"]): observed(arm) for arm in arms(records, "exact", every)}
+    features, kernels = (sorted({key[place] for key in rates}) for place in (0, 1))
+    slower = [rates[f, a] < rates[f, b] for f in features for a, b in itertools.pairwise(kernels)]
+    faster = [rates[a, k] > rates[b, k] for k in kernels for a, b in itertools.pairwise(features)]
+    return [*slower, *faster].count(False)
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Both factors side by side for all ridges."""
+    columns = ("λ_Φ", "λ_k", "of the bound", "layers", "a layer", "left", "printed κ", "(λ_k/λ_Φ)²")
+    rows: list[tuple[str, ...]] = []
+    ends = {
+        (r["feature_ridge"], r["kernel_ridge"]): left(arm) for arm in arms(records, "printed", every) for r in arm[:1]
+    }
+    for arm in arms(records, "exact", every):
+        features, kernel = ridges = arm[0]["feature_ridge"], arm[0]["kernel_ridge"]
+        rows.append(
+            (f"{features:g}", f"{kernel:g}", f"{arm[0]['share']:,.4g}", f"{len(steps(arm)) + 3}",
+             f"x {observed(arm):.2g}", f"{left(arm):.0e}", f"{ends[ridges]:.2g}" if ridges in ends else "",
+             f"{(kernel / features) ** 2:.1e}")
+        )  # fmt: skip
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in two sentences."""
+    exact = max(left(arm) for arm in arms(records, "exact", every))
+    return (
+        f"With the exact factor every recursion ends at the labels' Gram matrix, to {exact:.0e} of its eigenvalue. "
+        f"With the printed one a distance is left, and it shrinks with the power {power(records, left):.2f} of λ_k."
+    )
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Distances against layers with each factor, and what is left in the end."""
+    return [
+        curves(records, "exact", "With the exact factor all distances shrink to nothing",
+               "They fall in straight lines, at exact rates: more λ_k is slower, more λ_Φ faster. The first layers."),
+        curves(records, "printed", "With the printed factor a distance is left",
+               "The recursion collapses as fast, but to a multiple of the labels' Gram matrix. The first layers."),
+        remainders(records),
+    ]  # fmt: skip
+
+
+def curves(records: Sequence[Record], scaling: Scaling, title: str, says: str) -> Curves:
+    """The distance from the labels' Gram matrix by layer, a panel for each λ_Φ."""
+    kernels = sorted({record["kernel_ridge"] for record in records if every(record)})
+    panels = []
+    for features, group in itertools.groupby(arms(records, scaling, every), key=lambda arm: arm[0]["feature_ridge"]):
+        lines = []
+        for arm in group:
+            kernel = arm[0]["kernel_ridge"]
+            seen = [record for record in arm[:DRAWN] if record["distance"] > ROUNDING * record["samples"]]
+            x, y = (record["step"] for record in seen), (record["distance"] / record["samples"] for record in seen)
+            lines.append(Line(f"λ_k = {kernel:g}", tuple(x), tuple(y), colour=kernels.index(kernel)))
+        panels.append(Panel(f"λ_Φ = {features:g}", "‖G̃ - yyᵀ‖ / N", tuple(lines), (), (ROUNDING, 2.0), log_y=True))
+    caption = (
+        "The spectral distance of each layer's Gram matrix from that of the labels, over the latter's eigenvalue. "
+    )
+    return Curves(f"distance-{scaling}", title, caption + says, "layer", tuple(panels), log_x=False)
+
+
+def remainders(records: Sequence[Record]) -> Curves:
+    """What is left in the end with the printed factor, beside the square that the theorem prints."""
+    lines = []
+    by_ridge = itertools.groupby(arms(records, "printed", every), key=lambda arm: arm[0]["feature_ridge"])
+    for colour, (features, group) in enumerate(by_ridge):
+        found = {arm[0]["kernel_ridge"]: left(arm) for arm in group}
+        squares = tuple((ridge / features) ** 2 for ridge in found)
+        lines += [
+            Line(f"left, λ_Φ = {features:g}", tuple(found), tuple(found.values()), colour=colour),
+            Line(f"(λ_k / λ_Φ)², λ_Φ = {features:g}", tuple(found), squares, dashed=True, colour=colour),
+        ]
+    return Curves(
+        "left",
+        "What is left goes with λ_k, not with its square",
+        "With the printed factor, for all ridges for which it is above one half: the distance from the labels' Gram "
+        "matrix in the last layer, and the square of λ_k / λ_Φ, of whose order the theorem says it is (dashed).",
+        "λ_k",
+        (Panel("Distance in the last layer", "‖G̃ - yyᵀ‖ / N", tuple(lines), log_y=True),),
+    )
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """The statements, each for the worst of all ridges and over all finished seeds."""
+
+    def most(
+        says: str, where: str, limit: float, scalings: Sequence[Scaling], chosen: Callable[[Record], bool],
+        measure: Callable[[Arm], float],
+    ) -> Claim:  # fmt: skip
+        worst = [max(measure(arm) for scaling in scalings for arm in arms(r, scaling, chosen)) for r in seeds]
+        return Claim(says, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+
+    def square(says: str, value: Callable[[Arm], float]) -> Claim:
+        powers = [power(records, value) for records in seeds]
+        return Claim(says, SOURCE + "theorem 4.3", "2; at least 1.9", over_seeds(powers), min(powers) >= ORDER)
+
+    wrong = [disordered(records) for records in seeds]
+    corrected = "theorem 4.3, as corrected in docs/errata.md"
+    return [
+        most("at λ_k = 0 one layer collapses any data: distance", "section 4.2", ROUNDING, SCALINGS,
+             lambda r: r["kernel_ridge"] == 0, lambda arm: arm[0]["distance"] / arm[0]["samples"]),
+        square("printed κ: a layer multiplies the distance by 1 - ε, up to O(λ_k²): power of λ_k in the rest",
+               remainder),
+        square("printed κ: the distance in the end is O(λ_k²): power of λ_k", left),
+        Claim("larger λ_k delays collapse, larger λ_Φ accelerates it: pairs of ridges that do not say so",
+              SOURCE + "section 4.2", "0", over_seeds(wrong, "d"), not any(wrong)),
+        most("exact κ: nothing is left in the end: distance", corrected, ROUNDING, ["exact"], every, left),
+        most("exact κ: a layer multiplies the distance by 1 - ε at most, with no rest: factor over 1 - ε",
+             corrected, 1, ["exact"], within, hastened),
+        most("printed κ: the recursion ends at g yyᵀ, collapsed too: distance, and that of g from its closed form",
+             corrected, ROUNDING, ["printed"], every, off_closed_form),
+        most("both: the rate in the end is the closed form: relative difference", corrected, AGREES, SCALINGS,
+             every, off_rate),
+    ]  # fmt: skip
