@@ -45,8 +45,8 @@ def ran(tmp_path_factory):
     "command", [[], ["run"], ["list"], ["report"], ["verify"], ["measure"], ["run", "grok-digits"]]
 )
 def test_help_is_there_and_fast(command, tmp_path):
-    took = []
-    for _ in range(3):
+    took, timed = [], command != ["run", "grok-digits"]
+    for _ in range(3 if timed else 1):
         # Processor time: other tests may hold the cores.
         start = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = gnomon(tmp_path, *command, "--help")
@@ -54,7 +54,7 @@ def test_help_is_there_and_fast(command, tmp_path):
         took.append(end.ru_utime - start.ru_utime + end.ru_stime - start.ru_stime)
         assert done.returncode == 0
         assert "usage: gnomon" in done.stdout
-    if command != ["run", "grok-digits"]:
+    if timed:
         assert min(took) < 0.5
     else:
         assert "--coefficient FLOAT" in done.stdout
@@ -103,11 +103,10 @@ def test_runs_repeat_bit_for_bit(ran, tmp_path):
 
 
 def test_seeds_are_runs(tmp_path):
-    assert gnomon(tmp_path, "run", *TINY, "--steps", "2", "--seeds", "1,3-4").returncode == 0
+    assert gnomon(tmp_path, "run", *TINY, "--steps", "2", "--seeds", "1,3-3").returncode == 0
     assert sorted(path.name[-5:] for path in (tmp_path / "runs" / "grok-digits").iterdir()) == [
         "seed1",
         "seed3",
-        "seed4",
     ]
 
 
@@ -242,7 +241,7 @@ def test_unreadable_folder_is_one_line(tmp_path):
 
 
 def test_killed_command_goes_on(tmp_path):
-    command = [*GNOMON, "run", "grok-digits", "--steps", "3000", "--width", "16", "--train", "50"]
+    command = [*GNOMON, "run", "grok-digits", "--steps", "1000", "--width", "16", "--train", "50"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         records = tmp_path / "runs"
         while process.poll() is None and not any(path.stat().st_size for path in records.glob("*/*/records.jsonl")):
