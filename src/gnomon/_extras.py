@@ -15,12 +15,13 @@ def extra(where: str, module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except Exception as cause:
-        raise missing(where, module.partition(".")[0], name, cause) from cause
+        raise missing(where, module, name, cause) from cause
 
 
-def missing(where: str, package: str, name: str, cause: Exception) -> MissingExtraError:
-    """The error to raise from what importing `package` raised: it is not installed, or it is broken, and how."""
-    if isinstance(cause, ModuleNotFoundError) and str(cause.name).partition(".")[0] == package:
+def missing(where: str, module: str, name: str, cause: Exception) -> MissingExtraError:
+    """The error to raise from what importing `module` raised: its package is not installed, or is broken, and how."""
+    package = module.partition(".")[0]
+    if isinstance(cause, ModuleNotFoundError) and cause.name in (package, module):
         return MissingExtraError(f"{where} needs {package}: pip install 'gnomon[{name}]'")
     return MissingExtraError(
         f"{where} needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}): "

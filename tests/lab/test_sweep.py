@@ -223,6 +223,11 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
     said = capsys.readouterr().out.splitlines()
     assert said == [f"made-up, seed {seed}: finished before, in {runs[seed].folder}" for seed in range(2)]
 
+    (runs[1].folder / "report.html").unlink()
+    assert run_command.main([*command[:2], "0,1"]) == 0
+    assert f"report: {runs[1].folder / 'report.html'}" in capsys.readouterr().out
+    assert (runs[1].folder / "report.html").exists()
+
 
 def test_two_workers_make_the_records_of_runs_one_after_another(tmp_path):
     config = grok_digits.Config(steps=10, width=8, train=20)

@@ -30,7 +30,8 @@ def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing leads from the outputs back
+            to x.
     Cost: c backward passes over the batch, O(n c d) memory for the result.
     Example:
         >>> import torch, gnomon

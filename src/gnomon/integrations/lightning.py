@@ -11,7 +11,7 @@ from gnomon.probe import Probe, Stop
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except Exception as cause:
-    raise missing("gnomon.integrations", "lightning", "lightning", cause) from cause
+    raise missing("gnomon.integrations", "lightning.pytorch", "lightning", cause) from cause
 
 
 class ProbeCallback(Callback):

@@ -29,7 +29,8 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing leads from the outputs back
+            to x.
     Cost: one backward pass over the batch; the Jacobian is not formed.
     Example:
         >>> import torch, gnomon

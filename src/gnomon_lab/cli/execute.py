@@ -58,6 +58,8 @@ def execute_many(
     for seed in seeds:
         if seed in before:
             console.print(f"{name}, seed {seed}: finished before, in {before[seed].folder}", highlight=False)
+            if not (before[seed].folder / "report.html").exists():  # the command ended between a run and its page
+                show_page(before[seed], console)
     made = (module.__name__, name, config)
     where = (root.resolve(), data_dir and data_dir.resolve())
     tasks = [Task(*made, seed, *where) for seed in seeds if seed not in before]
