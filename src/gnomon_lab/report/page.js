@@ -114,6 +114,9 @@
 
   // Left and right arrow keys do what the slider does.
   function listen(plot, frames) {
+    // plotly notes that the slider was let go in a layout that a frame under way may have replaced by a copy: there it
+    // stays held, and follows neither play nor keys.
+    plot.on("plotly_sliderend", () => { plot._fullLayout.sliders[0]._dragging = false; });
     plot.tabIndex = 0;
     plot.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
