@@ -10,6 +10,7 @@ import time
 import pytest
 from rich.console import Console
 
+from gnomon_lab.cli import main
 from gnomon_lab.cli.execute import laid_out
 
 GNOMON = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
@@ -153,8 +154,13 @@ def test_verify_counts_only_the_stated_settings(ran, tmp_path):
         (["list", "--rnus", "x"], ["--rnus", "Did you mean --runs?"]),
     ],
 )
-def test_bad_arguments_are_one_line(arguments, words, tmp_path):
-    said = complaint(gnomon(tmp_path, *arguments))
+def test_bad_arguments_are_one_line(arguments, words, tmp_path, monkeypatch, capsys):
+    """Called here: a process each would import torch 16 times."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["gnomon", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = complaint(subprocess.CompletedProcess(arguments, end.value.code, *capsys.readouterr()))
     for word in words:
         assert word in said
 
