@@ -41,10 +41,9 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     """
     within, means = class_moments.within_covariance, class_moments.centred_means
     if isinstance(within, Factored):
-        rank = len(within.rows)
         raise RangeError(
-            f"snr(class_moments): expected a within-class covariance of full rank {means.shape[1]}, got {rank} at "
-            f"most. Take more samples than features, or project the features first."
+            f"snr(class_moments): expected more samples than features, of which there are {means.shape[1]}, got fewer. "
+            f"Take more samples, or project the features first."
         )
     root, kept = inverse_root(within.matrix)
     lost = torch.linalg.vector_norm((means - means @ kept).detach())

@@ -44,15 +44,17 @@ def rehearse(
     why: dict[str, GnomonError] = {}
     with evaluating(model), torch.no_grad():
         for name in sorted(plan.observations):
-            with noting(why, name, every_class=every_class), in_a_sentence("x", "samples that the network takes", x):
+            with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
                 known[name] = look(model, x[rows.to(x.device)], name, layer, memory)
+        features = known.get("features")
+        fewer = isinstance(features, Tensor) and len(x) < features[0].numel()
         for name, quantity in plan.quantities.items():
             wanted = plan.arguments[name]
             if lacking := [why[argument] for argument in wanted if argument in why]:
                 why[name] = lacking[0]
             elif own(quantity) and known.keys() >= set(wanted):
-                with noting(why, name, every_class=every_class), in_a_sentence(name, "what it can be computed of", x):
+                with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
                     value = quantity(**{argument: known[argument] for argument in wanted})
                     known[name] = reported(name, value) if name in plan.reported else value
     say({name: why[name] for name in plan.reported if name in why})
@@ -91,13 +93,13 @@ def own(quantity: Quantity) -> bool:
 
 
 @contextmanager
-def noting(why: dict[str, GnomonError], name: str, *, every_class: bool) -> Iterator[None]:
+def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: bool = False) -> Iterator[None]:
     """Keeps what is raised inside, if it lasts."""
     try:
         with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             yield
     except GnomonError as error:
-        if lasts(error, every_class=every_class):
+        if lasts(error, every_class, fewer):
             why[name] = error
 
 
@@ -116,16 +118,16 @@ def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
         ) from cause
 
 
-def lasts(error: GnomonError, *, every_class: bool) -> bool:
+def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
     """Whether neither training nor more samples would mend it.
 
     A number out of range may be one of untrained weights, or of too few samples for a full rank: it counts only if it
-    is about the samples themselves, which stay, or about a setting.
+    is about the samples themselves, which stay, about a setting, or about moments of fewer samples than features.
     """
     found = re.match(r"[\w.]+\(([^)]*)\)", str(error))
     about = found[1] if found else None
     if isinstance(error, RangeError):
-        return about in (None, "x", "labels", "layer", "memory")
+        return about in (None, "x", "labels", "layer", "memory") or (about == "class_moments" and fewer)
     if isinstance(error, EmptyError):
         return every_class or about != "labels"
     return not isinstance(error, ConvergenceError)
