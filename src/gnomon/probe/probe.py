@@ -17,6 +17,7 @@ from gnomon.probe.plan import Quantity, plan, reported
 from gnomon.probe.reading import Reading
 from gnomon.probe.rehearsal import rehearse
 from gnomon.probe.schedule import Schedule, every
+from gnomon.probe.wrapped import check_whole, unwrapped
 
 
 class Probe:
@@ -56,7 +57,8 @@ class Probe:
             if the samples are not of floating point, or labels not classes, and a quantity needs these; if max_overhead
             is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
-        UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer.
+        UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
+            if parameters are sharded over processes.
         DataError: if the network does not take the samples.
     Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
         the number of samples.
@@ -77,6 +79,7 @@ class Probe:
             "Probe", ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf)
         )
         model = unwrapped(model)
+        check_whole(model)
         self.model = model
         self.layer = layer
         self.schedule = every(1) if schedule is None else schedule
@@ -108,6 +111,7 @@ class Probe:
 
     def _read(self, step: int) -> Reading:
         seconds: defaultdict[str, float] = defaultdict(float)
+        check_whole(self.model)
         x, known = self._given["x"], self._start()
         with evaluating(self.model), torch.no_grad():
             if self._plan.observations:
@@ -134,14 +138,3 @@ def given(data: Tensor | tuple[Tensor, Tensor]) -> dict[str, Tensor]:
                 f"Probe(data): expected tensors, got {type(part).__name__}. Convert it with torch.as_tensor."
             )
     return dict(zip(("x", "labels"), parts, strict=False))
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The network without what runs it on several devices or compiled, which cannot be differentiated twice."""
-    while True:
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        elif "_orig_mod" in dict(model.named_children()):
-            model = model.get_submodule("_orig_mod")
-        else:
-            return model

@@ -1,0 +1,33 @@
+"""Networks inside what compiles them or runs them on several devices."""
+
+import torch.distributed
+from torch import nn
+
+from gnomon.errors import UnsupportedModuleError
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The network without what runs it on several devices or compiled, which cannot be differentiated twice."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif "_orig_mod" in dict(model.named_children()):
+            model = model.get_submodule("_orig_mod")
+        else:
+            return model
+
+
+def check_whole(model: nn.Module) -> None:
+    """Raises UnsupportedModuleError if parameters are sharded: a process that reads alone would wait for the others."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    from torch.distributed.fsdp import FullyShardedDataParallel  # a second's import, which DDP does too
+    from torch.distributed.tensor import DTensor
+
+    parts = (*model.modules(), *model.parameters())
+    sharded = [type(part).__name__ for part in parts if isinstance(part, FullyShardedDataParallel | DTensor)]
+    if sharded:
+        raise UnsupportedModuleError(
+            f"Probe(model): expected parameters that are whole on each process, got {sharded[0]}. Train in "
+            f"DistributedDataParallel, or read a copy on one process, made from the full state dict."
+        )
