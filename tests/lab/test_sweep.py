@@ -229,6 +229,21 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
     assert (runs[1].folder / "report.html").exists()
 
 
+def test_a_cluster_that_stops_the_command_does_what_ctrl_c_does(made_up, tmp_path):
+    command = [sys.executable, "-c", GNOMON, "run", "made-up", "--seeds", "0,1"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not list(tmp_path.glob("runs/*/*/records.jsonl")):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+    assert said == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
+    assert process.returncode == 130
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["made-up"]
+
+
 def test_two_workers_make_the_records_of_runs_one_after_another(tmp_path):
     config = grok_digits.Config(steps=10, width=8, train=20)
     tasks = [Task(grok_digits.__name__, "grok-digits", config, seed, tmp_path) for seed in range(2)]

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import os
+import signal
 import sys
 
 from gnomon.errors import GnomonError
@@ -28,6 +29,7 @@ def main() -> None:
             f"gnomon(COMMAND): expected one of {', '.join(COMMANDS)}, got {command!r}."
             + (f" Did you mean {near[0]}?" if near else " See `gnomon --help`.")
         )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
     try:
         sys.exit(importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments))
     except GnomonError as error:
