@@ -307,6 +307,11 @@ def test_what_is_not_in_the_embeddings_is_refused():
     with pytest.raises(UnsupportedModuleError, match=r"expected a network that calls the embedding it names, got Bert"):
         TextLogits(network)(torch.ones(2, 3, 8, dtype=torch.float64))
     assert len(network.bert.embeddings.word_embeddings._forward_hooks) == 0
+    sizes = {"d_model": 8, "n_layer": 1, "n_head": 2, "d_inner": 8}
+    sideways = transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**TEXT, **sizes)).double()
+    with pytest.raises(UnsupportedModuleError, match=r"logits without its tokens, got XLNetFor.*, which says Runtime"):
+        embeddings(sideways, **given)
+    assert len(sideways.transformer.word_embedding._forward_hooks) == 0
 
 
 @pytest.mark.parametrize("build", [bert, gpt2])

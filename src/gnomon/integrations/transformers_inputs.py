@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gnomon.errors import DataError, RangeError, UnsupportedModuleError
+from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
 from gnomon.probe.evaluating import evaluating
 
 Network = Any
@@ -108,6 +108,7 @@ def embeddings(
         DataError: if the logits at these embeddings are not those at the tokens: something matters beside embeddings
             and padding, such as which of two texts a token stands in.
         RangeError: if an embedding is zero that is no padding.
+        UnsupportedModuleError: if the network cannot do without tokens.
     Cost: two forward passes.
     """
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -122,10 +123,23 @@ def embeddings(
         for start in range(0, len(x), BATCH):
             rows = slice(start, start + BATCH)
             wanted = model(input_ids=input_ids[rows], **{name: value[rows] for name, value in given.items()}).logits
-            apart = (TextLogits(model)(x[rows]) - wanted).abs().max()
+            apart = (_read(model, x[rows]) - wanted).abs().max()
             if not apart <= torch.finfo(wanted.dtype).eps ** 0.5 * wanted.abs().max():
                 raise DataError(
                     f"embeddings(model): expected logits that follow from embeddings and padding, got others at the "
                     f"tokens, by up to {apart.item():.1g}. Give one text a sample, with nothing but its mask."
                 )
     return x
+
+
+def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
+    """The logits at embeddings, or what keeps this network from giving them."""
+    try:
+        return TextLogits(model)(x)
+    except GnomonError:
+        raise
+    except Exception as cause:  # whatever the user's network raises
+        raise UnsupportedModuleError(
+            f"embeddings(model): expected a network that gives logits without its tokens, got {type(model).__name__}, "
+            f"which says {type(cause).__name__}: {cause}. Wrap what is behind its embedding in a module of your own."
+        ) from cause
