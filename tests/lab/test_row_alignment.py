@@ -24,7 +24,7 @@ def test_table_stands_beside_the_papers():
     assert summary(made_up()).startswith(said)
     for curves in figures(made_up()):
         assert [(line.label, line.dashed, line.colour) for line in curves.panels[0].lines[1:4]] == [
-            ("GrokAlign, largest", False, 1), ("input noise, largest", False, 2), ("baseline, smallest", True, 0)
+            ("GrokAlign", False, 1), ("input noise", False, 2), ("baseline, smallest", True, 0)
         ]  # fmt: skip
 
 

@@ -81,11 +81,10 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     """The methods of one loss together."""
     methods = [method for of, method in arms(records) if of == loss]
     named = {f"{loss} {method}": method for method in methods}
-    largest = {f"{loss} {method}": f"{method}, largest" for method in methods}
     lowest = {f"{loss} {method}": f"{method}, smallest" for method in methods}
-    span = lines(records, largest, "row_alignment.max") + lines(records, lowest, "row_alignment.min", dashed=True)
+    span = lines(records, named, "row_alignment.max") + lines(records, lowest, "row_alignment.min", dashed=True)
     panels = (
-        Panel("Row alignment", "cosine", span),
+        Panel("Row alignment, largest and smallest", "cosine", span),
         Panel("Test accuracy", "share correct", lines(records, named, "test"), (), (0.0, 1.05)),
     )
     caption = "The largest (solid) and the smallest (dashed) cosine between a training digit and a row of its Jacobian."
