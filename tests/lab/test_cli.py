@@ -82,7 +82,7 @@ def test_run_prints_its_table_and_leaves_its_files(ran):
     assert {path.name for path in (run / "figures").iterdir()} == {"curves.svg", "centroids.svg"}
     config = json.loads((run / "config.json").read_text())
     assert config["config"]["steps"] == 30
-    assert config["made_with"]["packages"]["torch"]
+    assert config["made_with"][0]["packages"]["torch"]
 
 
 def test_second_call_runs_nothing(ran):

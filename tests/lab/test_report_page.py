@@ -60,7 +60,10 @@ def example(words="baseline"):
             Curves("grokking", f"Which net groks, {words}?", "Accuracy over training.", "training step", panels),
             ImageSlider("centroids", "What the nets look at", "Centroids.", frames),
         ),
-        details={"command": f"gnomon run {words}", "config": {"steps": 10_000, "seeds": [0, 1]}},
+        details={
+            "command": f"gnomon run {words}",
+            "config": {"steps": 10_000, "seeds": [0, 1], "of": {"torch": "2.0", "k": 1}},
+        },
     )
 
 
@@ -122,7 +125,7 @@ def test_the_page_is_whole_html():
     assert "✓ reproduced GrokAlign beats baseline expected 5× sooner measured 12× sooner source a paper" in text
     assert "✗ not reproduced The centroids align expected cosine > 0.95 measured 0.90" in text
     assert "First paragraph. Still the first." in text
-    assert "seeds [0, 1]" in text
+    assert "seeds [0, 1] of torch 2.0, k 1" in text
 
 
 def test_hostile_words_stay_words():

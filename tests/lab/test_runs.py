@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError
 from gnomon_lab.papers.grok_digits import Config
-from gnomon_lab.runs import Run, last, load_run, open_run, read_records, series, settled_at
+from gnomon_lab.runs import Run, find, last, load_run, machine, open_run, read_records, series, settled_at
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json
 from gnomon_lab.runs.progress import Progress
@@ -242,7 +242,6 @@ def test_same_configuration_same_folder(tmp_path):
         for seed in (0, 1)
     }
     assert len(folders) == 4
-    assert {"python", "packages", "processor", "cores"} <= first.made_with.keys()
     assert not first.finished
     saved = json.loads((first.folder / "config.json").read_text())
     write_json(first.folder / "config.json", saved | {"config": {}})
@@ -251,6 +250,44 @@ def test_same_configuration_same_folder(tmp_path):
     write_json(first.folder / "config.json", {"seed": 3})
     with pytest.raises(DataError, match=r"expected experiment, config, seed, made_with and started in config\.json"):
         load_run(first.folder)
+
+
+def test_every_machine_and_version_that_worked_on_a_run_is_noted(tmp_path, monkeypatch):
+    found = open_run(tmp_path, "grok-digits", Config(), 3)
+    found.begin()
+    found.begin()
+    (here,) = load_run(found.folder).made_with
+    assert {"python", "commit", "packages", "processor", "cores"} <= here.keys()
+    monkeypatch.setattr(find, "machine", lambda: here | {"python": "4.0"})
+    again = open_run(tmp_path, "grok-digits", Config(), 3)
+    again.begin()
+    assert load_run(found.folder) == again
+    assert again.made_with == [here, here | {"python": "4.0"}]
+    asked = json.loads((found.folder / "config.json").read_text())
+    write_json(found.folder / "config.json", asked | {"made_with": here})  # as runs were begun before 0.1
+    assert load_run(found.folder).made_with == [here]
+
+
+def test_the_commit_is_that_of_the_codes_own_checkout(tmp_path, monkeypatch):
+    """Not of one that the package is installed into; there and where git is missing it is None."""
+
+    def git(*words):
+        done = subprocess.run(["git", "-C", tmp_path, *words], capture_output=True, check=True, text=True)
+        return done.stdout.strip()
+
+    file = tmp_path / "inside" / "machine.py"
+    file.parent.mkdir()
+    file.write_text("one")
+    monkeypatch.setattr(machine, "__file__", str(file))
+    git("init")
+    assert machine.commit() is None
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-m", "a")
+    assert machine.commit() == git("rev-parse", "--short", "HEAD")
+    file.write_text("two")
+    assert machine.commit() == git("rev-parse", "--short", "HEAD") + "-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert machine.commit() is None
 
 
 def test_series_last_and_settled():

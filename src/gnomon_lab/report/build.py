@@ -45,7 +45,7 @@ def build(found: Found) -> Path:
         details={
             "seed": found.seed,
             "configuration": found.config,
-            "made with": found.made_with,
+            **{f"resumed with, {k}" if k else "made with": here for k, here in enumerate(found.made_with)},
             "what the readings cost": cost(records),
         },
     )

@@ -185,4 +185,6 @@ def _pairs(heading: str, pairs: Mapping[str, object]) -> str:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

@@ -16,19 +16,27 @@ from gnomon_lab.runs.records import Record, read_records
 
 @dataclass(frozen=True)
 class Found:
-    """A run on disk: its folder and what config.json says."""
+    """A run on disk: its folder and what config.json says; `made_with` holds each machine that worked on it."""
 
     folder: Path
     experiment: str
     config: dict[str, Any]
     seed: int
-    made_with: dict[str, Any]
+    made_with: list[dict[str, object]]
     started: str
 
     @property
     def finished(self) -> bool:
         """Whether the run reached its end."""
         return (self.folder / "result.json").exists()
+
+    def begin(self) -> None:
+        """Notes in config.json what the run goes on with, if that is another machine or other versions than before."""
+        here = machine()
+        if here not in self.made_with:
+            self.made_with.append(here)
+            path = self.folder / "config.json"
+            write_json(path, read_json(path) | {"made_with": self.made_with})
 
     def finish(self, **result: object) -> None:
         """Writes result.json, which says that the run is finished and seals its records."""
@@ -73,7 +81,7 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
     folder = root / experiment / f"{digest(experiment, settings)}-seed{seed}"
     if not (folder / "config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        asked = {"experiment": experiment, "config": settings, "seed": seed, "made_with": machine()}
+        asked = {"experiment": experiment, "config": settings, "seed": seed, "made_with": []}
         asked["started"] = datetime.now(UTC).isoformat()
         write_json(folder / "config.json", asked)
     found = load_run(folder)
@@ -92,8 +100,9 @@ def load_run(folder: Path) -> Found:
         raise DataError(f"run({folder}): expected a run's folder with config.json, got none. See `gnomon list`.")
     config = read_json(folder / "config.json")
     try:
-        parts = (config["experiment"], config["config"], config["seed"], config["made_with"], config["started"])
-        return Found(folder, *parts)
+        made_with = config["made_with"]
+        machines = [made_with] if isinstance(made_with, dict) else made_with  # one alone, in runs begun before 0.1
+        return Found(folder, config["experiment"], config["config"], config["seed"], machines, config["started"])
     except (KeyError, TypeError) as error:
         raise DataError(
             f"run({folder}): expected experiment, config, seed, made_with and started in config.json, got no {error}. "

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +15,7 @@ def machine() -> dict[str, object]:
     """The versions and the hardware, as config.json keeps them; no name of a person or of a host."""
     return {
         "python": platform.python_version(),
+        "commit": commit(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
@@ -29,3 +31,15 @@ def processor() -> str:
         return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
     except OSError:
         return platform.processor() or "unknown"
+
+
+def commit() -> str | None:
+    """That of the checkout which this code lies in, with `-dirty` if files were changed; None if it is in none."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    describe = ["describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        # An installed package may lie in somebody else's checkout, which does not know the file.
+        subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], capture_output=True, check=True)
+        return subprocess.run([*git, *describe], capture_output=True, check=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -129,6 +129,7 @@ def train(module: ModuleType, config: object, found: Found, progress: Progress, 
     """Runs one seed to its end; its result.json says that it got there."""
     run = Run(found.folder, found.seed, progress, data_dir=data_dir)
     with run.locked():
+        found.begin()
         module.run(config, run)
         columns, rows = module.table(run.records())
         found.finish(columns=columns, rows=rows)
