@@ -268,3 +268,13 @@ def test_no_number_of_a_table_is_cut_off_on_a_narrow_terminal():
         printed = console.file.getvalue()
         assert [number for number in numbers if number not in printed] == []
         assert max(map(len, printed.splitlines())) <= width
+
+
+def test_a_table_too_wide_for_the_terminal_stands_on_its_side():
+    columns = ["", *(f"quantity{place}" for place in range(10))]
+    rows = [["baseline", *["never"] * 10], ["GrokAlign", *(f"{place},000" for place in range(10))]]
+    console = Console(width=80, file=io.StringIO())
+    console.print(laid_out(columns, rows, console))
+    words = [line.split() for line in console.file.getvalue().splitlines() if line.strip()]
+    assert words[0] == ["baseline", "GrokAlign"]
+    assert words[2:] == [[f"quantity{place}", "never", f"{place},000"] for place in range(10)]

@@ -131,12 +131,12 @@ def test_the_budget_is_kept_by_reading_less_often(monkeypatch):
     for step in range(100):
         if probe(step):
             read.append(step)
-        assert probe.cost.reading <= max(2.0, 0.1 * probe.cost.training)
+        assert probe.cost.reading_seconds <= max(2.0, 0.1 * probe.cost.training_seconds)
         clock.now += 1.0
     # The first is free; the second needs room for two.
     assert read == [0, 42, 60, 81]
     assert (probe.cost.readings, probe.cost.skipped) == (4, 30)
-    torch.testing.assert_close((probe.cost.reading, probe.cost.training), (8.0, 100.0))
+    torch.testing.assert_close((probe.cost.reading_seconds, probe.cost.training_seconds), (8.0, 100.0))
     assert probe.cost.overhead == 0.08
     probe.read(100)
     assert probe.cost.readings == 5
@@ -289,6 +289,20 @@ def test_features_are_the_last_layers_input_and_the_class_moments_theirs():
     assert reading.scalars()["mse.nc23"] == parts.nc23.item()
     seen = gnomon.Probe(model, x, {"seen": lambda features: features}, layer="0").read()
     torch.testing.assert_close(seen.values["seen"], x)
+
+
+@pytest.mark.bad_input
+def test_the_last_weight_is_not_read_with_another_layers_features():
+    """Where the widths are equal nothing else would notice."""
+    model = mlp((5, 3, 3, 3)).double()
+    _, x, labels = collapsing()
+    named, unnamed = (Probe(model, (x, labels), [gnomon.self_duality], layer=layer).read() for layer in ("4", None))
+    torch.testing.assert_close(named.values, unnamed.values)
+    for asked in ([gnomon.self_duality], {"duality": gnomon.self_duality, "half": lambda duality: duality / 2}):
+        with pytest.raises(UnsupportedModuleError, match=r"Probe\(layer\): .* look at its weight and at .* got '2'\."):
+            Probe(model, (x, labels), asked, layer="2")
+    weight = Probe(model, x, {"alone": lambda weight: weight}, layer="2").read().values["alone"]
+    torch.testing.assert_close(weight, model[4].weight.detach())
 
 
 def test_the_memory_budget_is_handed_on(monkeypatch):

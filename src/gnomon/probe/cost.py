@@ -13,19 +13,19 @@ class Cost:
     Attributes:
         readings: how many were taken.
         skipped: how many were due and left out, to keep the budget.
-        reading: seconds spent on them.
-        training: seconds from the first look on that were not spent on them.
+        reading_seconds: spent on them.
+        training_seconds: from the first look on, not spent on them.
     """
 
     readings: int
     skipped: int
-    reading: float
-    training: float
+    reading_seconds: float
+    training_seconds: float
 
     @property
     def overhead(self) -> float:
         """Seconds of reading for each of training; infinite before there was any."""
-        return self.reading / self.training if self.training > 0 else float("inf")
+        return self.reading_seconds / self.training_seconds if self.training_seconds > 0 else float("inf")
 
 
 class Meter:
@@ -47,7 +47,7 @@ class Meter:
         if self.budget is None or self._readings == 0:
             return True
         cost = self.cost()
-        if cost.reading * (1 + 1 / cost.readings) <= self.budget * cost.training:
+        if cost.reading_seconds * (1 + 1 / cost.readings) <= self.budget * cost.training_seconds:
             return True
         self._skipped += 1
         return False

@@ -1,12 +1,13 @@
 """What quantities may ask for that follows from what is observed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gnomon.autodiff import linear_head
 from gnomon.autodiff.layer_gradients import gradient_products
+from gnomon.autodiff.layers import layer_named, linear_head
+from gnomon.errors import UnsupportedModuleError
 from gnomon.measure.class_moments import ClassMoments, class_moments
 
 
@@ -38,3 +39,22 @@ DERIVED: dict[str, Callable[..., object]] = {
     "bias": bias_of,
 }
 """By the name under which quantities ask for them."""
+
+
+def require_one_layer(model: nn.Module, layer: str | None, arguments: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises UnsupportedModuleError if a quantity looks at the weight at the end and at features of another layer.
+
+    Args:
+        model: the network.
+        layer: the name of the layer whose input the features are.
+        arguments: by quantity what it looks at, in an order in which each comes behind what it looks at.
+    """
+    seen: dict[str, frozenset[str]] = {}
+    for name, wanted in arguments.items():
+        seen[name] = frozenset(wanted).union(*(seen.get(argument, ()) for argument in wanted))
+    torn = [name for name in seen if "features" in seen[name] and seen[name] & {"weight", "bias"}]
+    if torn and layer is not None and layer_named("Probe", model, layer) is not linear_head("Probe", model):
+        raise UnsupportedModuleError(
+            f"Probe(layer): expected the last linear one, or none, since {', '.join(torn)} look at its weight and at "
+            f"the features together, got {layer!r}. Read the two in probes of their own."
+        )

@@ -106,7 +106,7 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
     return names
 
 
-def reported(name: str, value: object) -> Value:
+def presentable(name: str, value: object) -> Value:
     """A quantity's result, if it is a tensor or a dataclass.
 
     Raises:

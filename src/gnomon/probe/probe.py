@@ -12,8 +12,9 @@ from gnomon.autodiff import observe
 from gnomon.autodiff.observation import timed
 from gnomon.errors import RangeError
 from gnomon.probe.cost import Cost, Meter
+from gnomon.probe.derived import require_one_layer
 from gnomon.probe.evaluating import evaluating
-from gnomon.probe.plan import Quantity, plan, reported
+from gnomon.probe.plan import Quantity, plan, presentable
 from gnomon.probe.reading import Reading
 from gnomon.probe.rehearsal import rehearse
 from gnomon.probe.schedule import Schedule, every
@@ -25,9 +26,10 @@ class Probe:
 
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
     name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
-    layer at the end, that layer's `weight` and `bias`, the `class_moments` of the features, the `agop` at the network's
-    input, the `memory` budget, or the name of another quantity here. Each of these is computed once a reading, from one
-    graph, in chunks that fit the budget; the network is in eval mode while it is read, and then as it was.
+    layer at the end or of `layer`, the `class_moments` of the features, the `weight` and `bias` of the linear layer at
+    the end, the `agop` at the network's input, the `memory` budget, or the name of another quantity here. Each of these
+    is computed once a reading, from one graph, in chunks that fit the budget; the network is in eval mode while it is
+    read, and then as it was.
 
     What the network or the samples lack is said here, of all quantities in one error, and not when a reading is due:
     one sample of each class, or two where there are no classes or more than 128, is looked at, and gnomon's own
@@ -58,7 +60,8 @@ class Probe:
             is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
-            if parameters are sharded over processes.
+            if parameters are sharded over processes; if one looks at the weight at the end and at another layer's
+            features.
         DataError: if the network does not take the samples.
     Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
         the number of samples.
@@ -87,7 +90,8 @@ class Probe:
         self._meter = Meter(max_overhead)
         self._given = given(data)
         _checks.samples("Probe", 1, **self._given)
-        self._plan = plan(quantities, (*self._given, "model", "parameters", "memory"))
+        self._plan = plan(quantities, tuple(self._start()))
+        require_one_layer(model, layer, {name: self._plan.arguments[name] for name in self._plan.quantities})
         rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
 
     def __call__(self, step: int) -> Reading | None:
@@ -121,7 +125,7 @@ class Probe:
             for name, quantity in self._plan.quantities.items():
                 with timed(seconds, name, x):
                     known[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
-        return Reading(step, {name: reported(name, known[name]) for name in self._plan.reported}, dict(seconds))
+        return Reading(step, {name: presentable(name, known[name]) for name in self._plan.reported}, dict(seconds))
 
     def _start(self) -> dict[str, object]:
         """What is there before anything is looked at."""

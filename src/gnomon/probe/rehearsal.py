@@ -16,7 +16,7 @@ from gnomon import _checks
 from gnomon.autodiff import observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
 from gnomon.probe.evaluating import evaluating
-from gnomon.probe.plan import Plan, Quantity, reported
+from gnomon.probe.plan import Plan, Quantity, presentable
 
 CLASSES = 128
 """Up to so many classes give a sample each; of more, only the first and the last."""
@@ -56,7 +56,7 @@ def rehearse(
             elif own(quantity) and known.keys() >= set(wanted):
                 with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
                     value = quantity(**{argument: known[argument] for argument in wanted})
-                    known[name] = reported(name, value) if name in plan.reported else value
+                    known[name] = presentable(name, value) if name in plan.reported else value
     say({name: why[name] for name in plan.reported if name in why})
 
 

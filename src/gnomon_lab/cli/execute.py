@@ -155,15 +155,30 @@ def show_page(found: Found, console: Console) -> None:
 
 
 def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> Table:
-    """The table, of which no number is cut off on a narrow terminal."""
+    """The table as it fits: as it is, its words wrapped, or on its side; no number is cut off, whatever the width."""
+    table = tabled(columns, rows)
+    if width(table, console).maximum > console.width:
+        # All but the names wrap between words, and the names take what is left.
+        for place, column in enumerate(columns):
+            words = " ".join([column, *(row[place] for row in rows)]).split()
+            table.columns[place].width = max(map(len, words)) if column else None
+    if width(table, console).minimum > console.width:
+        first, *others = zip(columns, *rows, strict=True)
+        turned = tabled(first, others)
+        return turned if width(turned, console).minimum <= console.width else table
+    return table
+
+
+def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """The table as wide as it comes; the column without a name holds the names of the rows."""
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column else "left")
     for row in rows:
         table.add_row(*row)
-    if Measurement.get(console, console.options.update(width=WIDE), table).maximum > console.width:
-        # All but the names wrap between words, and the names take what is left.
-        for place, column in enumerate(columns):
-            words = " ".join([column, *(row[place] for row in rows)]).split()
-            table.columns[place].width = max(map(len, words)) if column else None
     return table
+
+
+def width(table: Table, console: Console) -> Measurement:
+    """The least and the most columns of the screen that the table takes."""
+    return Measurement.get(console, console.options.update(width=WIDE), table)
