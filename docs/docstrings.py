@@ -16,7 +16,7 @@ class House(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:  # noqa: ANN401 (griffe's own signature)
         """Each module, class and function."""
         if obj.docstring is not None:
-            obj.docstring.value = markdown(obj.docstring.value)
+            obj.docstring.value = markdown(obj.docstring.value).replace("docs/errata.md", "[errata](errata.md)")
 
     def on_function_instance(self, *, node: ast.AST, func: griffe.Function, **kwargs: Any) -> None:  # noqa: ANN401
         """Each function: griffe takes the shape "n *d" for a product."""

@@ -1,4 +1,4 @@
-"""Formulas as SVG at build time: no script, no font and no network where the pages are read."""
+"""Formulas as SVG at build time, without script, font or network where pages are read; options that do not break."""
 
 import html
 import re
@@ -15,11 +15,13 @@ SIZE, TEXT = 17.0, 16.0
 """Of a formula's letters beside the text's."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
+SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
 ziafont.config.precision = 2
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Draws what arithmatex has marked; a formula that is alone in its paragraph is displayed."""
+    """Draws what arithmatex has marked, a formula alone in its paragraph displayed; short code stays on one line."""
+    content = SHORT.sub('<code class="short">', content)
     content = ALONE.sub(lambda found: found[1].replace("span", "div"), content)
     return FORMULA.sub(lambda found: draw(html.unescape(found[2]), found[1] == "div"), content)
 

@@ -24,6 +24,6 @@ def missing(where: str, module: str, name: str, cause: Exception) -> MissingExtr
     if isinstance(cause, ModuleNotFoundError) and cause.name in (package, module):
         return MissingExtraError(f"{where} needs {package}: pip install 'gnomon[{name}]'")
     return MissingExtraError(
-        f"{where} needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}): "
-        f"pip install --force-reinstall 'gnomon[{name}]'"
+        f"{where} needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}). "
+        f"Install it again."
     )

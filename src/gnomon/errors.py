@@ -1,8 +1,16 @@
 """Every error that gnomon raises on purpose; each says `where(argument): expected X, got Y. Do Z.`."""
 
+import re
+
 
 class GnomonError(Exception):
     """The root of all of them: `except GnomonError` catches whatever gnomon found wrong."""
+
+    @property
+    def argument(self) -> str | None:
+        """What the message is about: the words in brackets at its beginning; None if there are none."""
+        found = re.match(r"[\w.]+\(([^)]*)\)", str(self))
+        return found[1] if found else None
 
 
 class ShapeError(GnomonError, ValueError):

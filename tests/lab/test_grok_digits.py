@@ -8,7 +8,7 @@ import pytest
 from gnomon.errors import RangeError
 from gnomon_lab.papers import grok_digits
 from gnomon_lab.papers.grok_digits import ARMS, Config, claims, figures, run, summary, table
-from gnomon_lab.report.build import build, stated
+from gnomon_lab.report.build import build
 from gnomon_lab.runs import Run, open_run
 
 
@@ -75,8 +75,8 @@ def test_smallest_variant_from_end_to_end(tmp_path):
     found = open_run(tmp_path, "grok-digits", Config(steps=20, width=8, train=20), 0)
     run(Config(steps=20, width=8, train=20), Run(found.folder, 0))
     found.finish()
-    assert not stated(found)
-    assert stated(open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0))
+    assert not found.has_one_of(grok_digits.SETTINGS)
+    assert open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0).has_one_of(grok_digits.SETTINGS)
     with sync_playwright() as play:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=flags)

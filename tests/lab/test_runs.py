@@ -290,6 +290,19 @@ def test_the_commit_is_that_of_the_codes_own_checkout(tmp_path, monkeypatch):
     assert machine.commit() is None
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_is_no_number_ends_the_run_in_a_sentence(tmp_path, value):
+    run = Run(tmp_path, 0)
+    for step in run.steps("only", 3):
+        run.record(step, loss=1.0)
+        if step == 1:
+            with pytest.raises(
+                ConvergenceError, match=rf"run\(only\): expected a finite loss at step 1, got {value:g}"
+            ):
+                run.record(step, loss=value)
+    assert [record["loss"] for record in run.records()] == [1.0] * 4
+
+
 def test_series_last_and_settled():
     records = [{"arm": "a", "step": step, "test": value} for step, value in enumerate([0.1, 0.95, 0.8, 0.92, 0.93])]
     assert series(records, "a", "test")[0] == (0, 1, 2, 3, 4)

@@ -413,7 +413,7 @@ def test_broken_datasets_names_the_cause(tmp_path, monkeypatch, content, cause):
     (tmp_path / "datasets.py").write_text(content)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "datasets", raising=False)
-    with pytest.raises(MissingExtraError, match=rf"installed but does not import \({cause}.*gnomon\[data\]"):
+    with pytest.raises(MissingExtraError, match=rf"installed but does not import \({cause}.*Install it again"):
         load_images("mnist", "train")
 
 

@@ -495,6 +495,18 @@ def test_what_only_few_samples_lack_is_not_refused():
         Probe(model, (x[:4], labels[:4]), [gnomon.snr])
 
 
+@pytest.mark.parametrize(
+    ("message", "argument"),
+    [
+        ("nc1(labels): expected classes (0 to 2), got 3. Correct it.", "labels"),
+        ("gnomon run: expected --small (or --paper), got both. Choose one.", None),
+        ("Probe.read(x, labels): expected as many", "x, labels"),
+    ],
+)
+def test_an_error_says_what_it_is_about(message, argument):
+    assert RangeError(message).argument == argument
+
+
 def test_users_functions_are_not_called_before_they_are_due():
     model, x, labels = collapsing()
     generator = torch.Generator().manual_seed(0)

@@ -1,6 +1,5 @@
 """A reading of very few samples, before training: what quantities need, and the network or the samples lack."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -124,12 +123,12 @@ def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
     A number out of range may be one of untrained weights, or of too few samples for a full rank: it counts only if it
     is about the samples themselves, which stay, about a setting, or about moments of fewer samples than features.
     """
-    found = re.match(r"[\w.]+\(([^)]*)\)", str(error))
-    about = found[1] if found else None
     if isinstance(error, RangeError):
-        return about in (None, "x", "labels", "layer", "memory") or (about == "class_moments" and fewer)
+        # Where settings are wrong, the message names them behind the colon.
+        samples_or_settings = error.argument in (None, "x", "labels", "layer", "memory")
+        return samples_or_settings or (error.argument == "class_moments" and fewer)
     if isinstance(error, EmptyError):
-        return every_class or about != "labels"
+        return every_class or error.argument != "labels"
     return not isinstance(error, ConvergenceError)
 
 

@@ -26,7 +26,7 @@ def noise_level(train_accuracy: float | Tensor, largest: float = 0.06, least: fl
     Args:
         train_accuracy: a in [0, 1]; a number, or a tensor of several, such as one a seed.
         largest: σ_max, the level while nothing is learned.
-        least: σ_min, where it stops to shrink; with these numbers from an accuracy of one half on.
+        least: σ_min, where it stops shrinking; with these numbers from an accuracy of one half on.
 
     Returns:
         At least σ_min, falling in a, of the shape of a; in the unit of the inputs.

@@ -43,7 +43,8 @@ def main() -> None:
             "What was written before is kept; mend it and call the same command again."
         )
     except KeyboardInterrupt:
-        print("\ngnomon: stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
+        goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""
+        print(f"\ngnomon: stopped{goes_on}.", file=sys.stderr)
         sys.exit(130)
 
 

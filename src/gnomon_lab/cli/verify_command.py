@@ -32,12 +32,12 @@ def main(arguments: Sequence[str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from gnomon_lab.report.build import stated
     from gnomon_lab.runs import all_runs
 
     console, failed = Console(), False
     for name in [options.name] if options.name else EXPERIMENTS:
-        finished = [found for found in all_runs(options.runs, name) if found.finished and stated(found)]
+        settings = experiment(name).SETTINGS
+        finished = [found for found in all_runs(options.runs, name) if found.finished and found.has_one_of(settings)]
         console.print(f"[bold]{name}[/] ({EXPERIMENTS[name].source})" + ("" if finished else ": not run"))
         finished.sort(key=lambda run: run.digest)
         for digest, group in itertools.groupby(finished, key=lambda run: run.digest):

@@ -11,7 +11,6 @@ from gnomon_lab.report.cost import cost
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.runs import Found, all_runs
 from gnomon_lab.runs.files import replace_file
-from gnomon_lab.runs.find import plain
 
 
 def build(found: Found) -> Path:
@@ -30,7 +29,7 @@ def build(found: Found) -> Path:
             f"Call `gnomon run {found.experiment}` with the same options to finish it."
         )
     module = experiment(found.experiment)
-    figures = (*over_seeds(found), *module.figures(records))
+    figures = (*figures_across_seeds(found), *module.figures(records))
     (found.folder / "figures").mkdir(exist_ok=True)
     for figure in figures:
         replace_file(found.folder / "figures" / f"{figure.name}.svg", partial(save, figure))
@@ -40,7 +39,7 @@ def build(found: Found) -> Path:
         summary=module.summary(records),
         introduction=module.INTRODUCTION.strip(),
         table=Table(columns, tuple(rows)),
-        claims=tuple(module.claims([records])) if stated(found) else (),
+        claims=tuple(module.claims([records])) if found.has_one_of(module.SETTINGS) else (),
         figures=figures,
         details={
             "seed": found.seed,
@@ -54,7 +53,7 @@ def build(found: Found) -> Path:
     return path
 
 
-def over_seeds(found: Found) -> list[Figure]:
+def figures_across_seeds(found: Found) -> list[Figure]:
     """The experiment's figures over the finished seeds of a run's configuration; none where there is only one."""
     module = experiment(found.experiment)
     if not hasattr(module, "figures_over_seeds"):
@@ -62,8 +61,3 @@ def over_seeds(found: Found) -> list[Figure]:
     runs = all_runs(found.folder.parent.parent, found.experiment)
     seeds = [run.records() for run in runs if run.finished and run.digest == found.digest]
     return module.figures_over_seeds(seeds) if len(seeds) > 1 else []
-
-
-def stated(found: Found) -> bool:
-    """Whether the run has one of the settings that the claims are about, not some other options."""
-    return found.config in [plain(setting) for setting in experiment(found.experiment).SETTINGS]

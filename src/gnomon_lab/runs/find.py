@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +60,10 @@ class Found:
     def _records_hash(self) -> str:
         path = self.folder / "records.jsonl"
         return hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest()
+
+    def has_one_of(self, settings: Iterable[object]) -> bool:
+        """Whether its configuration is one of these; those that claims are about are an experiment's SETTINGS."""
+        return self.config in [plain(setting) for setting in settings]
 
     @property
     def digest(self) -> str:

@@ -1,6 +1,7 @@
 """One run: a folder that holds what was asked, what was seen, and where to go on after a crash."""
 
 import fcntl
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -176,7 +177,12 @@ class Run:
         self._stopped = True
 
     def record(self, step: int, *readings: Reading, **values: object) -> None:
-        """Appends one line: the arm, the step, the readings' scalars, other values, and the seconds spent so far."""
+        """Appends one line: the arm, the step, the readings' scalars, other values, and the seconds spent so far.
+
+        Raises:
+            ConvergenceError: at a NaN or an infinite value.
+            DataError: if a name is there twice.
+        """
         cost: Counter[str] = Counter()
         values = {"arm": self._arm, "step": step, **values}
         for reading in readings:
@@ -185,6 +191,9 @@ class Run:
             if twice := sorted(scalars.keys() & {*values, "seconds"}):
                 raise DataError(f"record(readings): expected distinct names, got {twice} twice. Rename a quantity.")
             values |= scalars
+        for name, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise self._diverged(f"a finite {name}", f"{value:g}")
         self._read += cost.total()
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
         append_record(self.records_path, values | {"seconds": seconds})
