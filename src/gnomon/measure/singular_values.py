@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon.autodiff.entrance import gram, linear_entrance, passage
 from gnomon.autodiff.graph import Graph, Model
 from gnomon.autodiff.observation import map_graphs
@@ -31,7 +32,7 @@ def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | Non
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
-        RangeError: if x is not of floating point, or holds NaN or infinity.
+        RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
     Cost: c backward passes, and O(n c² d) for the Gram matrices; h for d where a linear layer of width h < d comes
         first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4
@@ -46,7 +47,9 @@ def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | Non
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         rank = min(graph.logits.shape[1], graph.x[0].numel())
-        squares = torch.linalg.eigvalsh(jacobian_gram(graph)).flip(1)[:, :rank]
+        products = jacobian_gram(graph)
+        _checks.finite("singular_values", jacobian=products)
+        squares = torch.linalg.eigvalsh(products).flip(1)[:, :rank]
         positive = squares > 0
         return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)}
 

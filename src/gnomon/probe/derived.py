@@ -16,13 +16,13 @@ def moments_of(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], logits
     return class_moments(features, labels, logits.shape[1])
 
 
-def weight_of(model: nn.Module) -> Float[Tensor, "c p"]:
-    """The weight of the linear layer at the end."""
+def weight_of(model: nn.Module, logits: Float[Tensor, "n c"]) -> Float[Tensor, "c p"]:
+    """The weight of the linear layer at the end, which a hook may make in the forward pass that `logits` stands for."""
     return linear_head("Probe", model).weight.detach()
 
 
-def bias_of(model: nn.Module) -> Float[Tensor, "c"] | None:
-    """The bias of the linear layer at the end; None if it has none."""
+def bias_of(model: nn.Module, logits: Float[Tensor, "n c"]) -> Float[Tensor, "c"] | None:
+    """The bias of the linear layer at the end, after that pass too; None if it has none."""
     bias = linear_head("Probe", model).bias
     return None if bias is None else bias.detach()
 

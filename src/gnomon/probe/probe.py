@@ -1,24 +1,26 @@
 """The probe: looks at a network while it trains."""
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
 from gnomon.autodiff import observe
 from gnomon.autodiff.observation import timed
-from gnomon.errors import RangeError
+from gnomon.errors import ConvergenceError, RangeError
 from gnomon.probe.cost import Cost, Meter
 from gnomon.probe.derived import require_one_layer
 from gnomon.probe.evaluating import evaluating
 from gnomon.probe.plan import Quantity, plan, presentable
-from gnomon.probe.reading import Reading
+from gnomon.probe.reading import Reading, apart, place
 from gnomon.probe.rehearsal import rehearse
 from gnomon.probe.schedule import Schedule, every
-from gnomon.probe.wrapped import check_whole, unwrapped
+from gnomon.probe.wrapped import check_shapes, check_whole, unwrapped
 
 
 class Probe:
@@ -88,6 +90,7 @@ class Probe:
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self._meter = Meter(max_overhead)
+        self._warned: set[str] = set()
         self._given = given(data)
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, tuple(self._start()))
@@ -95,13 +98,26 @@ class Probe:
         rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
 
     def __call__(self, step: int) -> Reading | None:
-        """The reading at this step, or None if none is due."""
-        return self.read(step) if self.schedule(step) and self._meter.allows() else None
+        """The reading at this step, or None if none is due.
+
+        Training goes on where a quantity has no value, as after a step that made the network NaN: it is NaN then, which
+        `Reading.missing` explains, and the first time a warning.
+        """
+        if not (self.schedule(step) and self._meter.allows()):
+            return None
+        reading = self._read(step, tolerant=True)
+        for name in reading.missing.keys() - self._warned:
+            self._warned.add(name)
+            warnings.warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", stacklevel=2)
+        return reading
 
     def read(self, step: int = 0) -> Reading:
-        """A reading now, whatever the schedule and the budget say."""
-        with self._meter.reading():
-            return self._read(step)
+        """A reading now, whatever the schedule and the budget say.
+
+        Raises:
+            GnomonError: if a quantity has no value.
+        """
+        return self._read(step, tolerant=False)
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -113,19 +129,40 @@ class Probe:
         """What the readings have cost so far, beside training."""
         return self._meter.cost()
 
-    def _read(self, step: int) -> Reading:
-        seconds: defaultdict[str, float] = defaultdict(float)
+    def _read(self, step: int, *, tolerant: bool) -> Reading:
         check_whole(self.model)
+        check_shapes(self.model)
+        seconds: defaultdict[str, float] = defaultdict(float)
         x, known = self._given["x"], self._start()
-        with evaluating(self.model), torch.no_grad():
+        with self._meter.reading(), evaluating(self.model), torch.no_grad():
             if self._plan.observations:
                 seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
                 known |= seen.values
                 seconds |= seen.seconds
-            for name, quantity in self._plan.quantities.items():
-                with timed(seconds, name, x):
-                    known[name] = quantity(**{argument: known[argument] for argument in self._plan.arguments[name]})
-        return Reading(step, {name: presentable(name, known[name]) for name in self._plan.reported}, dict(seconds))
+            missing = self._compute(known, seconds, (RangeError, ConvergenceError, LinAlgError) if tolerant else ())
+            live = {
+                place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *self._given.values())
+            }
+            values = {name: apart(presentable(name, known[name]), live) for name in self._plan.reported}
+        return Reading(step, values, dict(seconds), {name: missing[name] for name in values if name in missing})
+
+    def _compute(
+        self, known: dict[str, object], seconds: defaultdict[str, float], tolerated: tuple[type[Exception], ...]
+    ) -> dict[str, str]:
+        """Adds the quantities to what is known; of those without a value NaN, and why to what is returned."""
+        missing: dict[str, str] = {}
+        for name, quantity in self._plan.quantities.items():
+            arguments = {argument: known[argument] for argument in self._plan.arguments[name]}
+            absent = next((missing[argument] for argument in arguments if argument in missing), None)
+            if absent is None:
+                try:
+                    with timed(seconds, name, self._given["x"]):
+                        known[name] = quantity(**arguments)
+                except tolerated as error:
+                    absent = str(error)
+            if absent is not None:
+                known[name], missing[name] = torch.tensor(math.nan), absent
+        return missing
 
     def _start(self) -> dict[str, object]:
         """What is there before anything is looked at."""

@@ -3,19 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain
 from types import FunctionType
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from gnomon import _checks
 from gnomon.autodiff import observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
 from gnomon.probe.evaluating import evaluating
 from gnomon.probe.plan import Plan, Quantity, presentable
+from gnomon.probe.wrapped import has_shapes
 
 CLASSES = 128
 """Up to so many classes give a sample each; of more, only the first and the last."""
@@ -61,8 +60,7 @@ def rehearse(
 
 def ready(model: nn.Module, x: Tensor) -> bool:
     """Whether the network is where the samples are, and has all its shapes."""
-    lazy = any(is_lazy(tensor) for tensor in chain(model.parameters(), model.buffers()))
-    return not lazy and all(parameter.device == x.device for parameter in model.parameters())
+    return has_shapes(model) and all(parameter.device == x.device for parameter in model.parameters())
 
 
 def few(n: int, labels: Tensor | None) -> tuple[Int[Tensor, "m"], bool]:

@@ -1,6 +1,7 @@
 """When to look: functions from a step to whether a reading is due."""
 
 import math
+import operator
 from collections.abc import Callable
 
 from gnomon.errors import RangeError
@@ -27,10 +28,10 @@ def at(*steps: int) -> Schedule:
         >>> [step for step in range(10) if at(2, 7)(step)]
         [2, 7]
     """
-    if not steps or min(steps) < 0:
-        raise RangeError(f"at(steps): expected one or more steps from 0 on, got {steps}. Name the steps.")
-    due = frozenset(steps)
-    return lambda step: step in due
+    if not steps or not all(hasattr(step, "__index__") and step >= 0 for step in steps):
+        raise RangeError(f"at(steps): expected one or more whole numbers from 0 on, got {steps}. Name the steps.")
+    due = frozenset(map(operator.index, steps))
+    return lambda step: operator.index(step) in due
 
 
 def log_spaced(per_decade: int) -> Schedule:

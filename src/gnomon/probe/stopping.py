@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,14 +31,16 @@ class Stop:
         self._criterion, self._names, self._settings = criterion, names, settings
 
     def __call__(self, reading: Reading) -> bool:
-        """Whether the criterion holds, this reading counted.
+        """Whether the criterion holds, this reading counted; one without a value that it asks for is left out.
 
         Raises:
             RangeError: if the reading lacks a quantity, or is not after those before it; if the criterion answers
                 neither True nor False.
         """
         scalars = reading.scalars()
-        self._check(reading.step, scalars)
+        self._check(reading, scalars)
+        if any(math.isnan(scalars.get(name, math.nan)) for name in self.histories):
+            return False  # The criterion is about steps at which there are values.
         self.steps.append(reading.step)
         for name, history in self.histories.items():
             history.append(scalars[name])
@@ -70,18 +73,19 @@ class Stop:
         self.steps = [*state_dict["steps"]]
         self.histories = {name: [*values] for name, values in state_dict["histories"].items()}
 
-    def _check(self, step: int, scalars: dict[str, float]) -> None:
+    def _check(self, reading: Reading, scalars: dict[str, float]) -> None:
         for argument, name in self._names.items():
-            if name == "steps" or name in scalars:
+            # What has no value has no parts either, such as `.total`.
+            if name == "steps" or name in scalars or any(name.startswith(f"{absent}.") for absent in reading.missing):
                 continue
             near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
             hint = f"Did you mean stop_when({self._called}, {argument}={near[0]!r})?" if near else "Measure it too."
             raise RangeError(
                 f"stop_when({self._called}): expected {name} in the reading, got {', '.join(scalars)}. {hint}"
             )
-        if self.steps and step <= self.steps[-1]:
+        if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
-                f"stop_when({self._called}): expected a reading after step {self.steps[-1]}, got step {step}. "
+                f"stop_when({self._called}): expected a reading after step {self.steps[-1]}, got step {reading.step}. "
                 f"Make a new one for each training; when resuming, load the history that was saved with the network."
             )
 

@@ -1,7 +1,10 @@
-"""Networks inside what compiles them or runs them on several devices."""
+"""Networks inside what compiles them or runs them on several devices, and what of them cannot be read."""
+
+from itertools import chain
 
 import torch.distributed
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
 
@@ -30,4 +33,17 @@ def check_whole(model: nn.Module) -> None:
         raise UnsupportedModuleError(
             f"Probe(model): expected parameters that are whole on each process, got {sharded[0]}. Train in "
             f"DistributedDataParallel, or read a copy on one process, made from the full state dict."
+        )
+
+
+def has_shapes(model: nn.Module) -> bool:
+    """Whether no layer still waits for its first samples."""
+    return not any(is_lazy(tensor) for tensor in chain(model.parameters(), model.buffers()))
+
+
+def check_shapes(model: nn.Module) -> None:
+    """Raises UnsupportedModuleError if a layer waits for its first samples: to read it would draw its weights."""
+    if not has_shapes(model):
+        raise UnsupportedModuleError(
+            "Probe.read(model): expected parameters that have a shape, got lazy ones. Run the network once before."
         )
