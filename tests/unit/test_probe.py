@@ -495,6 +495,28 @@ def test_what_only_few_samples_lack_is_not_refused():
         Probe(model, (x[:4], labels[:4]), [gnomon.snr])
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"quantities": torch.mean},
+            r"Probe\(quantities\): expected functions in a list, .* got <built-in method mean",
+        ),
+        ({"quantities": "accuracy"}, r"Probe\(quantities\): expected functions in a list, .* got 'accuracy' alone"),
+        ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
+        ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
+        ({"schedule": 100}, r"Probe: expected schedule a function of the step, such as every\(100\), got 100"),
+        ({"model": torch.tanh}, r"Probe: expected model an nn\.Module, got <built-in method tanh"),
+        ({"data": (torch.ones(2, 3),) * 3}, r"Probe\(data\): expected samples, alone or with labels, got 3 parts"),
+    ],
+)
+def test_what_no_probe_can_be_made_of_is_said(change, message):
+    arguments = {"model": nn.Linear(3, 2), "data": torch.ones(2, 3), "quantities": [gnomon.frobenius_norm]} | change
+    with pytest.raises(RangeError, match=message):
+        Probe(**arguments)
+
+
 @pytest.mark.parametrize(
     ("message", "argument"),
     [

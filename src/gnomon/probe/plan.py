@@ -39,6 +39,11 @@ def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, 
     """The quantities by name: their own, unless a mapping gives one."""
     if isinstance(quantities, Mapping):
         return dict(quantities)
+    if callable(quantities) or isinstance(quantities, str):
+        raise RangeError(
+            f"Probe(quantities): expected functions in a list, or by name in a mapping, got {quantities!r} alone. "
+            f"Put it into a list."
+        )
     names = [getattr(quantity, "__name__", type(quantity).__name__) for quantity in quantities]
     twice = sorted({name for name in names if names.count(name) > 1 or name == "<lambda>"})
     if twice:
@@ -90,8 +95,15 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
 
 def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
     """The names of the arguments to fill in; one that is unknown but has a default keeps the default."""
+    try:
+        parameters = inspect.signature(quantity).parameters
+    except (TypeError, ValueError) as cause:
+        raise RangeError(
+            f"Probe(quantities): expected functions whose arguments have names, got {quantity!r}. "
+            f"Wrap it in one, such as lambda logits: ..."
+        ) from cause
     names = []
-    for parameter in inspect.signature(quantity).parameters.values():
+    for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if parameter.name in known - {name}:

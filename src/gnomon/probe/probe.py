@@ -81,7 +81,15 @@ class Probe:
         max_overhead: float | None = None,
     ) -> None:
         _checks.settings(
-            "Probe", ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf)
+            "Probe",
+            ("model", model, "an nn.Module", isinstance(model, nn.Module)),
+            (
+                "schedule",
+                schedule,
+                "a function of the step, such as every(100)",
+                schedule is None or callable(schedule),
+            ),
+            ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
         model = unwrapped(model)
         check_whole(model)
@@ -171,11 +179,15 @@ class Probe:
 
 
 def given(data: Tensor | tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-    """The samples, and their labels if there are any, by name; RangeError if one is no tensor."""
-    parts = (data,) if isinstance(data, Tensor) else data
+    """The samples, and their labels if there are any, by name; RangeError if one is no tensor, or there are more."""
+    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
+    if len(parts) not in (1, 2):
+        raise RangeError(
+            f"Probe(data): expected samples, alone or with labels, got {len(parts)} parts. Pass (x, labels)."
+        )
     for part in parts:
         if not isinstance(part, Tensor):
             raise RangeError(
                 f"Probe(data): expected tensors, got {type(part).__name__}. Convert it with torch.as_tensor."
             )
-    return dict(zip(("x", "labels"), parts, strict=False))
+    return dict(zip(("x", "labels")[: len(parts)], parts, strict=True))
