@@ -6,6 +6,8 @@ from accelerate import Accelerator, debug_launcher
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, get_state_dict, set_state_dict
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from transformers import Trainer
@@ -347,3 +349,88 @@ def test_what_cannot_be_attached_is_named():
         CheckpointError, match=r"expected an optimizer's state with 'gnomon', got state, param_groups\."
     ):
         optimizer.load_state_dict(without)
+
+
+OPTIMIZERS = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, RATE),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, RATE, momentum=0.9),
+    "a rate that is a tensor": lambda parameters: torch.optim.SGD(parameters, torch.tensor(RATE)),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, 0.01),
+}
+
+
+def train(model, optimizer, steps):
+    for _ in range(steps):
+        mean_loss(model, X, LABELS).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("grokfast", [ema, moving])
+@pytest.mark.parametrize("kind", [name for name in OPTIMIZERS if name != "AdamW"])
+def test_distributed_checkpoint_may_look_at_the_optimizers_state(grokfast, kind):
+    """It makes a step where there is none: before the first, and at any time with SGD. Adam's own count has it."""
+    models = []
+    for look in (False, True):
+        models.append(model := network())
+        optimizer = OPTIMIZERS[kind](model.parameters())
+        (method := grokfast(model)).attach(optimizer)
+        for _ in range(4):
+            if look:
+                get_optimizer_state_dict(model, optimizer)
+            train(model, optimizer, 1)
+        assert method.steps == 4
+    assert_same(models[1].state_dict().values(), models[0].state_dict().values())
+
+
+def test_steps_of_rate_zero_or_without_slope_are_of_training():
+    """As the first of a warm-up, and a batch that is fitted."""
+    models = [network(), network()]
+    explicit, attached = (ema(model) for model in models)
+    optimizers = [torch.optim.SGD(model.parameters(), RATE) for model in models]
+    attached.attach(optimizers[1])
+    for rate, scale in ((0.0, 1.0), (RATE, 1.0), (RATE, 0.0), (RATE, 1.0)):
+        for model, optimizer in zip(models, optimizers, strict=True):
+            (scale * mean_loss(model, X, LABELS)).backward()
+            optimizer.param_groups[0]["lr"] = rate
+            if model is models[0]:
+                explicit()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert attached.steps == 4
+    assert_same(models[1].parameters(), models[0].parameters())
+
+
+@pytest.mark.parametrize("grokfast", [ema, moving])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized:UserWarning")
+def test_distributed_checkpoint_resumes_with_grokfasts_own_state_beside(tmp_path, grokfast, kind):
+    def parts():
+        model = network()
+        return model, OPTIMIZERS[kind](model.parameters()), grokfast(model)
+
+    model, optimizer, method = parts()
+    method.attach(optimizer)
+    train(model, optimizer, 3)
+    checkpoint.save(
+        dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True)), checkpoint_id=tmp_path
+    )
+    torch.save(method.state_dict(), tmp_path / "grokfast.pt")
+    train(model, optimizer, 3)
+
+    resumed, optimizer, method = parts()
+    states = dict(zip(("model", "optimizer"), get_state_dict(resumed, optimizer), strict=True))
+    checkpoint.load(states, checkpoint_id=tmp_path)
+    set_state_dict(resumed, optimizer, model_state_dict=states["model"], optim_state_dict=states["optimizer"])
+    method.load_state_dict(torch.load(tmp_path / "grokfast.pt"))
+    method.attach(optimizer)
+    train(resumed, optimizer, 3)
+    assert method.steps == 6
+    assert_same(resumed.state_dict().values(), model.state_dict().values())
+
+    late, optimizer, method = parts()
+    method.attach(optimizer)
+    with pytest.raises(
+        CheckpointError, match=r"torch\.distributed\.checkpoint leaves it out: save .* before attaching"
+    ):
+        set_state_dict(late, optimizer, model_state_dict=states["model"], optim_state_dict=states["optimizer"])

@@ -264,6 +264,11 @@ WRAPPED = {
         "4 of 5 tensors under state_dict, those that begin with 'model.'",
     ),
     "parallel": (lambda s: prefixed("module.", s), "4 of 4 tensors, those that begin with 'module.'"),
+    "beside a step": (lambda s: {"state": {"step": 3}, "model": s}, "4 of 4 tensors under model"),
+    "beside an optimizer's": (
+        lambda s: {"state": {"momentum": torch.ones(3)}, "state_dict": {}, "model": prefixed("model.", s)},
+        "4 of 4 tensors under model, those that begin with 'model.'",
+    ),
     "compiled": (lambda s: {"model": prefixed("_orig_mod.module.", s)}, "under model, those that begin with '_orig_m"),
 }
 
@@ -377,6 +382,28 @@ def test_what_holds_no_state_dict_is_said(folder, complaint):
     assert "expected a state dict, tensors by name" in complaint("other.pt")
     torch.save([1, 2], "list.pt")
     assert "got list in list.pt" in complaint("list.pt")
+    torch.save({"state": {"step": 3}, "state_dict": {}}, "empty.pt")
+    assert "got state, state_dict in empty.pt" in complaint("empty.pt")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.complex64])
+def test_what_are_no_floating_point_numbers_is_refused(folder, complaint, dtype):
+    state = network().state_dict()
+    torch.save({**state, "2.weight": (10 * state["2.weight"]).to(dtype)}, "quantised.pt")
+    assert f"expected floating-point numbers in 2.weight, got {dtype}. Quantised" in complaint("quantised.pt")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_may_be_of_another_precision(folder, measured, dtype):
+    """The number of batches that a BatchNorm has seen is a whole one, and may come as another."""
+    from nets import normalised  # made by the fixture
+
+    torch.manual_seed(0)
+    model = normalised()
+    torch.save({name: tensor.to(dtype) for name, tensor in model.state_dict().items()}, "other.pt")
+    found, _ = measured("other.pt", "nets:normalised", "some.npz", "--quantities", "classifier_equinorm")
+    expected = gnomon.equinorm(model[-1].weight.detach().to(dtype).float()).item()
+    torch.testing.assert_close(found["quantities"]["classifier_equinorm"]["value"], expected)
 
 
 @pytest.mark.parametrize(
@@ -436,7 +463,11 @@ def test_bad_data_are_one_line(folder, complaint):
     assert "got ValueError in it" in ask("text.npz")
     assert "expected an array x of floating-point numbers, as the network gets them, got arrays y" in ask("y.npz", y=x)
     assert "got x in uint8 in bytes.npz" in ask("bytes.npz", x=np.zeros((3, 6), np.uint8))
-    assert "expected 40 samples as in x, got 39" in ask("fewer.npz", x=x, labels=labels[:-1])
+    for path, others in (("fewer.npz", labels[:-1]), ("more.npz", np.tile(labels, 3)), ("empty.npz", labels[:0])):
+        words = f"expected labels of 40 samples, as in x, got {len(others)} in {path}. Save both"
+        assert words in ask(path, x=x, labels=others)
+    assert "as in x, got 120 in more.npz" in complaint("small.pt", "nets:small", "more.npz", "--samples", "5")
+    assert "expected numbers as labels, got int64 in one.npz" in ask("one.npz", x=x, labels=np.array(3))
     assert "expected numbers as labels, got <U21 in words.npz" in ask("words.npz", x=x, labels=labels.astype(str))
     assert "expected finite numbers, got nan at index (0, 0)" in ask("nan.npz", x=x * np.nan)
     assert "expected a file, got 'none.parquet'" in ask("none.parquet")
@@ -455,7 +486,8 @@ WEIGHT = ["classifier_equinorm", "classifier_maximal_equiangularity"]
         ({"y": numbers(N).numpy()}, ["accuracy", *COLLAPSE], "are no classes 0 to 2 of the network's 3 outputs"),
         ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "the labels (0 to 3, torch.int64, shape (40,)) are no"),
         ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "shape (40, 3)) are no classes"),
-        ({"y": np.arange(N) % 2}, COLLAPSE, "the 40 samples hold none of 1 classes, such as 2; take more samples"),
+        ({"y": np.arange(N) % 2}, COLLAPSE, "among the samples is none of class 2; take more"),
+        ({"y": np.zeros(N, int)}, COLLAPSE, "among the samples is none of 2 classes, such as 1; take more"),
     ],
 )
 def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint, arrays, left, reason):

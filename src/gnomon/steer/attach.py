@@ -30,7 +30,8 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
     """Calls the method before each step in which these parameters have gradients.
 
     In the optimizer's own hooks, since every framework comes by there: by then gradients are accumulated, unscaled and
-    clipped, and what is in the optimizer's `state_dict` is in each checkpoint.
+    clipped, and what is in the optimizer's `state_dict` is in each checkpoint. Not in the optimizer's `state`: Adam and
+    others take a parameter that has any for one that has theirs.
 
     Raises:
         RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
@@ -72,17 +73,31 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
 
     def change() -> None:
         # A framework may leave a batch out; a step without gradients does nothing.
-        if any(parameter.grad is not None for _, parameter in parameters):
+        gradients = [parameter.grad for _, parameter in parameters if parameter.grad is not None]
+        if gradients and not _fills_state(optimizer, gradients):
             method()
 
     def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
         if KEY not in state:
             raise CheckpointError(
                 f"{where}: expected an optimizer's state with {KEY!r}, got {', '.join(state)}. "
-                f"Load one that was saved with the method attached, or attach it after loading."
+                f"Load one that was saved with the method attached, or attach it after loading. "
+                f"torch.distributed.checkpoint leaves it out: save the method's own state_dict() beside, and load "
+                f"both before attaching."
             )
         method.load_state_dict(state[KEY])
 
     optimizer.register_step_pre_hook(before_step)
     optimizer.register_state_dict_post_hook(lambda _, state: {**state, KEY: method.state_dict()})
     optimizer.register_load_state_dict_pre_hook(load)
+
+
+def _fills_state(optimizer: Optimizer, gradients: Sequence[Tensor]) -> bool:
+    """Whether this step is none of training, but torch.distributed.checkpoint's, to see what state an optimizer has.
+
+    All its rates and gradients are zero. Neither alone would do: a warm-up begins at rate zero with gradients that
+    count, and gradients may vanish. Nor would an empty memory: SGD without momentum never has any state, and comes by
+    here at every checkpoint.
+    """
+    still = all(group.get("lr", 0) == 0 for group in optimizer.param_groups)
+    return still and not any(gradient.any() for gradient in gradients)

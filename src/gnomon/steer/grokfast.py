@@ -71,6 +71,8 @@ class _Grokfast(ABC):
         """Amplifies before each step of the optimizer from now on, and travels in its `state_dict`.
 
         Gradients are then accumulated, unscaled and clipped. With a closure, as of LBFGS, it is after each evaluation.
+        `torch.distributed.checkpoint` takes only a part of an optimizer's `state_dict`, and leaves this out: save
+        Grokfast's own beside, load both, and attach then.
 
         Raises:
             RangeError: if the optimizer lacks one of the parameters, or has Grokfast already. At a step: if it is fused

@@ -3,7 +3,7 @@
 import pickle
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ class Weights(NamedTuple):
     under: tuple[str, ...]
 
 
-def read_weights(path: Path) -> Weights:
-    """The state dict of a file: `.safetensors`, a run of gnomon's among them, or else what `torch.save` wrote.
+def read_weights(path: Path) -> list[Weights]:
+    """The state dicts of a file: `.safetensors`, a run of gnomon's among them, or else what `torch.save` wrote.
 
     Raises:
         CheckpointError: if the file is missing or damaged, holds no state dict, or objects that only code can make:
@@ -40,26 +40,24 @@ def read_weights(path: Path) -> Weights:
     if not path.is_file():
         raise CheckpointError(f"measure(checkpoint): expected a file, got {str(path)!r}. Correct the path.")
     content = from_safetensors(path) if path.suffix == ".safetensors" else from_torch(path)
-    under: list[str] = []
-    while wrapper := next((name for name in WRAPPERS if isinstance(field(content, name), Mapping)), None):
-        content = content[wrapper]
-        under.append(wrapper)
-    if (
-        not isinstance(content, Mapping)
-        or not content
-        or not all(isinstance(part, Tensor) for part in content.values())
-    ):
+    found = [*state_dicts(content)]
+    if not found:
         got = ", ".join(map(str, [*content][:5])) if isinstance(content, Mapping) else type(content).__name__
         raise CheckpointError(
             f"measure(checkpoint): expected a state dict, tensors by name, alone or under {', '.join(WRAPPERS)}, "
             f"got {got or 'nothing'} in {path}. Save model.state_dict()."
         )
-    return Weights(dict(content), tuple(under))
+    return found
 
 
-def field(content: State, name: str) -> State:
-    """What a mapping holds under a name; None where it holds nothing, or is no mapping."""
-    return content.get(name) if isinstance(content, Mapping) else None
+def state_dicts(content: State, under: tuple[str, ...] = ()) -> Iterator[Weights]:
+    """Whatever are tensors by name, alone or in wrappers."""
+    if not isinstance(content, Mapping):
+        return
+    if content and all(isinstance(part, Tensor) for part in content.values()):
+        yield Weights(dict(content), under)
+    for name in WRAPPERS:
+        yield from state_dicts(content.get(name), (*under, name))
 
 
 def from_safetensors(path: Path) -> State:

@@ -87,9 +87,10 @@ def without_means(labels: Tensor | None, classes: int) -> str | None:
     if labels is None:
         return None
     missing = (torch.bincount(labels, minlength=classes) == 0).nonzero().flatten().tolist()
-    if missing:
-        return f"the {len(labels)} samples hold none of {len(missing)} classes, such as {missing[0]}; take more samples"
-    return None
+    if not missing:
+        return None
+    which = f"class {missing[0]}" if len(missing) == 1 else f"{len(missing)} classes, such as {missing[0]}"
+    return f"among the samples is none of {which}; take more"
 
 
 def left_out(quantities: Mapping[str, Quantity], reasons: Lacking) -> dict[str, str]:

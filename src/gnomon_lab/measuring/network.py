@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -71,18 +72,22 @@ def said(cause: BaseException) -> str:
     return f"{type(cause).__name__}: {lines[0].rstrip('.')}" if lines else type(cause).__name__
 
 
-def load(network: nn.Module, weights: Weights) -> str:
-    """Fills the network, and says in words what was taken of the checkpoint.
+def load(network: nn.Module, found: Sequence[Weights]) -> str:
+    """Fills the network from the state dict that has most of its tensors, and says in words what was taken.
 
     Names that begin with `model.`, `module.` or `_orig_mod.`, once or twice, are taken without, and those that do not
     are then left. Of parameters that the network has under two names one is enough.
 
     Raises:
-        CheckpointError: naming the first tensors that are missing or left over, or one that has another shape.
+        CheckpointError: naming the first tensors that are missing or left over, or one that has another shape or is
+            not of floating-point numbers.
     """
-    wanted = network.state_dict().keys()
+    wanted = network.state_dict()
     prefixes = ["", *PREFIXES, *map("".join, itertools.product(PREFIXES, repeat=2))]
-    prefix = max(prefixes, key=lambda prefix: len(wanted & without(prefix, weights.tensors).keys()))
+    weights, prefix = max(
+        itertools.product(found, prefixes),
+        key=lambda pair: len(wanted.keys() & without(pair[1], pair[0].tensors).keys()),
+    )
     own = without(prefix, weights.tensors)
     tensors = own | tied(network, own)
     missing = [name for name in wanted if name not in tensors]
@@ -94,6 +99,12 @@ def load(network: nn.Module, weights: Weights) -> str:
             f"measure(checkpoint): expected the {len(wanted)} tensors of the network, got {len(own)}: {got}. "
             f"Name the factory of the network that was saved."
         )
+    for name, tensor in tensors.items():
+        if wanted[name].is_floating_point() and not tensor.is_floating_point():
+            raise CheckpointError(
+                f"measure(checkpoint): expected floating-point numbers in {name}, got {tensor.dtype}. "
+                f"Quantised numbers are not the network's weights: save the weights that they stand for."
+            )
     try:
         network.load_state_dict(tensors)
     except RuntimeError as cause:

@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._extras import extra
 from gnomon.data import digits, load_images, standardise
 from gnomon.data._sources import find
-from gnomon.errors import DataError, GnomonError, RangeError
+from gnomon.errors import DataError, GnomonError, RangeError, ShapeError
 
 DEFAULT_SAMPLES = 1024
 IMAGE_COLUMNS = ("image", "images", "img")
@@ -78,8 +78,6 @@ def load_data(
         data = of_images(name, split or "train", samples, data_dir)
     x = data.x.to(dtype)
     _checks.samples("measure", x=x)
-    if data.labels is not None:
-        _checks.samples("measure", 1, x=x, labels=data.labels)
     _checks.finite("measure", x=x)
     return data._replace(x=x)
 
@@ -131,18 +129,23 @@ def of_arrays(path: Path, samples: int | None) -> Data:
     single = arrays["x"].dtype.itemsize <= 4
     return Data(
         torch.from_numpy(np.array(arrays["x"][:n], dtype=np.float32 if single else np.float64)),
-        None if labels is None else numbers(labels, n, path),
+        None if labels is None else numbers(labels, len(arrays["x"]), path)[:n],
         path.name,
     )
 
 
-def numbers(labels: NDArray[Any], n: int, path: Path) -> Tensor:
-    """Labels as whole numbers or, where the file has these, as floating-point ones."""
+def numbers(labels: NDArray[Any], rows: int, path: Path) -> Tensor:
+    """Labels of so many rows, as whole numbers or, where the file has these, as floating-point ones."""
     if labels.dtype.kind not in "iuf" or labels.ndim == 0:
         raise DataError(
             f"measure(--data): expected numbers as labels, got {labels.dtype} in {path}. Number the classes from 0."
         )
-    return torch.from_numpy(np.array(labels[:n], dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
+    if len(labels) != rows:
+        raise ShapeError(
+            f"measure(--data): expected labels of {rows} samples, as in x, got {len(labels)} in {path}. "
+            f"Save both of the same samples, in the same order."
+        )
+    return torch.from_numpy(np.array(labels, dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
 
 
 def of_table(path: Path, samples: int | None) -> Data:
