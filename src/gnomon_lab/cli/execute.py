@@ -14,11 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from gnomon_lab.cli.progress import Progress
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Found, all_runs, open_run
 from gnomon_lab.runs.executors import open_executor
 from gnomon_lab.runs.find import digest, plain
-from gnomon_lab.runs.progress import Progress
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep, train
 
 WIDE = 1000
@@ -34,7 +34,7 @@ def execute(name: str, module: ModuleType, config: object, seed: int, root: Path
     else:
         console.print(f"{name}, seed {seed}, in {found.folder}", highlight=False)
         with Progress(console) as progress:
-            train(module, config, found, progress, data_dir)
+            train(module, config, found, progress.show, data_dir)
     show_table(module, found, console)
     show_page(found, console)
     return 0

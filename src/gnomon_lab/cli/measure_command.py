@@ -90,6 +90,7 @@ def summarise(options: Options, console: "Console") -> "Summary":
     """All but showing it: what can be wrong is found before the work."""
     import torch
 
+    from gnomon_lab.cli.progress import Progress
     from gnomon_lab.measuring import (
         Summary,
         build,
@@ -103,7 +104,6 @@ def summarise(options: Options, console: "Console") -> "Summary":
         measure,
         read_weights,
     )
-    from gnomon_lab.runs.progress import Progress
 
     quantities, device, dtype = chosen(options.quantities), device_of(options.device), getattr(torch, options.dtype)
     weights = read_weights(options.checkpoint)

@@ -4,7 +4,7 @@ import fcntl
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +15,10 @@ from torch import Tensor
 from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
 from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint, tensors_in
-from gnomon_lab.runs.progress import Progress
 from gnomon_lab.runs.records import Record, append_record, keep_records, read_records, require_records
+
+Show = Callable[[str, int, int], object]
+"""Is told how many of how many steps of a part, by its name, are behind us."""
 
 
 class Stateful(Protocol):
@@ -45,7 +47,7 @@ class Run:
         self,
         folder: Path,
         seed: int,
-        progress: Progress | None = None,
+        show: Show = lambda part, done, total: None,
         *,
         data_dir: Path | None = None,
         checkpoint_seconds: float = 5.0,
@@ -54,7 +56,7 @@ class Run:
         self.seed = seed
         self.data_dir = data_dir
         self.checkpoint_seconds = checkpoint_seconds
-        self._progress = progress
+        self._show = show
         self._kept = 0
         self._arm = ""
         self._step = 0
@@ -123,8 +125,7 @@ class Run:
             self._trained += now - mark - (self._read - read_before)
             mark = now
             finished = self._stopped or step == total
-            if self._progress:
-                self._progress.show(arm, step, step if finished else total)
+            self._show(arm, step, step if finished else total)
             if finished or now - last_save >= self.checkpoint_seconds:
                 parts = {name: _state(part) for name, part in state.items()}
                 self._require_numbers(parts)

@@ -16,12 +16,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from types import ModuleType
 
-from rich.console import Console
-
 from gnomon.errors import GnomonError
 from gnomon_lab.runs.find import Found, open_run
-from gnomon_lab.runs.progress import Progress
-from gnomon_lab.runs.run import Run
+from gnomon_lab.runs.run import Run, Show
 
 POLL = 0.5
 """Seconds between two looks at how far the runs are."""
@@ -109,12 +106,12 @@ def sweep(tasks: Sequence[Task], executor: Executor) -> Generator[Moved | Ended]
 
 def work(task: Task, place: Path) -> None:
     """Makes one run, in whatever process this is; what goes wrong is said beside `place`, and raised."""
-    progress = Reported(place)
+    show = Reported(place)
     try:
-        progress.show("starting", 0, 0)
+        show("starting", 0, 0)
         found = open_run(task.root, task.experiment, task.config, task.seed)
         if not found.finished:
-            train(importlib.import_module(task.module), task.config, found, progress, task.data_dir)
+            train(importlib.import_module(task.module), task.config, found, show, task.data_dir)
     except CancelledError:
         raise
     except Exception as error:
@@ -125,9 +122,9 @@ def work(task: Task, place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def train(module: ModuleType, config: object, found: Found, progress: Progress, data_dir: Path | None) -> None:
+def train(module: ModuleType, config: object, found: Found, show: Show, data_dir: Path | None) -> None:
     """Runs one seed to its end; its result.json says that it got there."""
-    run = Run(found.folder, found.seed, progress, data_dir=data_dir)
+    run = Run(found.folder, found.seed, show, data_dir=data_dir)
     with run.locked():
         found.begin()
         module.run(config, run)
@@ -135,15 +132,14 @@ def train(module: ModuleType, config: object, found: Found, progress: Progress, 
         found.finish(columns=columns, rows=rows)
 
 
-class Reported(Progress):
-    """Progress that another process reads from a file, which is there as long as the run is at work."""
+class Reported:
+    """Shows progress to another process, in a file, which is there as long as the run is at work."""
 
     def __init__(self, place: Path) -> None:
-        super().__init__(Console(quiet=True))
         self._place = place
         self._next = 0.0
 
-    def show(self, part: str, done: int, total: int) -> None:
+    def __call__(self, part: str, done: int, total: int) -> None:
         """Says that `done` of `total` steps of this part are behind us.
 
         Raises:
