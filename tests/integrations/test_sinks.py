@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 import torch
@@ -77,27 +78,91 @@ def records_of(path):
         place = end
 
 
-def test_wandb_offline_holds_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-    import wandb
+ORDERS = [
+    # The sinks' names and distances between readings; the distance between the user's logs; with `step`; before these.
+    *product(("a1", "a2 b3"), (1, 4), (False, True), (False, True)),
+    ("a1", 99, True, True),
+    ("a1 a1", 1, False, True),
+]
 
+
+@pytest.fixture(scope="module")
+def wandb_rows(tmp_path_factory):
+    """From a training's name to what an offline run holds of it: its rows, and its metrics' definitions."""
+    folder, trainings = tmp_path_factory.mktemp("wandb"), {"plain": fill_behind} | dict.fromkeys(ORDERS, ordered)
+    given, held = {}, {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        settings = wandb.Settings(console="off", silent=True, x_disable_stats=True, x_disable_meta=True)
+        try:
+            for place, (name, train) in enumerate(trainings.items()):
+                (folder / str(place)).mkdir()
+                with wandb.init(mode="offline", dir=folder / str(place), project="gnomon", settings=settings) as run:
+                    given[name] = train(run, name)
+        finally:
+            wandb.teardown()  # only then are the files whole
+    for place, name in enumerate(trainings):
+        (path,) = (folder / str(place)).glob("wandb/offline-run-*/run-*.wandb")
+        records = [*records_of(path)]
+        rows = [{item.nested_key[0]: json.loads(item.value_json) for item in r.history.item} for r in records]
+        defined = [(r.metric.glob_name, r.metric.step_metric) for r in records if r.HasField("metric")]
+        held[name] = given[name], [row for row in rows if row], defined
+    return held
+
+
+def fill_behind(run, name):
     from gnomon.integrations.wandb import wandb_sink
 
-    settings = wandb.Settings(console="off", silent=True, x_disable_stats=True, x_disable_meta=True)
-    try:
-        with wandb.init(mode="offline", dir=tmp_path, project="gnomon", settings=settings) as run:
-            run.log({"loss": 1.0}, step=100)  # the user's own axis is ahead
-            given = fill(wandb_sink(run))
-    finally:
-        wandb.teardown()
-    (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    records = [*records_of(path)]
-    rows = [{item.nested_key[0]: json.loads(item.value_json) for item in r.history.item} for r in records]
+    run.log({"loss": 1.0}, step=100)  # the user's own axis is ahead
+    return fill(wandb_sink(run))
+
+
+def ordered(run, order):
+    """Twelve steps; the readings by name."""
+    from gnomon.integrations.wandb import wandb_sink
+
+    sinks, distance, with_step, before = order
+    sinks = [(name, int(often), wandb_sink(run)) for name, often in sinks.split()]
+    given = []
+
+    def read(step):
+        for place, (name, often, sink) in enumerate(sinks):
+            if step % often == 0:
+                sink(Reading(step, {name: torch.tensor(step + place / 8)}, {}))
+                given.append((name, step, step + place / 8))
+
+    for step in range(12):
+        if before:
+            read(step)
+        if (step + 1) % distance == 0:
+            run.log({"loss": step}, step=step if with_step else None)
+        if not before:
+            read(step)
+    return given
+
+
+def test_wandb_offline_holds_them(wandb_rows):
+    given, rows, defined = wandb_rows["plain"]
     found = {row["gnomon_step"]: row for row in rows if "gnomon/accuracy" in row}
     assert {step: {name: row[f"gnomon/{name}"] for name in given[0]} for step, row in found.items()} == given
-    assert [(r.metric.glob_name, r.metric.step_metric) for r in records if r.HasField("metric")] == [
-        ("gnomon/*", "gnomon_step")
+    assert defined == [("gnomon/*", "gnomon_step")]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_wandb_keeps_the_readings_and_what_the_user_logs(wandb_rows, order):
+    _, distance, with_step, _ = order
+    given, rows, _ = wandb_rows[order]
+    found = [
+        (name, row["gnomon_step"], row[f"gnomon/{name}"]) for row in rows for name in "ab" if f"gnomon/{name}" in row
     ]
+    assert sorted(found) == sorted(given)
+    logged = [(row["loss"], row["_step"]) for row in rows if "loss" in row]
+    assert [loss for loss, _ in logged] == [*range(distance - 1, 12, distance)]
+    # Readings take rows of their own only where they outnumber the logs.
+    if with_step or (distance == 1 and order[0] != "a1 a1"):
+        assert [row for _, row in logged] == [*range(distance - 1, 12, distance)]
 
 
 def test_mlflow_reads_them_back(tmp_path, monkeypatch):

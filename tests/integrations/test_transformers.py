@@ -81,6 +81,10 @@ def reading(trainer, schedule=None, stop=None):
     return trainer
 
 
+def of(quantities):
+    return lambda model: Probe(model.network, (X, LABELS), quantities)
+
+
 def third(*, at=3):
     """Holds from the third reading on."""
     return stop_when(lambda steps, accuracy: len(accuracy) >= at)
@@ -228,6 +232,42 @@ def test_what_was_read_before_resuming_counts_and_what_another_training_read_doe
     torch.testing.assert_close(stop.histories["accuracy"], expected[:5])
     resumed.train()
     assert stop.steps == [0, 1, 2, 3, 4]
+
+
+def test_a_rule_resumes_with_what_its_own_probe_read(tmp_path):
+    """The quantities of another may begin with the same words."""
+
+    def train(steps, resume, **names):
+        stop = stop_when(lambda steps, a: False, **names)
+        trainer = trainer_with(tmp_path, same=True, max_steps=steps, save_strategy="steps", save_steps=3)
+        for name, quantity, rule in (("train.accuracy", accuracy, stop), ("train.norm", gnomon.frobenius_norm, None)):
+            trainer.add_callback(ProbeCallback(of({name: quantity}), trainer.log, rule))
+        trainer.train(resume_from_checkpoint=resume)
+        return stop
+
+    train(3, False, a="train.accuracy")
+    stop = train(STEPS, True, a="train.accuracy")
+    assert stop.steps == [*range(STEPS + 1)]
+    expected = [scalars["accuracy"] for scalars in plain_loop(same=True).values()]
+    torch.testing.assert_close(stop.histories["train.accuracy"], expected)
+    with pytest.raises(
+        RangeError, match=r"stop_when\(<lambda>\): expected accuracy in the reading, got train.accuracy"
+    ):
+        train(STEPS + 1, True, a="accuracy")
+
+
+def test_names_of_the_trainers_own_entries_are_refused(tmp_path):
+    trainer = trainer_with(tmp_path, max_grad_norm=1.0, eval_strategy="epoch", include_num_input_tokens_seen="all")
+    trainer.train()
+    written = sorted({name for entry in trainer.state.log_history for name in entry})
+    assert {"loss", "grad_norm", "epoch", "step", "train_tokens_per_second", "eval_loss"} <= {*written}
+    quantities = dict.fromkeys([*written, "losses"], accuracy)
+    trainer = trainer_with(tmp_path)
+    trainer.add_callback(ProbeCallback(of(quantities), trainer.log))
+    message = rf"^ProbeCallback\(build\): expected quantities .*, got {', '.join(written)}\. Pass Probe a mapping from"
+    with pytest.raises(RangeError, match=message):
+        trainer.train()
+    assert trainer.state.log_history == []
 
 
 def test_what_lacks_is_said_before_training(tmp_path):

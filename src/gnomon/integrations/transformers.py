@@ -1,9 +1,11 @@
 """A probe in the Hugging Face Trainer."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from gnomon._extras import missing
+from gnomon.errors import RangeError
 from gnomon.probe import Probe, Stop
 
 try:
@@ -11,6 +13,12 @@ try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 except Exception as cause:
     raise missing("gnomon.integrations", "transformers", "huggingface", cause) from cause
+
+TAKEN = {
+    *("epoch", "grad_norm", "learning_rate", "loss", "num_input_tokens_seen", "step", "total_flos", "train_loss"),
+    *("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second"),
+}
+"""What the trainer itself writes into its log while it trains; what it evaluates begins with `eval_`."""
 
 
 class ProbeCallback(TrainerCallback):
@@ -42,12 +50,22 @@ class ProbeCallback(TrainerCallback):
     ) -> None:
         """Makes the probe and reads step 0; the step of a checkpoint was read before it was written."""
         self._probe = self.build(rest["model"])
+        quantities = self._probe.quantities
+        if taken := [name for name in quantities if name in TAKEN or name.startswith("eval_")]:
+            raise RangeError(
+                f"ProbeCallback(build): expected quantities that have no names of the trainer's own entries, "
+                f"got {', '.join(taken)}. Pass Probe a mapping from other names."
+            )
         if self.stop:
-            names = [*self.stop.histories]
-            # The trainer's own entries, and those of other probes, have none of some quantity.
-            told = [{key.partition(".")[0] for key in entry} for entry in state.log_history]
-            own = {name.partition(".")[0] for name in self._probe.quantities}
-            read = [entry for entry, keys in zip(state.log_history, told, strict=True) if keys >= own]
+            names = self.stop.histories.keys()
+            # The trainer's own entries, and those of other probes, have none of some quantity; rules leave out NaN.
+            read = [
+                entry
+                for entry in state.log_history
+                if entry.keys() >= names
+                and not any(math.isnan(entry[name]) for name in names)
+                and all(any(f"{key}.".startswith(f"{name}.") for key in entry) for name in quantities)
+            ]
             histories = {name: [entry[name] for entry in read] for name in names}
             self.stop.load_state_dict({"steps": [entry["step"] for entry in read], "histories": histories})
         if state.global_step == 0:

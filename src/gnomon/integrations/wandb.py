@@ -1,6 +1,7 @@
 """Readings to Weights & Biases."""
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from gnomon._extras import missing
 from gnomon.probe import Reading
@@ -11,14 +12,28 @@ except Exception as cause:
     raise missing("gnomon.integrations", "wandb", "wandb", cause) from cause
 
 
+_held: WeakKeyDictionary[wandb.Run, dict[int, dict[str, float]]] = WeakKeyDictionary()
+"""Of each run, by its number, the last row with a reading, and what readings put into it: all sinks share the rows."""
+
+
 def wandb_sink(run: wandb.Run) -> Callable[[Reading], None]:
     """Logs each reading's scalars as `gnomon/NAME`, against `gnomon_step`.
 
-    An axis of their own, since W&B's counts the calls of `run.log`, and drops what comes with a step behind it.
+    An axis of their own, since W&B's own counts rows, and drops what is logged with a `step` behind the open one. A
+    reading goes into the open row and leaves it open, so that what else is logged stands where it would without. Only
+    where that row has another reading's values is it closed first: between two logs of yours each further reading
+    takes a row. A `step` of yours that counts slower than that falls behind, and W&B drops what is logged with it.
     """
     run.define_metric("gnomon/*", step_metric="gnomon_step")
 
     def sink(reading: Reading) -> None:
-        run.log({"gnomon_step": reading.step} | {f"gnomon/{name}": value for name, value in reading.scalars().items()})
+        values = {"gnomon_step": reading.step} | {f"gnomon/{name}": value for name, value in reading.scalars().items()}
+        row = run.step
+        held = _held.get(run, {}).get(row, {})
+        if any(held.get(name, value) != value for name, value in values.items()):
+            run.log({}, commit=True)
+            row, held = row + 1, {}
+        run.log(values, commit=False)
+        _held[run] = {row: held | values}
 
     return sink

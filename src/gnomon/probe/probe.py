@@ -1,6 +1,7 @@
 """The probe: looks at a network while it trains."""
 
 import math
+import operator
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -111,6 +112,7 @@ class Probe:
         Training goes on where a quantity has no value, as after a step that made the network NaN: it is NaN then, which
         `Reading.missing` explains, and the first time a warning.
         """
+        step = operator.index(step)  # of NumPy and torch too
         if not (self.schedule(step) and self._meter.allows()):
             return None
         reading = self._read(step, tolerant=True)
@@ -125,7 +127,7 @@ class Probe:
         Raises:
             GnomonError: if a quantity has no value.
         """
-        return self._read(step, tolerant=False)
+        return self._read(operator.index(step), tolerant=False)
 
     @property
     def quantities(self) -> tuple[str, ...]:

@@ -28,9 +28,14 @@ def at(*steps: int) -> Schedule:
         >>> [step for step in range(10) if at(2, 7)(step)]
         [2, 7]
     """
-    if not steps or not all(hasattr(step, "__index__") and step >= 0 for step in steps):
-        raise RangeError(f"at(steps): expected one or more whole numbers from 0 on, got {steps}. Name the steps.")
-    due = frozenset(map(operator.index, steps))
+    try:
+        due = frozenset(map(operator.index, steps))
+    except TypeError:
+        due = frozenset()
+    if not due or min(due) < 0:
+        raise RangeError(
+            f"at(steps): expected one or more steps from 0 on, got {steps}. Name the steps, as in at(100, 200)."
+        )
     return lambda step: operator.index(step) in due
 
 
