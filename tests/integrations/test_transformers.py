@@ -256,6 +256,27 @@ def test_a_rule_resumes_with_what_its_own_probe_read(tmp_path):
         train(STEPS + 1, True, a="accuracy")
 
 
+def test_a_rule_leaves_out_a_step_without_a_value_after_resuming_too(tmp_path):
+    calls = []
+
+    def spread(logits):
+        calls.append(len(logits))
+        if len(calls) == 2:
+            raise RangeError("spread(logits): expected numbers, got none. Wait.")
+        return logits.std()
+
+    def train(steps, resume):
+        stop = stop_when(lambda steps, spread: False)
+        trainer = trainer_with(tmp_path, same=True, max_steps=steps, save_strategy="steps", save_steps=3)
+        trainer.add_callback(ProbeCallback(of([spread]), trainer.log, stop))
+        trainer.train(resume_from_checkpoint=resume)
+        return stop
+
+    with pytest.warns(UserWarning, match=r"Probe: spread is NaN at step 1: spread\(logits\): expected numbers"):
+        assert train(3, False).steps == [0, 2, 3]
+    assert train(4, True).steps == [0, 2, 3, 4]
+
+
 def test_names_of_the_trainers_own_entries_are_refused(tmp_path):
     trainer = trainer_with(tmp_path, max_grad_norm=1.0, eval_strategy="epoch", include_num_input_tokens_seen="all")
     trainer.train()

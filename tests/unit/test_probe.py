@@ -529,6 +529,13 @@ def test_an_error_says_what_it_is_about(message, argument):
     assert RangeError(message).argument == argument
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("integer", [np.int64, torch.tensor])
+def test_steps_of_any_kind_are_integers_in_readings(integer):
+    probe = Probe(nn.Linear(3, 2), torch.ones(2, 3), [gnomon.frobenius_norm], at(3))
+    assert [type(reading.step) for reading in (probe(integer(3)), probe.read(integer(4)))] == [int, int]
+
+
 def test_users_functions_are_not_called_before_they_are_due():
     model, x, labels = collapsing()
     generator = torch.Generator().manual_seed(0)
