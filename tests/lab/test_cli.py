@@ -1,4 +1,4 @@
-"""The command line as a user meets it: in processes of its own."""
+"""The command line as a user meets it."""
 
 import io
 import json
@@ -21,6 +21,20 @@ def gnomon(folder, *arguments, **options):
     return subprocess.run(
         [*GNOMON, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False, **options
     )
+
+
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """`gnomon` in this process: where nothing depends on one of its own, which takes seconds to import torch."""
+
+    def call(folder, *arguments):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["gnomon", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return subprocess.CompletedProcess(arguments, end.value.code, *capsys.readouterr())
+
+    return call
 
 
 def complaint(done):
@@ -85,15 +99,15 @@ def test_run_prints_its_table_and_leaves_its_files(ran):
     assert config["made_with"][0]["packages"]["torch"]
 
 
-def test_second_call_runs_nothing(ran):
+def test_second_call_runs_nothing(ran, here):
     folder, _, run = ran
     before = (run / "records.jsonl").read_bytes()
-    assert "finished before" in gnomon(folder, "run", *TINY).stdout
+    assert "finished before" in here(folder, "run", *TINY).stdout
     assert (run / "records.jsonl").read_bytes() == before
 
 
-def test_runs_repeat_bit_for_bit(ran, tmp_path):
-    assert gnomon(tmp_path, "run", *TINY).returncode == 0
+def test_runs_repeat_bit_for_bit(ran, tmp_path, here):
+    assert here(tmp_path, "run", *TINY).returncode == 0
     (again,) = (tmp_path / "runs" / "grok-digits").iterdir()
 
     def plain(run):
@@ -111,19 +125,19 @@ def test_seeds_are_runs(tmp_path):
     ]
 
 
-def test_list_and_report(ran):
+def test_list_and_report(ran, here):
     folder, _, run = ran
-    listed = gnomon(folder, "list").stdout
+    listed = here(folder, "list").stdout
     assert "grok-digits" in listed
     assert f"{run.name}  seed 0, finished" in listed
     (run / "report.html").unlink()
-    assert gnomon(folder, "report", "grok-digits").stdout.strip().endswith("report.html")
+    assert here(folder, "report", "grok-digits").stdout.strip().endswith("report.html")
     assert (run / "report.html").stat().st_size > 10**6
-    assert gnomon(folder, "report", str(run)).returncode == 0
+    assert here(folder, "report", str(run)).returncode == 0
 
 
-def test_verify_counts_only_the_stated_settings(ran, tmp_path):
-    done = gnomon(ran[0], "verify")
+def test_verify_counts_only_the_stated_settings(ran, tmp_path, here):
+    done = here(ran[0], "verify")
     assert done.returncode == 0
     assert "not run" in done.stdout
 
@@ -154,13 +168,8 @@ def test_verify_counts_only_the_stated_settings(ran, tmp_path):
         (["list", "--rnus", "x"], ["--rnus", "Did you mean --runs?"]),
     ],
 )
-def test_bad_arguments_are_one_line(arguments, words, tmp_path, monkeypatch, capsys):
-    """Called here: a process each would import torch 16 times."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["gnomon", *arguments])
-    with pytest.raises(SystemExit) as end:
-        main()
-    said = complaint(subprocess.CompletedProcess(arguments, end.value.code, *capsys.readouterr()))
+def test_bad_arguments_are_one_line(arguments, words, tmp_path, here):
+    said = complaint(here(tmp_path, *arguments))
     for word in words:
         assert word in said
 
@@ -173,22 +182,22 @@ def copy_of(ran, tmp_path):
     return run
 
 
-def test_cut_records_are_one_line(ran, tmp_path):
+def test_cut_records_are_one_line(ran, tmp_path, here):
     run = copy_of(ran, tmp_path)
     path = run / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-2000])
     left = path.read_bytes()
-    assert "that its checkpoint stands on, got" in complaint(gnomon(tmp_path, "run", *TINY))
+    assert "that its checkpoint stands on, got" in complaint(here(tmp_path, "run", *TINY))
     assert path.read_bytes() == left
 
 
-def test_cut_records_of_a_finished_run_are_one_line(ran, tmp_path):
+def test_cut_records_of_a_finished_run_are_one_line(ran, tmp_path, here):
     subprocess.run(["cp", "-r", ran[0] / "runs", tmp_path], check=True)
     (run,) = (tmp_path / "runs" / "grok-digits").iterdir()
     path = run / "records.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
     for command in (["run", *TINY], ["report", str(run)]):
-        assert "expected the records that the run finished with" in complaint(gnomon(tmp_path, *command))
+        assert "expected the records that the run finished with" in complaint(here(tmp_path, *command))
 
 
 def test_full_disk_at_a_checkpoint_is_one_line(tmp_path):
@@ -201,27 +210,27 @@ def test_full_disk_at_a_checkpoint_is_one_line(tmp_path):
     assert "checkpoint-baseline.safetensors" in said
 
 
-def test_flipped_byte_is_one_line(ran, tmp_path):
+def test_flipped_byte_is_one_line(ran, tmp_path, here):
     run = copy_of(ran, tmp_path)
     path = run / "checkpoint-GrokAlign.safetensors"
     content = bytearray(path.read_bytes())
     content[-100] ^= 4
     path.write_bytes(content)
     records = (run / "records.jsonl").read_bytes()
-    said = complaint(gnomon(tmp_path, "run", *TINY))
+    said = complaint(here(tmp_path, "run", *TINY))
     assert "checkpoint-GrokAlign.safetensors): expected a whole checkpoint, got contents that do not match" in said
     assert (run / "records.jsonl").read_bytes() == records
     path.unlink()
-    assert gnomon(tmp_path, "run", *TINY).returncode == 0
+    assert here(tmp_path, "run", *TINY).returncode == 0
 
 
-def test_damaged_config_is_one_line(ran, tmp_path):
+def test_damaged_config_is_one_line(ran, tmp_path, here):
     run = copy_of(ran, tmp_path)
     (run / "config.json").write_text("{")
-    assert "config.json): expected a JSON file" in complaint(gnomon(tmp_path, "report", str(run)))
+    assert "config.json): expected a JSON file" in complaint(here(tmp_path, "report", str(run)))
 
 
-def test_full_disk_is_one_line_and_loses_nothing(tmp_path):
+def test_full_disk_is_one_line_and_loses_nothing(tmp_path, here):
     """No file may grow beyond a size: writing fails as on a full disk; with room again the same command goes on."""
 
     def small_disk():
@@ -233,20 +242,20 @@ def test_full_disk_is_one_line_and_loses_nothing(tmp_path):
     (run,) = (tmp_path / "runs" / "grok-digits").iterdir()
     written = (run / "records.jsonl").read_bytes()
     assert written
-    done = gnomon(tmp_path, "run", *TINY)
+    done = here(tmp_path, "run", *TINY)
     assert done.returncode == 0, done.stderr
     whole = (run / "records.jsonl").read_text().splitlines()
     steps = {arm: [r["step"] for r in map(json.loads, whole) if r["arm"] == arm] for arm in ("baseline", "GrokAlign")}
     assert steps["baseline"] == steps["GrokAlign"] == sorted(set(steps["baseline"]))
 
 
-def test_unreadable_folder_is_one_line(tmp_path):
+def test_unreadable_folder_is_one_line(tmp_path, here):
     (tmp_path / "runs").write_text("a file, no folder")
-    said = complaint(gnomon(tmp_path, "run", *TINY))
+    said = complaint(here(tmp_path, "run", *TINY))
     assert "runs" in said
 
 
-def test_killed_command_goes_on(tmp_path):
+def test_killed_command_goes_on(tmp_path, here):
     command = [*GNOMON, "run", "grok-digits", "--steps", "1000", "--width", "16", "--train", "50"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         records = tmp_path / "runs"
@@ -254,7 +263,7 @@ def test_killed_command_goes_on(tmp_path):
             time.sleep(0.05)
         process.kill()
     assert process.returncode == -9
-    done = gnomon(tmp_path, *command[3:])
+    done = here(tmp_path, *command[3:])
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
 

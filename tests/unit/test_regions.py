@@ -218,11 +218,11 @@ def least_memory(model, plane, box):
 @pytest.mark.once
 @pytest.mark.parametrize("name", ["mlp", "functions", "max of ReLU"])
 def test_chunks_change_nothing(name):
-    model, plane = made(name)
-    whole = slice_regions(model, plane, (-2, 3, -2.5, 2))
-    least = least_memory(model, plane, (-2, 3, -2.5, 2))
+    (model, plane), box = made(name), (-1, 1.5, -1.25, 1)
+    whole = slice_regions(model, plane, box)
+    least = least_memory(model, plane, box)
     for memory in (least, 3 * least):
-        parts = slice_regions(model, plane, (-2, 3, -2.5, 2), memory=memory)
+        parts = slice_regions(model, plane, box, memory=memory)
         torch.testing.assert_close(parts.pattern, whole.pattern)
         torch.testing.assert_close(parts.areas, whole.areas)
         assert parts.by_depth == whole.by_depth
