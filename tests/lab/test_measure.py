@@ -384,6 +384,10 @@ def test_what_holds_no_state_dict_is_said(folder, complaint):
     assert "got list in list.pt" in complaint("list.pt")
     torch.save({"state": {"step": 3}, "state_dict": {}}, "empty.pt")
     assert "got state, state_dict in empty.pt" in complaint("empty.pt")
+    endless = {"epoch": 3}
+    endless["model"] = endless
+    torch.save(endless, "endless.pt")
+    assert "got epoch, model in endless.pt" in complaint("endless.pt")
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.complex64])

@@ -58,9 +58,9 @@ class Probe:
 
     Raises:
         EmptyError: if there are no quantities, or none of the samples is of some class, and a quantity needs all.
-        RangeError: if the data are no tensors; if a quantity asks for what is not there, or has an observation's name;
-            if the samples are not of floating point, or labels not classes, and a quantity needs these; if max_overhead
-            is not above 0.
+        RangeError: if the model is no module, the schedule no function, or the data are no tensors; if a quantity asks
+            for what is not there, or has an observation's name; if the samples are not of floating point, or labels not
+            classes, and a quantity needs these; if max_overhead is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
             if parameters are sharded over processes; if one looks at the weight at the end and at another layer's

@@ -52,7 +52,7 @@ def read_weights(path: Path) -> list[Weights]:
 
 def state_dicts(content: State, under: tuple[str, ...] = ()) -> Iterator[Weights]:
     """Whatever are tensors by name, alone or in wrappers."""
-    if not isinstance(content, Mapping):
+    if not isinstance(content, Mapping) or len(under) > len(WRAPPERS):  # a file can hold what holds itself
         return
     if content and all(isinstance(part, Tensor) for part in content.values()):
         yield Weights(dict(content), under)
