@@ -3,10 +3,12 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.autodiff.graph import Model
 from gnomon.autodiff.observation import observe
 
 
+@full_precision
 def features(
     model: Model, x: Float[Tensor, "n *d"], *, layer: str | None = None, memory: int | None = None
 ) -> Float[Tensor, "n *p"]:

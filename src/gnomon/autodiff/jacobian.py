@@ -4,11 +4,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff.graph import Graph, Model
 from gnomon.autodiff.observation import map_graphs, observe
 from gnomon.errors import ShapeError
 
 
+@full_precision
 def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> Float[Tensor, "n c *d"]:
     r"""The Jacobian of the outputs with respect to the input, sample by sample.
 
@@ -42,6 +44,7 @@ def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None
     return observe("input_jacobian", model, x, {"jacobian"}, memory=memory).values["jacobian"]
 
 
+@full_precision
 def vector_jacobian(
     model: Model, x: Float[Tensor, "n *d"], v: Float[Tensor, "*n c"], *, memory: int | None = None
 ) -> Float[Tensor, "n *d"]:

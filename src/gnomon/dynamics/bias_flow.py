@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -34,6 +35,7 @@ class BiasFlow:
     limit: Float[Tensor, "q"]
 
 
+@full_precision
 def bias_flow(
     points: Float[Tensor, "n q"],
     target: Float[Tensor, "q"],

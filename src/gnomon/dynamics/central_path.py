@@ -8,6 +8,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.dynamics.snr_growth import Projection, constants, snr_growth
 from gnomon.errors import ConvergenceError, RangeError, ShapeError
 
@@ -75,6 +76,7 @@ class CentralPath:
         >>> torch.testing.assert_close(path.flow(times).singular_values, path.closed_form(times))
     """
 
+    @full_precision
     def __init__(
         self,
         features: Float[Tensor, "k n p"] | Float[Tensor, "m p"],
@@ -104,6 +106,7 @@ class CentralPath:
         self.features = renormalised(features.detach())
         self.projection = projection
 
+    @full_precision
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CentralPathFlow:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
 
@@ -166,18 +169,21 @@ class CentralPath:
             drift=drift,
         )
 
+    @full_precision
     def closed_form(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t j"]:
         """The singular values of the signal-to-noise ratio at all times, by `snr_growth`, the largest first."""
         classes, samples, _ = self.features.shape
         initial = torch.linalg.svdvals(self.features.mean(1))[: classes - 1]
         return snr_growth(initial, times, classes, samples, self.projection)
 
+    @full_precision
     def asymptote(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         """What each singular value tends to in ratio: (t/c₃)^¼ (corollary 1), or (t/c₂)^½ where c₃ = 0."""
         classes, samples, _ = self.features.shape
         _, c2, c3 = constants(classes, samples, self.projection)
         return (times / c3) ** 0.25 if c3 > 0 else (times / c2).sqrt()
 
+    @full_precision
     def limit(self) -> Float[Tensor, "p k"]:
         """The limit of the signal-to-noise ratio over its largest singular value, a simplex ETF (equation 10)."""
         left, _, right = torch.linalg.svd(self.features.mean(1).mT, full_matrices=False)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -56,6 +57,7 @@ class ClusteredFlow:
         [[[0.0, 3.0]], [[0.25, 3.0]]]
     """
 
+    @full_precision
     def __init__(
         self, points: Float[Tensor, "n q"], targets: Float[Tensor, "n c"], weight: Float[Tensor, "c q"]
     ) -> None:
@@ -82,10 +84,12 @@ class ClusteredFlow:
         self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT
         self.least_loss: Float[Tensor, ""] = (points @ self.limit.mT - targets).square().sum() / (2 * len(points))
 
+    @full_precision
     def weight(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t c q"]:
         """W at all times, from 0 on, in any order; unit: of gradient flow on the loss."""
         return self.limit + (self._left("weight", times) * self.missing) @ self.directions.mT
 
+    @full_precision
     def loss(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: of each direction what is left decays at twice its rate."""
         return self.least_loss + (self.rates * (self._left("loss", times) * self.missing) ** 2).sum((1, 2)) / 2

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.dynamics.piecewise import in_float64, increasing
 from gnomon.errors import ConvergenceError, ShapeError
 
@@ -103,6 +104,7 @@ class CollapsedFlow:
         (True, True)
     """
 
+    @full_precision
     def __init__(
         self, weight: Float[Tensor, "q q"], biases: Float[Tensor, "q q"], labels: Float[Tensor, "q q"]
     ) -> None:
@@ -122,6 +124,7 @@ class CollapsedFlow:
         values = torch.linalg.eigvalsh(self.integral)
         self.spectral_gap: Float[Tensor, ""] = torch.maximum(values[0], -values[-1]).clamp(min=0)
 
+    @full_precision
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CollapsedFlowRun:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
 
@@ -151,6 +154,7 @@ class CollapsedFlow:
             drift=(integral(weight, biases) - self.integral).abs().amax((1, 2)),
         )
 
+    @full_precision
     def propagators(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CollapsedPropagators:
         """The propagators along the flow, integrated with it; arguments, errors and cost as for `flow`."""
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.dynamics.faces import Sides, State
 from gnomon.dynamics.piecewise import Crossings, Reading, Walk, in_float64, increasing, initial_state
 from gnomon.errors import EmptyError, ShapeError
@@ -76,6 +77,7 @@ class GeneralFlow:
         >>> torch.testing.assert_close(orbit.beta[0, 0, 0] + 2, 2 * torch.tensor(-0.5).double().exp())
     """
 
+    @full_precision
     def __init__(self, points: Float[Tensor, "n q"], labels: Int[Tensor, "n"], targets: Float[Tensor, "k q"]) -> None:
         where = "GeneralFlow"
         _checks.samples(where, points=points)
@@ -99,6 +101,7 @@ class GeneralFlow:
         self._weights = (1 / sizes.double())[labels, None].cpu().numpy()
         self._members = torch.nn.functional.one_hot(labels.long(), len(targets)).T.cpu().numpy()
 
+    @full_precision
     def flow(
         self,
         beta: Float[Tensor, "l q"],
@@ -139,6 +142,7 @@ class GeneralFlow:
             readings.append(walk.reading())
         return self.seen(walk, readings)
 
+    @full_precision
     def velocity_at(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
     ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:

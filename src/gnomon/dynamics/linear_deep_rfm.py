@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ConvergenceError, EmptyError, ShapeError
 
 STEPS = 10_000
@@ -76,6 +77,7 @@ class LinearDeepRFM:
         True
     """
 
+    @full_precision
     def __init__(
         self,
         gram: Float[Tensor, "n n"],
@@ -116,6 +118,7 @@ class LinearDeepRFM:
         shifted = eigenvalue + self.feature_ridge
         return shifted / (shifted + self.kernel_ridge)
 
+    @full_precision
     def run(self, depth: int) -> LinearDeepRFMRun:
         """So many layers of it.
 

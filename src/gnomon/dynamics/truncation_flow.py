@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.dynamics.faces import Sides, State
 from gnomon.dynamics.piecewise import Crossings, Reading, Walk, in_float64, increasing, initial_state
 from gnomon.errors import ShapeError
@@ -78,6 +79,7 @@ class TruncationFlow:
         >>> torch.testing.assert_close(orbit.collapse, 2 * torch.tensor(2.0).double().log())
     """
 
+    @full_precision
     def __init__(self, points: Float[Tensor, "n q"], target: Float[Tensor, "q"]) -> None:
         where = "TruncationFlow"
         _checks.samples(where, points=points)
@@ -92,6 +94,7 @@ class TruncationFlow:
         self._apart = self._at - self._to
         self._places = np.unique(self._at, axis=0, return_inverse=True)[1].reshape(1, -1)
 
+    @full_precision
     def flow(
         self,
         beta: Float[Tensor, "q"],
@@ -133,6 +136,7 @@ class TruncationFlow:
             readings.append(walk.reading() if walk.now == time else self.decayed(walk.reading(), time))
         return self.seen(walk, readings)
 
+    @full_precision
     def velocity_at(
         self, beta: Float[Tensor, "q"], rotation: Float[Tensor, "q q"]
     ) -> tuple[Float[Tensor, "q"], Float[Tensor, "q q"]]:
@@ -142,6 +146,7 @@ class TruncationFlow:
         velocity = torch.from_numpy(self.velocity(self.sides(state))(state)[0]).to(self.points)
         return velocity[0], velocity[1:]
 
+    @full_precision
     def clearance(self, others: Float[Tensor, "m q"], orbit: TruncationOrbit) -> Float[Tensor, "t"]:
         """The least height of other points over the faces, at each time; where above 0, the map leaves them alone.
 

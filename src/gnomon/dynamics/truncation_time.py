@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.dynamics.bias_flow import of_one_cluster
 
 Estimates = Literal["sharp", "printed"]
@@ -41,6 +42,7 @@ class TruncationTimeBound:
     failed: str | None
 
 
+@full_precision
 def truncation_time_bound(
     points: Float[Tensor, "n q"],
     target: Float[Tensor, "q"],

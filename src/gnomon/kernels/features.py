@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.kernels.radial import check_bandwidth
 
 
@@ -55,10 +56,12 @@ class ReLUFeatures:
     def __post_init__(self) -> None:
         _checks.settings("ReLUFeatures", ("width", self.width, "at least 1", self.width >= 1))
 
+    @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
         """The weight, (D d)."""
         return {"weight": normal(self.width, inputs, generator) * math.sqrt(2 / self.width)}
 
+    @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sigma(Wx)$."""
         return (x @ drawn["weight"].to(x).mT).relu()
@@ -113,6 +116,7 @@ class FourierFeatures:
         )
         check_bandwidth(where, self.bandwidth)
 
+    @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
         """The weight, (D d), and the phase, (D)."""
         numerator = normal(self.width, inputs, generator)
@@ -120,6 +124,7 @@ class FourierFeatures:
         uniform = torch.rand(self.width, generator=generator, dtype=torch.float64, device=generator.device)
         return {"weight": numerator / (self.bandwidth * denominator), "phase": 2 * math.pi * uniform}
 
+    @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sqrt{2/D}\,\cos(Wx + b)$."""
         angle = torch.addmm(drawn["phase"].to(x), x, drawn["weight"].to(x).mT)

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -17,6 +19,7 @@ class Dense:
 
     matrix: Float[Tensor, "p p"]
 
+    @full_precision
     def dense(self) -> Float[Tensor, "p p"]:
         """The matrix."""
         return self.matrix
@@ -25,10 +28,12 @@ class Dense:
         """The sum of its eigenvalues."""
         return self.matrix.diagonal().sum()
 
+    @full_precision
     def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
         r"""$a\Sigma a^\top$."""
         return a @ self.matrix @ a.mT
 
+    @full_precision
     def regression(self, rows: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
         r"""$A\,(\Sigma + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
         return shifted_solve(self.matrix + rows.mT @ rows, rows, shift)
@@ -50,6 +55,7 @@ class Factored:
 
     rows: Float[Tensor, "r p"]
 
+    @full_precision
     def dense(self) -> Float[Tensor, "p p"]:
         """The matrix; O(p²) memory. Only what stands on and right of the diagonal is multiplied, in panels."""
         p = self.rows.shape[1]
@@ -65,11 +71,13 @@ class Factored:
         """The sum of its eigenvalues."""
         return self.rows.square().sum()
 
+    @full_precision
     def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
         r"""$aF^\top F a^\top$."""
         half = a @ self.rows.mT
         return half @ half.mT
 
+    @full_precision
     def regression(self, rows: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
         r"""$A\,(F^\top F + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
         joined = torch.cat([self.rows, rows])

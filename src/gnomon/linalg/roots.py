@@ -9,9 +9,11 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 
 
+@full_precision
 def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     r"""The one positive semi-definite matrix whose square this is.
 

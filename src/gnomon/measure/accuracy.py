@@ -4,9 +4,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 
 
+@full_precision
 def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
     """1 for each sample whose largest output is its label's, else 0: the mean is the accuracy.
 

@@ -4,10 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.linalg import psd_root, unit
 from gnomon.measure.cumulative_parameters import CumulativeParameters
 
 
+@full_precision
 def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Float[Tensor, "l"]:
     r"""How far the modulus of each hidden layer's cumulative weight is from diagonal, its rows at unit length.
 

@@ -9,9 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.linalg import unit
 
 
+@full_precision
 def aligned_jacobian(
     x: Float[Tensor, "n *d"],
     labels: Int[Tensor, "n"],

@@ -3,10 +3,12 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.autodiff import observe
 from gnomon.autodiff.graph import Model
 
 
+@full_precision
 def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> Float[Tensor, "n *d"]:
     r"""The centroid of the linear region around each sample: the sum of the Jacobian's rows.
 

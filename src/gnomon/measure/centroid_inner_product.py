@@ -4,8 +4,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 
 
+@full_precision
 def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The inner product of each sample with the centroid of its linear region.
 

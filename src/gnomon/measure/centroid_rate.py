@@ -7,6 +7,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff.layer_factors import nodes_of
 from gnomon.autodiff.memory import chunk_size
 from gnomon.autodiff.parameter_jacobian import (
@@ -19,6 +20,7 @@ from gnomon.autodiff.parameter_jacobian import (
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
 
+@full_precision
 def centroid_rate(
     model: nn.Module,
     x: Float[Tensor, "n *d"],

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Covariance, Factored, smaller
 
@@ -35,31 +36,37 @@ class ClassMoments:
         return self.counts.sum()
 
     @property
+    @full_precision
     def weights(self) -> Float[Tensor, "k"]:
         r"""The classes' shares of the samples, $w_c = n_c/n$."""
         return self.counts.to(self.means.dtype) / self.n
 
     @property
+    @full_precision
     def global_mean(self) -> Float[Tensor, "p"]:
         r"""$\mu_G = \sum_c w_c\mu_c$, the mean over samples."""
         return self.weights @ self.means
 
     @property
+    @full_precision
     def centred_means(self) -> Float[Tensor, "k p"]:
         r"""$\mu_c - \mu_G$; of rank k - 1 at most, since the weighted sum is zero."""
         return self.means - self.global_mean
 
     @property
+    @full_precision
     def within_covariance(self) -> Covariance:
         r"""$\Sigma_W$, the mean over samples of $(h - \mu_y)(h - \mu_y)^\top$."""
         return self.within / self.n
 
     @property
+    @full_precision
     def between_covariance(self) -> Factored:
         r"""$\Sigma_B = \sum_c w_c(\mu_c - \mu_G)(\mu_c - \mu_G)^\top$."""
         return Factored(self.weights.sqrt().unsqueeze(1) * self.centred_means)
 
 
+@full_precision
 def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> ClassMoments:
     r"""The counts, means and scatter of each class, from one batch.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure.class_moments import (
@@ -83,6 +84,7 @@ class ClassStatistics(Metric):
         for name in ("class_counts", "class_means", "within_scatter", "within_rows"):
             self.add_state(name, [], dist_reduce_fx=None)
 
+    @full_precision
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Takes in one batch: what a layer puts out at each sample, further axes flattened, and the classes."""
         where = "ClassStatistics.update"
@@ -110,6 +112,7 @@ class ClassStatistics(Metric):
         """The same as `update`."""
         self.update(features, labels)
 
+    @full_precision
     def compute(self) -> ClassMoments:
         """The moments of all samples seen so far, on all processes."""
         where = "ClassStatistics.compute"

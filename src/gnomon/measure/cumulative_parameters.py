@@ -7,6 +7,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.measure.layer_centroids import children
 
@@ -36,11 +37,13 @@ class CumulativeParameters:
     condition: Float[Tensor, "l"]
     hidden: int
 
+    @full_precision
     def affine(self, layer: int, x: Float[Tensor, "n q"]) -> Float[Tensor, "n h"]:
         r"""$a^{(\ell)}(x)$."""
         weight = self._weight(layer)
         return rows_of("affine(x)", x, weight.shape[1]) @ weight.mT + self.bias[layer - 1]
 
+    @full_precision
     def pull_back(self, layer: int, z: Num[Tensor, "n h"]) -> Float[Tensor, "n q"]:
         r"""$(a^{(\ell)})^{-1}(z) = (W^{(\ell)})^+(z - b^{(\ell)})$: of all x with $a^{(\ell)}(x) = z$, the shortest.
 
@@ -65,6 +68,7 @@ def rows_of(what: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor, 
     return points.double()
 
 
+@full_precision
 def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
     r"""The products of a ReLU network's weights up to each layer, and its biases pulled back to the input.
 

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff import observe
 from gnomon.autodiff.graph import Graph, Model
 from gnomon.autodiff.observation import map_graphs
@@ -39,6 +40,7 @@ class DeepFool:
     steps: Int[Tensor, "n"]
 
 
+@full_precision
 def deepfool(
     model: Model,
     x: Float[Tensor, "n *d"],

@@ -4,10 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.linalg import Covariance, Dense
 from gnomon.measure.agop import covariance_of
 
 
+@full_precision
 def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]:
     r"""The trace over the largest eigenvalue: how many directions, each as strong as the first, would carry as much.
 

@@ -5,10 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.linalg import unit
 
 
+@full_precision
 def equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The standard deviation of the cosines between all pairs of the vectors.
 

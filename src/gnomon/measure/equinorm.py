@@ -5,8 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 
 
+@full_precision
 def equinorm(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The coefficient of variation of the vectors' lengths.
 

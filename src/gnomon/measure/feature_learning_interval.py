@@ -8,6 +8,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 
@@ -34,6 +35,7 @@ class FeatureLearningInterval:
     says: str
 
 
+@full_precision
 def feature_learning_interval(
     steps: Sequence[float | int] | Num[Tensor, "t"],
     values: Sequence[float | int] | Num[Tensor, "t *v"],

@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError
 
 
+@full_precision
 def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
     r"""The norms of a matrix's Fourier components over its first axis, one for each of the p basis vectors.
 

@@ -5,8 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 
 
+@full_precision
 def frobenius_norm(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
     r"""The Frobenius norm of each Jacobian: how far outputs move, in root mean square, when the input does.
 

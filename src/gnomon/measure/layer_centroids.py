@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gnomon._precision import full_precision
 from gnomon.autodiff.graph import Graph, unmixed
 from gnomon.autodiff.observation import map_graphs
 from gnomon.errors import UnsupportedModuleError
@@ -31,6 +32,7 @@ class LayerCentroids:
     radius_to: Float[Tensor, "n"]
 
 
+@full_precision
 def layer_centroids(
     model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: int | None = None
 ) -> tuple[LayerCentroids, ...]:

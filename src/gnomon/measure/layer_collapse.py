@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff.graph import forward
 from gnomon.autodiff.layer_gradients import named_weights
 from gnomon.autodiff.memory import chunk_size
@@ -63,6 +64,7 @@ class LayerCollapse:
         return self.nc1_after / self.nc1_right
 
 
+@full_precision
 def layer_collapse(
     model: nn.Module,
     x: Float[Tensor, "n *d"],

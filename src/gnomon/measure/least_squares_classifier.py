@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.measure.class_moments import ClassMoments
 
 
+@full_precision
 def least_squares_classifier(
     class_moments: ClassMoments, weight_decay: float | int = 0.0, *, with_bias: bool = True
 ) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:

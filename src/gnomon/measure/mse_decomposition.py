@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 from gnomon.measure.class_moments import ClassMoments
 from gnomon.measure.least_squares_classifier import decays, least_squares_classifier
@@ -32,6 +33,7 @@ class MSEDecomposition:
     total: Float[Tensor, "*n"]
 
 
+@full_precision
 def mse_decomposition(
     weight: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,

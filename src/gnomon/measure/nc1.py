@@ -4,9 +4,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.measure.class_moments import ClassMoments
 
 
+@full_precision
 def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The variability within classes in the metric of the variability between them, a class.
 

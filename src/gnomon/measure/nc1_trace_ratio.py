@@ -3,9 +3,11 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.measure.class_moments import ClassMoments
 
 
+@full_precision
 def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The variance within classes over the variance between them.
 

@@ -5,10 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.measure.class_moments import ClassMoments, at_least_single
 
 
+@full_precision
 def nearest_mean_disagreement(
     features: Float[Tensor, "n *p"], logits: Float[Tensor, "n k"], class_moments: ClassMoments
 ) -> Float[Tensor, "n"]:

@@ -5,11 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.linalg import Covariance, Dense, Factored, cosine, psd_root
 from gnomon.measure.agop import covariance_of
 
 
+@full_precision
 def nfa_correlation(
     layer_weight: Float[Tensor, "q *p"],
     agop: Float[Tensor, "p p"] | Covariance,

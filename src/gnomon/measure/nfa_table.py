@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gnomon._precision import full_precision
 from gnomon.autodiff.layer_gradients import gradient_products, named_weights
 from gnomon.measure.nfa_correlation import correlation, root_of, weight_gram
 
@@ -30,6 +31,7 @@ class NFATable:
     cosine: Float[Tensor, "l"]
 
 
+@full_precision
 def nfa_table(
     model: nn.Module, x: Float[Tensor, "n *d"], *, layers: Sequence[str] | None = None, memory: int | None = None
 ) -> NFATable:

@@ -4,10 +4,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff.gram_products import gradient_kernel
 from gnomon.errors import ShapeError
 
 
+@full_precision
 def ntk(
     model: nn.Module,
     x: Shaped[Tensor, "n *d"],
@@ -71,6 +73,7 @@ def ntk(
     return gradient_kernel(where, model, x, x2, trace=trace, memory=memory)
 
 
+@full_precision
 def ntk_to_point(
     model: nn.Module, x: Shaped[Tensor, "n *d"], point: Shaped[Tensor, "*d"], *, memory: int | None = None
 ) -> Float[Tensor, "n"]:

@@ -8,6 +8,7 @@ from jaxtyping import Num
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.measure.feature_learning_interval import series
 
 LEAST = 4
@@ -41,6 +42,7 @@ class Plateau:
     says: str
 
 
+@full_precision
 def plateau(
     steps: Sequence[float | int] | Num[Tensor, "t"],
     alignment: Sequence[float | int] | Num[Tensor, "t"],

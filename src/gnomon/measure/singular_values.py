@@ -5,11 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff.entrance import gram, linear_entrance, passage
 from gnomon.autodiff.graph import Graph, Model
 from gnomon.autodiff.observation import map_graphs
 
 
+@full_precision
 def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> Float[Tensor, "n r"]:
     r"""The singular values of each sample's input Jacobian, the largest first.
 

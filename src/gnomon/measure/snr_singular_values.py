@@ -4,10 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.measure.class_moments import ClassMoments
 from gnomon.measure.snr import snr
 
 
+@full_precision
 def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     r"""The singular values of the signal-to-noise ratio that can be other than zero, the largest first.
 

@@ -5,9 +5,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.measure.mse_decomposition import MSEDecomposition
 
 
+@full_precision
 def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MSEDecomposition:
     r"""The least MSE and its parts, from the singular values of the signal-to-noise ratio of equal classes.
 

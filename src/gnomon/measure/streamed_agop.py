@@ -9,6 +9,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff.graph import Model
 from gnomon.autodiff.layer_gradients import add_gradients
 from gnomon.errors import EmptyError
@@ -93,6 +94,7 @@ class AGOP(Metric):
             self.add_state(f"settled_{place}", [], dist_reduce_fx=None)
             self.add_state(f"pending_{place}", [], dist_reduce_fx=None)
 
+    @full_precision
     def update(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
         """Takes in one batch of samples, and the network as it is now."""
         sums = self._sums()
@@ -103,6 +105,7 @@ class AGOP(Metric):
         """The same as `update`."""
         self.update(model, x)
 
+    @full_precision
     def compute(self) -> dict[str, Covariance]:
         """The average gradient outer products of all samples so far, on all processes, by the layers' names."""
         sums = self._sums()

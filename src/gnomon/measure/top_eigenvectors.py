@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.linalg import Covariance, Dense
 from gnomon.measure.agop import covariance_of
@@ -27,6 +28,7 @@ class Eigenvectors:
     vectors: Float[Tensor, "m *d"]
 
 
+@full_precision
 def top_eigenvectors(
     agop: Float[Tensor, "p p"] | Covariance, count: int, *, shape: Sequence[int] | None = None
 ) -> Eigenvectors:

@@ -4,10 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.measure.cumulative_parameters import CumulativeParameters
 from gnomon.measure.truncation_map import input_points, truncation_map
 
 
+@full_precision
 def truncated_inputs(
     cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"]
 ) -> Float[Tensor, "steps n q"]:

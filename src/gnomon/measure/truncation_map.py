@@ -4,10 +4,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.measure.cumulative_parameters import CumulativeParameters
 
 
+@full_precision
 def truncation_map(
     cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"], layer: int
 ) -> Float[Tensor, "n q"]:

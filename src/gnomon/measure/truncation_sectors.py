@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.measure.class_moments import ClassMoments, at_least_single, check_classes, further, nothing
 from gnomon.measure.cumulative_parameters import relu_layers
@@ -48,6 +49,7 @@ class TruncationSectors:
         return ((self.untruncated_share == 1) | own).all()
 
 
+@full_precision
 def truncation_sectors(
     model: nn.Sequential, x: Float[Tensor, "n *d"], labels: Int[Tensor, "n"], *, classes: int | None = None
 ) -> TruncationSectors:

@@ -5,12 +5,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions.operations import Affine, Bends, Maximum, Planes, on_pieces, picked
 from gnomon.regions.steps import Network, network_of
 from gnomon.regions.windows import windows
 
 
+@full_precision
 def boundary_distance(
     model: nn.Module, x: Float[Tensor, "n *d"], *, memory: float | int | None = None
 ) -> Float[Tensor, "n"]:

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.regions.partition import Regions
 from gnomon.regions.polygons import Polygons, cross
 from gnomon.regions.split import evaluate, split_by_maximum
@@ -16,6 +17,7 @@ CELLS = 2**14
 """Cells whose outputs are looked at together."""
 
 
+@full_precision
 def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     """The lines on which the largest output changes, exactly; for a network with one output, where it is 0.
 

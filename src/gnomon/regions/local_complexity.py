@@ -7,10 +7,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.regions.plane import Plane
 from gnomon.regions.slice_regions import slice_regions
 
 
+@full_precision
 def local_complexity(
     model: nn.Module,
     x: Float[Tensor, "n *d"],

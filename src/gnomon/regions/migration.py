@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError
 from gnomon.regions.partition import Regions
 
@@ -27,6 +28,7 @@ class Migration:
     area_after: Float[Tensor, "n"]
 
 
+@full_precision
 def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> Migration:
     """How far the regions' boundaries moved away from points, between two slices by one plane.
 

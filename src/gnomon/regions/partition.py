@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError
 from gnomon.measure.singular_values import singular_values
 from gnomon.regions.plane import Plane
@@ -63,6 +64,7 @@ class Regions:
         return self.polygons.centroids()
 
     @cached_property
+    @full_precision
     def norms(self) -> Float[Tensor, "r"]:
         """The Frobenius norm of the whole input Jacobian in each region, taken at its centre of mass."""
         with torch.no_grad():
@@ -73,6 +75,7 @@ class Regions:
         layer, unit = labels >> LAYER_BITS, labels & (2**LAYER_BITS - 1)
         return layer, torch.where(labels == OUTSIDE, OUTSIDE, unit)
 
+    @full_precision
     def region_of(self, x: Float[Tensor, "n *d"]) -> Int[Tensor, "n"]:
         """The region in which each input of the plane lies, -1 outside of the box.
 
@@ -94,6 +97,7 @@ class Regions:
             )
         return self.region_of_points(points)
 
+    @full_precision
     def boundary_distance(self, points: Float[Tensor, "n 2"]) -> Float[Tensor, "n"]:
         """The distance in the plane's coordinates from each point to the boundary of its region; the box is none.
 
@@ -108,6 +112,7 @@ class Regions:
         distance = distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1)
         return torch.where(region >= 0, distance, torch.nan)
 
+    @full_precision
     def region_of_points(self, points: Float[Tensor, "n 2"]) -> Int[Tensor, "n"]:
         """The region in which each point of the plane lies, -1 outside of the box; on an edge one of its two.
 

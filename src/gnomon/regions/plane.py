@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -43,17 +44,20 @@ class Plane:
                 "Plane(directions): expected two directions that span a plane, got parallel ones. Choose another point."
             )
 
+    @full_precision
     def embed(self, points: Float[Tensor, "n 2"]) -> Float[Tensor, "n *d"]:
         """The inputs at these coordinates."""
         directions = self.directions.to(points).flatten(1)
         return self.origin.to(points) + (points @ directions).reshape(-1, *self.origin.shape)
 
+    @full_precision
     def project(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n 2"]:
         """The coordinates of the points of the plane that are nearest to these inputs."""
         directions = self.directions.to(x).flatten(1)
         return torch.linalg.lstsq(directions.T, (x - self.origin.to(x)).flatten(1).T).solution.T
 
 
+@full_precision
 def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Tensor, "*d"]) -> Plane:
     """The plane through three inputs, with orthonormal directions and its origin at their mean, in float64.
 

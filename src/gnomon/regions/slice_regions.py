@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 from gnomon.regions.operations import Affine
 from gnomon.regions.partition import OUTSIDE, Regions
@@ -24,6 +25,7 @@ Progress = Callable[[int, float], object]
 """Told the number of regions found so far, and the share of the box's area that they fill."""
 
 
+@full_precision
 def slice_regions(
     model: nn.Module,
     plane: Plane,

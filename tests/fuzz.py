@@ -1,0 +1,379 @@
+"""Every public function of gnomon that takes tensors, with arguments that are right."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import gnomon
+from gnomon import kernels, measure, regions
+from gnomon.data import Samples, modular_addition, normalise, standardise, xor_clusters
+from gnomon.models import mlp
+
+Arguments = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How many samples, classes or outputs, inputs, and features there are."""
+
+    n: int = 12
+    k: int = 3
+    d: int = 4
+    p: int = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where arguments come from: sizes and random numbers; all in float64."""
+
+    sizes: Sizes
+    generator: torch.Generator
+
+    def normal(self, *axes: int | str) -> Tensor:
+        shape = [getattr(self.sizes, axis) if isinstance(axis, str) else axis for axis in axes]
+        return torch.randn(shape, generator=self.generator, dtype=torch.float64)
+
+    def orthogonal(self, axis: str) -> Tensor:
+        return torch.linalg.qr(self.normal(axis, axis))[0]
+
+    def labels(self) -> Tensor:
+        return torch.arange(self.sizes.n) % self.sizes.k
+
+    def moments(self) -> gnomon.ClassMoments:
+        shift = self.normal("k", "p")[self.labels()]
+        return gnomon.class_moments(self.normal("n", "p") + shift, self.labels(), self.sizes.k)
+
+    def network(self) -> nn.Sequential:
+        """Piecewise affine, of widths that do not increase, so that every quantity can be had."""
+        widths = (self.sizes.d, self.sizes.d, self.sizes.k)
+        return mlp(widths, generator=self.generator).double().eval()
+
+    def square(self, axis: str = "d") -> Tensor:
+        rows = self.normal("n", axis)
+        return rows.mT @ rows / len(rows)
+
+    def cumulative(self) -> gnomon.CumulativeParameters:
+        with torch.no_grad():
+            return gnomon.cumulative_parameters(self.network())
+
+    def slice(self) -> regions.Regions:
+        plane = regions.plane_through(self.normal("d"), self.normal("d"), self.normal("d"))
+        return regions.slice_regions(self.network(), plane, (-1, 1, -1, 1))
+
+    def times(self) -> Tensor:
+        return torch.tensor([0.1, 0.5, 1.0], dtype=torch.float64)
+
+
+TABLE: dict[str, tuple[Callable[..., object], Callable[[Source], Arguments]]] = {}
+
+
+def sampled(function: Callable[..., object], name: str = "") -> Callable[[Callable[[Source], Arguments]], None]:
+    """Adds a function to the table, with the decorated source of its arguments."""
+
+    def add(sample: Callable[[Source], Arguments]) -> None:
+        TABLE[name or function.__name__] = (function, sample)
+
+    return add
+
+
+def at_x(*names: str) -> Callable[[Source], Arguments]:
+    shapes = {"jacobian": ("n", "k", "d"), "centroid": ("n", "d"), "x": ("n", "d")}
+    return lambda s: {name: s.normal(*shapes[name]) for name in names}
+
+
+def of_network(**more: Callable[[Source], object]) -> Callable[[Source], Arguments]:
+    return lambda s: {"model": s.network(), "x": s.normal("n", "d")} | {name: make(s) for name, make in more.items()}
+
+
+def of_moments(**more: Callable[[Source], object]) -> Callable[[Source], Arguments]:
+    return lambda s: {name: make(s) for name, make in more.items()} | {"class_moments": s.moments()}
+
+
+for function in (gnomon.agop, gnomon.explained_variance, gnomon.frobenius_norm):
+    sampled(function)(at_x("jacobian"))
+for function in (gnomon.jacobian_alignment, gnomon.robust_radius, gnomon.row_alignment):
+    sampled(function)(at_x("jacobian", "x"))
+for function in (gnomon.centroid_alignment, gnomon.centroid_inner_product):
+    sampled(function)(at_x("centroid", "x"))
+for function in (
+    gnomon.centroid,
+    gnomon.deepfool,
+    gnomon.features,
+    gnomon.input_jacobian,
+    gnomon.layer_centroids,
+    gnomon.nfa_table,
+    gnomon.ntk,
+    gnomon.singular_values,
+    regions.boundary_distance,
+):
+    sampled(function)(of_network())
+for function in (gnomon.layer_collapse, gnomon.truncation_sectors):
+    sampled(function)(of_network(labels=Source.labels))
+for function in (
+    gnomon.least_squares_classifier,
+    gnomon.nc1,
+    gnomon.nc1_trace_ratio,
+    gnomon.snr,
+    gnomon.snr_singular_values,
+):
+    sampled(function)(of_moments())
+for function in (gnomon.equiangularity, gnomon.equinorm, gnomon.maximal_equiangularity):
+    sampled(function)(lambda s: {"vectors": s.normal("k", "p")})
+for function in (gnomon.nc2_etf, gnomon.nc2_orthogonal):
+    sampled(function)(lambda s: {"means": s.normal("k", "p")})
+for function in (gnomon.mse_decomposition, gnomon.central_path_distance):
+    sampled(function)(of_moments(weight=lambda s: s.normal("k", "p"), bias=lambda s: s.normal("k")))
+
+sampled(gnomon.accuracy)(lambda s: {"logits": s.normal("n", "k"), "labels": s.labels()})
+sampled(gnomon.activation_misalignment)(lambda s: {"cumulative_parameters": s.cumulative()})
+sampled(gnomon.aligned_jacobian)(
+    lambda s: {"x": s.normal("n", "d"), "labels": s.labels(), "classes": s.sizes.k, "norm": 2.0}
+)
+sampled(gnomon.centroid_rate)(
+    of_network(
+        train_x=lambda s: s.normal(8, "d"),
+        labels=lambda s: torch.arange(8) % s.sizes.k,
+        loss=lambda s: functional.cross_entropy,
+    )
+)
+sampled(gnomon.class_moments)(lambda s: {"features": s.normal("n", "p"), "labels": s.labels(), "classes": s.sizes.k})
+sampled(gnomon.cumulative_parameters)(lambda s: {"model": s.network()})
+sampled(gnomon.effective_rank)(lambda s: {"agop": s.square()})
+sampled(gnomon.feature_learning_interval)(
+    lambda s: {"steps": torch.arange(s.sizes.n), "values": s.normal("n", "p"), "tolerance": 0.1}
+)
+sampled(gnomon.fourier_norms)(lambda s: {"matrix": s.normal("p", "d")})
+sampled(gnomon.gini)(lambda s: {"values": s.normal("n", "p").abs()})
+sampled(gnomon.nearest_mean_disagreement)(
+    of_moments(features=lambda s: s.normal("n", "p"), logits=lambda s: s.normal("n", "k"))
+)
+sampled(gnomon.nfa_correlation)(lambda s: {"layer_weight": s.normal("p", "d"), "agop": s.square()})
+sampled(gnomon.ntk_to_point)(of_network(point=lambda s: s.normal("d")))
+sampled(gnomon.plateau)(
+    lambda s: {"steps": torch.arange(s.sizes.n), "alignment": s.normal("n"), "pc1": s.normal("n").abs()}
+)
+sampled(gnomon.polar_decomposition)(lambda s: {"matrix": s.normal("k", "p")})
+sampled(gnomon.psd_root)(lambda s: {"matrix": s.square()})
+sampled(gnomon.self_duality)(of_moments(weight=lambda s: s.normal("k", "p")))
+sampled(gnomon.spectral_mse)(
+    lambda s: {"snr_singular_values": s.normal("n", s.sizes.k - 1).abs(), "classes": s.sizes.k}
+)
+sampled(gnomon.top_eigenvectors)(lambda s: {"agop": s.square(), "count": 2})
+sampled(gnomon.truncated_inputs)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d")})
+sampled(gnomon.truncation_map)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d"), "layer": 1})
+sampled(gnomon.vector_jacobian)(of_network(v=lambda s: s.normal("k")))
+
+
+@sampled(gnomon.ClassStatistics.update, "ClassStatistics.update")
+def _(s: Source) -> Arguments:
+    return {"self": gnomon.ClassStatistics(s.sizes.k), "features": s.normal("n", "p"), "labels": s.labels()}
+
+
+@sampled(gnomon.AGOP.update, "AGOP.update")
+def _(s: Source) -> Arguments:
+    return {"self": gnomon.AGOP(["", "2"]), "model": s.network(), "x": s.normal("n", "d")}
+
+
+# Kernels.
+
+for kernel in (kernels.LaplaceKernel(2.0), kernels.GaussianKernel(2.0)):
+    for method in ("value", "slope"):
+        of_class = type(kernel)
+        sampled(getattr(of_class, method), f"{of_class.__name__}.{method}")(
+            lambda s, kernel=kernel: {"self": kernel, "squares": s.normal("n", "d").square()}
+        )
+for feature_map in (kernels.ReLUFeatures(8), kernels.FourierFeatures(8, 2.0)):
+    of_class = type(feature_map)
+    sampled(of_class.apply, f"{of_class.__name__}.apply")(
+        lambda s, feature_map=feature_map: {
+            "self": feature_map,
+            "x": s.normal("n", "d"),
+            "drawn": feature_map.draw(s.sizes.d, s.generator),
+        }
+    )
+sampled(kernels.squared_distances)(lambda s: {"x": s.normal("n", "d"), "z": s.normal(6, "d"), "metric": s.square()})
+sampled(kernels.kernel_gram)(
+    lambda s: {
+        "kernel": kernels.LaplaceKernel(2.0),
+        "x": s.normal("n", "d"),
+        "z": s.normal(6, "d"),
+        "metric": s.square(),
+    }
+)
+sampled(kernels.kernel_agop)(
+    lambda s: {
+        "kernel": kernels.LaplaceKernel(2.0),
+        "x": s.normal("n", "d"),
+        "coefficients": s.normal("n", "k"),
+        "metric": s.square(),
+    }
+)
+
+
+# Dynamics.
+
+
+def of_one_cluster(s: Source) -> Arguments:
+    return {
+        "points": s.normal("n", "d"),
+        "target": s.normal("d"),
+        "beta": s.normal("d"),
+        "rotation": s.orthogonal("d"),
+    }
+
+
+sampled(gnomon.bias_flow)(lambda s: of_one_cluster(s) | {"times": s.times()})
+sampled(gnomon.truncation_time_bound)(of_one_cluster)
+sampled(gnomon.snr_growth)(
+    lambda s: {"initial": s.normal("p").abs() + 0.1, "times": s.times(), "classes": s.sizes.k, "samples": 10}
+)
+
+
+def flow_of(make: Callable[[Source], object], *methods: str, **more: Callable[[Source], object]) -> None:
+    """The methods of a flow, at three times."""
+    of_class = type(make(Source(Sizes(), torch.Generator().manual_seed(0))))
+    for method in methods:
+        sampled(getattr(of_class, method), f"{of_class.__name__}.{method}")(
+            lambda s: {"self": make(s)} | {name: value(s) for name, value in more.items()} | {"times": s.times()}
+        )
+
+
+sampled(gnomon.CentralPath)(lambda s: {"features": s.normal("k", "n", "p")})
+flow_of(lambda s: gnomon.CentralPath(s.normal("k", "n", "p")), "flow", "closed_form", "asymptote")
+sampled(gnomon.ClusteredFlow)(
+    lambda s: {"points": s.normal("n", "d"), "targets": s.normal("n", "k"), "weight": s.normal("k", "d")}
+)
+flow_of(lambda s: gnomon.ClusteredFlow(s.normal("n", "d"), s.normal("n", "k"), s.normal("k", "d")), "weight", "loss")
+sampled(gnomon.CollapsedFlow)(
+    lambda s: {"weight": s.normal("k", "k"), "biases": s.normal("k", "k"), "labels": s.normal("k", "k")}
+)
+flow_of(
+    lambda s: gnomon.CollapsedFlow(s.normal("k", "k"), s.normal("k", "k"), s.normal("k", "k")), "flow", "propagators"
+)
+sampled(gnomon.TruncationFlow)(lambda s: {"points": s.normal("n", "d"), "target": s.normal("d")})
+flow_of(
+    lambda s: gnomon.TruncationFlow(s.normal("n", "d"), s.normal("d")),
+    "flow",
+    beta=lambda s: s.normal("d"),
+    rotation=lambda s: s.orthogonal("d"),
+)
+sampled(gnomon.GeneralFlow)(
+    lambda s: {"points": s.normal("n", "d"), "labels": s.labels(), "targets": s.normal("k", "d")}
+)
+flow_of(
+    lambda s: gnomon.GeneralFlow(s.normal("n", "d"), s.labels(), s.normal("k", "d")),
+    "flow",
+    beta=lambda s: s.normal(1, "d"),
+    rotation=lambda s: s.orthogonal("d")[None],
+)
+sampled(gnomon.LinearDeepRFM)(
+    lambda s: {
+        "gram": s.square("n") + torch.eye(s.sizes.n),
+        "labels": s.labels(),
+        "kernel_ridge": 0.1,
+        "feature_ridge": 1.0,
+    }
+)
+
+
+# Regions, steering, data.
+
+sampled(regions.Plane)(lambda s: {"origin": s.normal("d"), "directions": s.normal(2, "d")})
+sampled(regions.plane_through)(lambda s: {name: s.normal("d") for name in ("x1", "x2", "x3")})
+sampled(regions.slice_regions)(
+    lambda s: {
+        "model": s.network(),
+        "plane": regions.Plane(s.normal("d"), s.normal(2, "d")),
+        "box": torch.tensor([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]], dtype=torch.float64),
+    }
+)
+sampled(regions.local_complexity)(of_network(radius=lambda s: 0.1, generator=lambda s: s.generator))
+sampled(regions.Regions.region_of_points, "Regions.region_of_points")(
+    lambda s: {"self": s.slice(), "points": s.normal("n", 2) / 4}
+)
+sampled(regions.Regions.boundary_distance, "Regions.boundary_distance")(
+    lambda s: {"self": s.slice(), "points": s.normal("n", 2) / 4}
+)
+
+
+@sampled(regions.Regions.region_of, "Regions.region_of")
+def _(s: Source) -> Arguments:
+    cut = s.slice()
+    return {"self": cut, "x": cut.plane.embed(s.normal("n", 2) / 4)}
+
+
+@sampled(regions.migration)
+def _(s: Source) -> Arguments:
+    cut = s.slice()
+    return {"before": cut, "after": cut, "points": s.normal("n", 2) / 4}
+
+
+sampled(gnomon.noise_level)(lambda s: {"train_accuracy": s.normal("n").sigmoid()})
+sampled(gnomon.input_noise)(lambda s: {"x": s.normal("n", "d"), "train_accuracy": 0.5, "generator": s.generator})
+sampled(gnomon.GrokAlign.__call__, "GrokAlign")(
+    lambda s: {
+        "self": gnomon.GrokAlign(0.1, generator=s.generator),
+        "model": s.network(),
+        "x": s.normal("n", "d"),
+    }
+)
+sampled(standardise)(lambda s: {"train": Samples(s.normal("n", "d"), s.labels())})
+sampled(normalise)(lambda s: {"samples": Samples(s.normal("n", "k", 2, 2), s.labels()), "mean": 0.5, "std": 2.0})
+sampled(xor_clusters)(lambda s: {"n": 8, "d": 4, "noise": 0.05, "generator": s.generator})
+sampled(modular_addition)(lambda s: {"p": 5, "fraction": 0.4, "generator": s.generator})
+sampled(gnomon.every)(lambda s: {"steps": 3})
+sampled(gnomon.log_spaced)(lambda s: {"per_decade": 3})
+
+
+def callables() -> Iterator[tuple[str, Callable[..., object], Callable[[torch.Generator], Arguments]]]:
+    """Each function's name, the function, and what makes arguments that are right, in float64."""
+    for name, (function, sample) in TABLE.items():
+
+        def arguments(
+            generator: torch.Generator, sizes: Sizes = Sizes(), sample: Callable[[Source], Arguments] = sample
+        ) -> Arguments:
+            return sample(Source(sizes, generator))
+
+        yield name, function, arguments
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """The same in another dtype: tensors, networks, and dataclasses of tensors."""
+    if isinstance(value, Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, nn.Module) and not isinstance(value, gnomon.ClassStatistics | gnomon.AGOP):
+        return value.to(dtype)
+    if isinstance(value, dict):
+        return {name: cast(part, dtype) for name, part in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | regions.Regions):
+        changed = {field.name: cast(getattr(value, field.name), dtype) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **changed)
+    return value
+
+
+def tensors(result: Any) -> Iterator[Tensor]:
+    """All tensors in a result."""
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, dict):
+        for part in result.values():
+            yield from tensors(part)
+    elif isinstance(result, list | tuple):
+        for part in result:
+            yield from tensors(part)
+    elif hasattr(result, "__dict__") and (
+        isinstance(result, nn.Module) or type(result).__module__.startswith("gnomon")
+    ):
+        yield from tensors(vars(result))
+
+
+def missing() -> set[str]:
+    """Public functions that are not in the table."""
+    functions = [getattr(gnomon, name) for name in gnomon.__all__]
+    names = {f.__name__ for f in functions if inspect.isfunction(f)} | set(measure.__all__) | {"kernel_agop"}
+    return names - set(TABLE) - {"at", "stop_when"}
