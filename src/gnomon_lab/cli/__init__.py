@@ -2,11 +2,12 @@
 
 import difflib
 import importlib
-import os
 import signal
 import sys
+from collections.abc import Sequence
 
-from gnomon.errors import GnomonError
+from gnomon.errors import DataError, GnomonError
+from gnomon_lab.cli.say import plain, take_any_letter, write_nowhere
 
 COMMANDS = {
     "run": "run an experiment, or resume it where it stopped",
@@ -19,25 +20,21 @@ COMMANDS = {
 
 def main() -> None:
     """Runs the command; what the user did wrong is one line on stderr and exit code 2."""
+    take_any_letter()
     command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
-    if command in ("--help", "-h", "--version"):
-        print(version() if command == "--version" else usage())
-        return
-    if command not in COMMANDS:
-        near = difflib.get_close_matches(command, COMMANDS, 1)
-        complain(
-            f"gnomon(COMMAND): expected one of {', '.join(COMMANDS)}, got {command!r}."
-            + (f" Did you mean {near[0]}?" if near else " See `gnomon --help`.")
-        )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
     try:
-        sys.exit(importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments))
+        try:
+            code = called(command, arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # what cannot be written is found here, not as Python ends
     except GnomonError as error:
         complain(str(error))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        write_nowhere(sys.stdout, sys.stderr)
         sys.exit(1)
     except OSError as error:
+        write_nowhere(sys.stdout)
         complain(
             f"gnomon {command}: expected to read and write files, got {error}. "
             "What was written before is kept; mend it and call the same command again."
@@ -46,11 +43,27 @@ def main() -> None:
         goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""
         print(f"\ngnomon: stopped{goes_on}.", file=sys.stderr)
         sys.exit(130)
+    sys.exit(code)
+
+
+def called(command: str, arguments: Sequence[str]) -> int:
+    """Calls one of the commands; the exit code."""
+    if command in ("--help", "-h", "--version"):
+        print(version() if command == "--version" else usage())
+        return 0
+    if command not in COMMANDS:
+        near = difflib.get_close_matches(command, COMMANDS, 1)
+        raise DataError(
+            f"gnomon(COMMAND): expected one of {', '.join(COMMANDS)}, got {command!r}."
+            + (f" Did you mean {near[0]}?" if near else " See `gnomon --help`.")
+        )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
+    return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)
 
 
 def complain(message: str) -> None:
     """Says what is wrong in one line, and ends with exit code 2."""
-    print(f"gnomon: {' '.join(message.split())}", file=sys.stderr)
+    print(plain(f"gnomon: {' '.join(line.strip() for line in message.splitlines())}"), file=sys.stderr)
     sys.exit(2)
 
 

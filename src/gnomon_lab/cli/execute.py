@@ -8,13 +8,14 @@ from types import ModuleType, TracebackType
 from typing import Self
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
 from gnomon_lab.cli.progress import Progress
+from gnomon_lab.cli.say import say
+from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Found, all_runs, open_run
 from gnomon_lab.runs.executors import open_executor
@@ -27,12 +28,12 @@ WIDE = 1000
 
 def execute(name: str, module: ModuleType, config: object, seed: int, root: Path, data_dir: Path | None) -> int:
     """Makes one run here, if it is not finished, and prints its table and the path of its page."""
-    console = Console()
+    console = Terminal()
     found = open_run(root, name, config, seed)
     if found.finished:
-        console.print(f"{name}, seed {seed}: finished before, in {found.folder}", highlight=False)
+        say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
     else:
-        console.print(f"{name}, seed {seed}, in {found.folder}", highlight=False)
+        say(f"{name}, seed {seed}, in {found.folder}", console)
         with Progress(console) as progress:
             train(module, config, found, progress.show, data_dir)
     show_table(module, found, console)
@@ -51,13 +52,13 @@ def execute_many(
     workers: int | None,
 ) -> int:
     """Makes the runs that are not finished in workers, and prints each one's table or last lines; 1 if one failed."""
-    console, finished, failed = Console(), list[Found](), list[int]()
+    console, finished, failed = Terminal(), list[Found](), list[int]()
     before = {
         run.seed: run for run in all_runs(root, name) if run.finished and run.digest == digest(name, plain(config))
     }
     for seed in seeds:
         if seed in before:
-            console.print(f"{name}, seed {seed}: finished before, in {before[seed].folder}", highlight=False)
+            say(f"{name}, seed {seed}: finished before, in {before[seed].folder}", console)
             if not (before[seed].folder / "report.html").exists():  # the command ended between a run and its page
                 show_page(before[seed], console)
     made = (module.__name__, name, config)
@@ -77,32 +78,38 @@ def execute_many(
             seed = event.task.seed
             if event.lines:
                 failed.append(seed)
-                console.print(f"[red]{name}, seed {seed}: failed[/]", highlight=False)
-                console.print("\n".join(event.lines), markup=False, highlight=False, soft_wrap=True)
+                say(f"{name}, seed {seed}: failed", console, style="red")
+                for line in event.lines:
+                    say(line, console)
             else:
                 found = open_run(root, name, config, seed)
                 finished.append(found)
-                console.print(f"{name}, seed {seed}: finished, in {found.folder}", highlight=False)
+                say(f"{name}, seed {seed}: finished, in {found.folder}", console)
                 show_table(module, found, console)
     for found in sorted(finished, key=lambda run: run.seed):
         show_page(found, console)
     if failed:
         which = ", ".join(map(str, sorted(failed)))
-        console.print(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", highlight=False)
+        say(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", console)
     return int(bool(failed))
 
 
 class Board:
     """The runs under way: on a terminal a bar each, elsewhere one line of them all every few seconds."""
 
-    def __init__(self, console: Console, total: int, seconds_between_lines: float = 5.0) -> None:
+    def __init__(self, console: Terminal, total: int, seconds_between_lines: float = 5.0) -> None:
         self._console = console
         self._total = total
         self._between = seconds_between_lines
         self._ended = 0
         self._last_line = time.monotonic()
         self._under_way: dict[int, Moved] = {}
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         self._bars = Bars(*columns, console=console, disable=not console.is_terminal)
         self._all = self._bars.add_task("runs", total=total)
         self._tasks: dict[int, TaskID] = {}
@@ -133,7 +140,7 @@ class Board:
                 self._bars.remove_task(self._tasks.pop(seed))
         if not self._console.is_terminal and time.monotonic() - self._last_line >= self._between:
             self._last_line = time.monotonic()
-            self._console.print(self._line(), highlight=False, soft_wrap=True)
+            say(self._line(), self._console)
 
     def _line(self) -> str:
         runs = (
@@ -143,18 +150,18 @@ class Board:
         return "; ".join((f"{self._ended} of {self._total} runs ended", *runs))
 
 
-def show_table(module: ModuleType, found: Found, console: Console) -> None:
+def show_table(module: ModuleType, found: Found, console: Terminal) -> None:
     """Prints the run's table."""
     columns, rows = module.table(found.records())
     console.print(laid_out(columns, rows, console))
 
 
-def show_page(found: Found, console: Console) -> None:
+def show_page(found: Found, console: Terminal) -> None:
     """Writes the run's page and says where."""
-    console.print(f"report: {build(found)}", soft_wrap=True, highlight=False)
+    say(f"report: {build(found)}", console)
 
 
-def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> Table:
+def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> Table:
     """The table as it fits: as it is, its words wrapped, or on its side; no number is cut off, whatever the width."""
     table = tabled(columns, rows)
     if width(table, console).maximum > console.width:
@@ -179,6 +186,6 @@ def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def width(table: Table, console: Console) -> Measurement:
+def width(table: Table, console: Terminal) -> Measurement:
     """The least and the most columns of the screen that the table takes."""
     return Measurement.get(console, console.options.update(width=WIDE), table)

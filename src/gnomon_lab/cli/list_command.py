@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon_lab.cli.parse import parse
+from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS
 
 
@@ -21,10 +22,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Options, arguments, "gnomon list")
     from gnomon_lab.runs import all_runs
 
-    print("experiments")
+    say("experiments")
     for name, entry in EXPERIMENTS.items():
-        print(f"  {name:<20} {entry.shows} ({entry.source})")
-    print(f"runs in {options.runs}")
+        say(f"  {name:<20} {entry.shows} ({entry.source})")
+    say(f"runs in {options.runs}")
     for found in all_runs(options.runs):
-        print(f"  {found.folder}  seed {found.seed}, {'finished' if found.finished else 'not finished'}")
+        say(f"  {found.folder}  seed {found.seed}, {'finished' if found.finished else 'not finished'}")
     return 0

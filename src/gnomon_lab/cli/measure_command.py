@@ -13,10 +13,10 @@ import tyro
 
 from gnomon.errors import DataError, RangeError
 from gnomon_lab.cli.parse import parse
+from gnomon_lab.cli.say import say
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import Summary
 
 
@@ -64,29 +64,29 @@ def main(arguments: Sequence[str]) -> int:
             raise DataError(f"measure(--{name}): expected a file in a folder, got {str(path)!r}. Make its folder.")
     if options.memory is not None and options.memory < 1:
         raise RangeError(f"measure(--memory): expected at least 1 MiB, got {options.memory}. Allow more.")
-    from rich.console import Console
-
+    from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import as_json, as_report
     from gnomon_lab.report import write
     from gnomon_lab.runs.files import write_json
 
+    beside = Terminal(stderr=True)
     # What the user's modules print must not get between the JSON.
     with contextlib.redirect_stdout(sys.stderr):
-        summary = summarise(options, Console(stderr=True))
+        summary = summarise(options, beside)
     if options.json:
         print(json.dumps(as_json(summary), indent=2, allow_nan=False))
     else:
-        show_table(summary, Console())
+        show_table(summary, Terminal())
     if options.out is not None:
         write_json(options.out, as_json(summary))
     if options.report is not None:
         write(as_report(summary), options.report)
     for path in filter(None, (options.out, options.report)):
-        print(f"written: {path}", file=sys.stderr)
+        say(f"written: {path}", beside)
     return 0
 
 
-def summarise(options: Options, console: "Console") -> "Summary":
+def summarise(options: Options, console: "Terminal") -> "Summary":
     """All but showing it: what can be wrong is found before the work."""
     import torch
 
@@ -113,7 +113,7 @@ def summarise(options: Options, console: "Console") -> "Summary":
     data = load_data(
         options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
     ).to(device)
-    tell(console, f"{options.checkpoint}: {taken}; {len(data.x):,} samples of {data.source}")
+    say(f"{options.checkpoint}: {taken}; {len(data.x):,} samples of {data.source}", console)
     outputs, reasons = lacking(network, data, options.layer)
     without = left_out(quantities, reasons)
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
@@ -121,7 +121,7 @@ def summarise(options: Options, console: "Console") -> "Summary":
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
         raise DataError(f"measure(--quantities): expected what can be measured here, got {why}. Leave these out.")
     for reason, names in by_reason(without).items():
-        tell(console, f"left out {', '.join(names)}: {reason}")
+        say(f"left out {', '.join(names)}: {reason}", console)
     memory = None if options.memory is None else options.memory * 2**20
     with Progress(console) as progress:
         measured = measure(
@@ -146,12 +146,7 @@ def summarise(options: Options, console: "Console") -> "Summary":
     return Summary(setting, measured, without)
 
 
-def tell(console: "Console", words: str) -> None:
-    """Prints words as they are."""
-    console.print(words, markup=False, highlight=False, soft_wrap=True)
-
-
-def show_table(summary: "Summary", console: "Console") -> None:
+def show_table(summary: "Summary", console: "Terminal") -> None:
     """Prints the numbers, below each quantity's name what it is."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

@@ -4,19 +4,26 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+
+from gnomon_lab.cli.say import say
+from gnomon_lab.cli.terminal import Terminal
 
 
 class Progress:
     """Shows how far each named part of the work is; to be entered while the work runs."""
 
-    def __init__(self, console: Console, seconds_between_lines: float = 5.0) -> None:
+    def __init__(self, console: Terminal, seconds_between_lines: float = 5.0) -> None:
         self._console = console
         self._between = seconds_between_lines
         self._last_line = time.monotonic()
-        columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description:<12}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         self._bars = Bars(*columns, TimeRemainingColumn(), console=console)
         self._tasks: dict[str, TaskID] = {}
 
@@ -40,4 +47,4 @@ class Progress:
         elif done == total or time.monotonic() - self._last_line >= self._between:
             self._last_line = time.monotonic()
             how_far = f"step {done:,} of {total:,}" if total else "done"  # what is solved in one go has no steps
-            self._console.print(f"{part}: {how_far}", highlight=False)
+            say(f"{part}: {how_far}", self._console)

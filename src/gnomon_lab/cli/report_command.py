@@ -8,6 +8,7 @@ import tyro
 
 from gnomon.errors import DataError
 from gnomon_lab.cli.parse import parse
+from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS
 
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
                 f"report({options.run}): expected a finished run in {options.runs}, got none. "
                 f"Call `gnomon run {options.run}` first."
             )
-        print(build(found[-1]))
+        say(str(build(found[-1])))
     else:
-        print(build(load_run(Path(options.run))))
+        say(str(build(load_run(Path(options.run)))))
     return 0

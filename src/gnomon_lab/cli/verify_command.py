@@ -8,6 +8,7 @@ from pathlib import Path
 import tyro
 
 from gnomon_lab.cli.parse import parse
+from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS, experiment
 
 
@@ -29,23 +30,24 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Options, arguments, "gnomon verify")
     if options.name:
         experiment(options.name)
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.runs import all_runs
 
-    console, failed = Console(), False
+    console, failed = Terminal(), False
     for name in [options.name] if options.name else EXPERIMENTS:
         settings = experiment(name).SETTINGS
         finished = [found for found in all_runs(options.runs, name) if found.finished and found.has_one_of(settings)]
-        console.print(f"[bold]{name}[/] ({EXPERIMENTS[name].source})" + ("" if finished else ": not run"))
+        say(f"{name} ({EXPERIMENTS[name].source})" + ("" if finished else ": not run"), console, style="bold")
         finished.sort(key=lambda run: run.digest)
         for digest, group in itertools.groupby(finished, key=lambda run: run.digest):
             seeds = [found.records() for found in group]
             board = Table("claim", "expected", "measured", "verdict", caption=f"{options.runs / name / digest}-*")
             for claim in experiment(name).claims(seeds):
                 failed |= not claim.holds
-                verdict = "[green]reproduced[/]" if claim.holds else "[red]not reproduced[/]"
+                verdict = Text("reproduced", "green") if claim.holds else Text("not reproduced", "red")
                 board.add_row(claim.says, claim.expected, claim.measured, verdict)
             console.print(board)
     return int(failed)

@@ -1,0 +1,38 @@
+"""What the command line prints: lines in which every name stands as it is, and nothing steers the terminal."""
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from gnomon_lab.cli.terminal import Terminal
+
+
+def plain(words: str) -> str:
+    r"""The words on one line: what does not print is written out, such as `\x1b` for an escape."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in words)
+
+
+def say(line: str, terminal: "Terminal | None" = None, *, style: str = "") -> None:
+    """Prints one line as it is, on stdout or on the terminal that is given, there in a style of rich's such as red."""
+    if terminal is None:
+        print(plain(line))
+    else:
+        terminal.print(plain(line), style=style or None, soft_wrap=True)
+
+
+def take_any_letter() -> None:
+    r"""Has what the terminal's encoding lacks written out, such as `\u2026`, where Python would raise."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def write_nowhere(*streams: TextIO | None) -> None:
+    """Has what is still to be written lost: nobody reads it, and Python would raise once more as it ends."""
+    for stream in filter(None, streams):
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except io.UnsupportedOperation:  # no file stands behind it
+            continue

@@ -1,0 +1,100 @@
+"""What is printed stands as it is: no markup, no escapes, on any terminal and on none."""
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+from gnomon_lab.cli import main
+from gnomon_lab.cli.execute import laid_out
+from gnomon_lab.cli.progress import Progress
+from gnomon_lab.cli.say import plain, say
+from gnomon_lab.cli.terminal import Terminal
+
+HOSTILE = ["[red]x", "[/b]", "[bold", "a\x1b[31mb", "a\rb", "a\nb", "a\x9bb", "\u202eb", ":smile:", "a\udcffb", "a  b"]
+
+
+def printed(**options):
+    return Terminal(file=io.StringIO(), width=100, **options)
+
+
+@pytest.fixture
+def gnomon(monkeypatch, tmp_path):
+    """Calls `gnomon`, printing to whatever stands as stdout; the exit code."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["gnomon", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code
+
+    return call
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_stand_as_they_are(name, gnomon, capsys):
+    written = name if name.isprintable() else ascii(name)[1:-1]
+    assert plain(name) == written
+    assert gnomon("list", "--runs", name) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"runs in {written}"
+    assert gnomon("report", name) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert said.strip().isprintable()
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if "\n" not in name])
+def test_tables_bars_and_captions_hold_names_as_they_are(name):
+    terminal = printed()
+    say(name, terminal, style="red")
+    Progress(terminal, 0).show(name, 1, 2)
+    terminal.print(laid_out(["", name], [[name, "1"]], terminal))
+    terminal.print(Table(name, caption=name))
+    said = terminal.file.getvalue()
+    assert "\x1b" not in said
+    assert said.count(plain(name)) == 6
+    assert said.replace("\n", "").isprintable()
+
+
+def test_letters_that_the_terminal_lacks_are_written_out(gnomon, monkeypatch):
+    for command in (["--help"], ["measure", "--help"], ["list", "--runs", "añb"], ["verify"]):
+        out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        monkeypatch.setattr(sys, "stdout", out)
+        assert gnomon(*command) == 0
+        said = out.buffer.getvalue().decode("ascii")
+        assert "runs in a\\xf1b" in said or command[0] != "list"
+    err = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    monkeypatch.setattr(sys, "stderr", err)
+    assert gnomon("report", "añb") == 2
+    err.flush()
+    assert b"run(a\\xf1b): expected a run's folder" in err.buffer.getvalue()
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["list"], ["measure", "--help"]])
+def test_a_reader_that_went_away_is_no_error(command, gnomon, monkeypatch, capsys):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        assert gnomon(*command) == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("command", [["--help"], ["list"]])
+def test_a_full_disk_behind_stdout_is_one_line(command, gnomon, monkeypatch, capsys):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert gnomon(*command) == 2
+    said = capsys.readouterr().err
+    assert "got [Errno 28] No space left on device" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_without_stdout_nothing_is_printed(gnomon, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert gnomon("list") == 0
