@@ -13,14 +13,15 @@ import torch
 import gnomon
 from tests.zoo import BUILDERS, zoo
 
-MEASURE = """
+HIGHEST = """
 import torch, gnomon
 from pathlib import Path
 torch.set_num_threads(1)
 
 def highest():
     return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
-
+"""
+JACOBIAN = """
 model = torch.nn.Sequential(torch.nn.Linear(100, 5000), torch.nn.ReLU(), torch.nn.Linear(5000, 10))
 x = torch.randn(4000, 100)
 with torch.no_grad():
@@ -30,11 +31,29 @@ with torch.no_grad():
 print(highest() - before)
 """
 RESULT = 4000 * 10 * 100 * 4
+# A board of 230 x 230 squares, which the padding gives as many corners as some regions of a deep network have.
+REGIONS = """
+from gnomon.regions import Plane, Polygons, Regions
+
+ticks = torch.arange(230, dtype=torch.float64)
+corner = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]] + 16 * [[0.0, 0.0]], dtype=torch.float64)
+vertices = torch.cartesian_prod(ticks, ticks)[:, None] + corner
+polygons = Polygons(vertices, torch.full((52900,), 4), torch.zeros(52900, 20, dtype=torch.long))
+plane = Plane(torch.zeros(2), torch.eye(2))
+regions = Regions(torch.nn.Identity(), plane, polygons, vertices[:, :2], vertices[:, 0], polygons.count, (), {})
+points = 230 * torch.rand(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+regions.boundary_distance(points[:2])
+before = highest()
+distance = regions.boundary_distance(points, memory=BUDGET)
+print(highest() - before)
+assert torch.equal(regions.region_of_points(points), (230 * points[:, 0].floor() + points[:, 1].floor()).long())
+torch.testing.assert_close(distance, 0.5 - (points - points.floor() - 0.5).abs().amax(1))
+"""
 
 
-def peak(budget):
-    """Bytes that the Jacobian took at its highest, its result included."""
-    code = MEASURE.replace("BUDGET", str(budget))
+def peak(measure, budget):
+    """Bytes that it took at its highest, its result included."""
+    code = HIGHEST + measure.replace("BUDGET", str(budget))
     # Large blocks go back to the system when they are freed, so that the peak is that of living tensors.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
@@ -46,8 +65,15 @@ def peak(budget):
 def test_peak_is_the_result_and_the_budget():
     budget = 32 * 2**20
     # A tenth for the allocator's own needs.
-    assert peak(budget) < 1.1 * (RESULT + budget)
-    assert peak(2**30) > 3 * (RESULT + budget), "the whole graph would have fitted: the test shows nothing"
+    assert peak(JACOBIAN, budget) < 1.1 * (RESULT + budget)
+    assert peak(JACOBIAN, 2**30) > 3 * (RESULT + budget), "the whole graph would have fitted: the test shows nothing"
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_looking_for_a_points_region_keeps_to_its_budget():
+    # A hundred times more would be taken by all points and corners at once.
+    assert peak(REGIONS, 16 * 2**20) < 1.1 * 16 * 2**20
 
 
 @pytest.mark.parametrize("measure", [gnomon.input_jacobian, gnomon.centroid, gnomon.ntk], ids=lambda m: m.__name__)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError
 from gnomon.measure.singular_values import singular_values
 from gnomon.regions.plane import Plane
@@ -19,8 +20,8 @@ OUTSIDE = -1
 """The label of an edge that lies on the box, and the region of a point beyond it."""
 LAYER_BITS = 40
 """The label of an edge is the place of the layer that made it, times two to this power, plus the unit."""
-POINTS = 2**22
-"""Pairs of a point and a corner that are looked at together."""
+PAIR, CORNER = 64, 256
+"""Bytes that a point beside a region takes, and, where its bounding box holds the point, each of its corners."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +77,8 @@ class Regions:
         return layer, torch.where(labels == OUTSIDE, OUTSIDE, unit)
 
     @full_precision
-    def region_of(self, x: Float[Tensor, "n *d"]) -> Int[Tensor, "n"]:
-        """The region in which each input of the plane lies, -1 outside of the box.
+    def region_of(self, x: Float[Tensor, "n *d"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
+        """The region in which each input of the plane lies, -1 outside of the box; `memory` as in `region_of_points`.
 
         Raises:
             RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin and
@@ -95,38 +96,70 @@ class Regions:
                 f"region_of(x): expected inputs in the plane, got one {off[i]:.3g} away from it at index {i}. "
                 f"Take a plane through it, or look at the nearest point, region_of_points(plane.project(x))."
             )
-        return self.region_of_points(points)
+        return self.region_of_points(points, memory=memory)
 
     @full_precision
-    def boundary_distance(self, points: Float[Tensor, "n 2"]) -> Float[Tensor, "n"]:
+    def boundary_distance(
+        self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None
+    ) -> Float[Tensor, "n"]:
         """The distance in the plane's coordinates from each point to the boundary of its region; the box is none.
 
-        Infinite where a region has no boundary but the box's, NaN outside of the box.
+        Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` as in
+        `region_of_points`.
         """
-        region = self.region_of_points(points)
-        polygons = self.polygons[region.clamp_min(0)]
-        start, sides = polygons.vertices, polygons.rolled() - polygons.vertices
-        apart = points.to(start)[:, None] - start
-        along = (apart * sides).sum(2) / sides.square().sum(2).clamp_min(torch.finfo(start.dtype).tiny)
-        distance = torch.linalg.vector_norm(apart - along.clamp(0, 1)[..., None] * sides, dim=2)
-        distance = distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1)
-        return torch.where(region >= 0, distance, torch.nan)
+        region = self.region_of_points(points, memory=memory)
+        found = [torch.empty(0, dtype=self.polygons.vertices.dtype, device=region.device)]
+        for some in torch.split(torch.arange(len(points), device=region.device), self._fitting(memory)):
+            polygons = self.polygons[region[some].clamp_min(0)]
+            start, sides = polygons.vertices, polygons.rolled() - polygons.vertices
+            apart = points[some].to(start)[:, None] - start
+            along = (apart * sides).sum(2) / sides.square().sum(2).clamp_min(torch.finfo(start.dtype).tiny)
+            distance = torch.linalg.vector_norm(apart - along.clamp(0, 1)[..., None] * sides, dim=2)
+            found.append(distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1))
+        return torch.where(region >= 0, torch.cat(found), torch.nan)
 
     @full_precision
-    def region_of_points(self, points: Float[Tensor, "n 2"]) -> Int[Tensor, "n"]:
+    def region_of_points(self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
         """The region in which each point of the plane lies, -1 outside of the box; on an edge one of its two.
 
-        Cost: O(n corners).
+        Args:
+            points: in the plane's coordinates.
+            memory: bytes to use beyond the result and a few numbers a region; 512 MiB unless told.
+
+        Raises:
+            RangeError: if `memory` is not positive.
+        Cost: O(n regions), and O(corners) for each region whose bounding box holds the point.
         """
-        start = self.polygons.vertices
-        sides = self.polygons.rolled() - start
+        fitting = self._fitting(memory)
+        low, high = self.polygons.vertices.amin(1), self.polygons.vertices.amax(1)
+        rounding = 1e-12 * (high.amax(0) - low.amin(0)).amax()
+        low, high = low - rounding, high + rounding
+        together = max(1, fitting * CORNER * self.polygons.labels.shape[1] // (PAIR * len(self)))
+        found = [torch.empty(0, dtype=torch.int64, device=low.device)]
+        for part in torch.split(points.to(low), together):
+            beside = [(part[:, None, i] >= low[:, i]) & (part[:, None, i] <= high[:, i]) for i in (0, 1)]
+            owner, region = (beside[0] & beside[1]).nonzero(as_tuple=True)
+            pairs = zip(torch.split(owner, fitting), torch.split(region, fitting), strict=True)
+            depth = torch.cat([part.new_empty(0), *(self._depth(part[i], j) for i, j in pairs)])
+            deepest = part.new_full((len(part),), -torch.inf).scatter_reduce(0, owner, depth, "amax")
+            # The first of the regions that are as deep.
+            first = depth == deepest[owner]
+            nearest = region.new_full((len(part),), len(self)).scatter_reduce(0, owner[first], region[first], "amin")
+            found.append(torch.where(deepest >= -rounding, nearest, OUTSIDE))
+        return torch.cat(found)
+
+    def _fitting(self, memory: float | int | None) -> int:
+        """How many pairs of a point and a region's corners take half of the budget."""
+        budget = DEFAULT_BUDGET if memory is None else memory
+        _checks.settings("Regions", ("memory", budget, "above 0", budget > 0))
+        return max(1, int(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
+
+    def _depth(self, points: Float[Tensor, "m 2"], region: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
+        """How far each point is inside of a region of its own: from the nearest of the lines along its sides."""
+        polygons = self.polygons[region]
+        sides = polygons.rolled() - polygons.vertices
         length = torch.linalg.vector_norm(sides, dim=2)
         # Nearly coincident lines leave edges without length, which have no side.
-        proper = self.polygons.valid & (length > 0)
-        found = []
-        for part in torch.split(points.to(start), max(1, POINTS // length.numel())):
-            left = cross(sides, part[:, None, None] - start) / torch.where(proper, length, 1)
-            inside = left.masked_fill(~proper, torch.inf).amin(2).masked_fill(~proper.any(1), -torch.inf)
-            slack, region = inside.max(1)
-            found.append(torch.where(slack >= -1e-12 * length.max(), region, OUTSIDE))
-        return torch.cat(found)
+        proper = polygons.valid & (length > 0)
+        left = cross(sides, points[:, None] - polygons.vertices) / torch.where(proper, length, 1)
+        return left.masked_fill(~proper, torch.inf).amin(1).masked_fill(~proper.any(1), -torch.inf)
