@@ -1,11 +1,22 @@
-"""Every public function of gnomon that takes tensors, with arguments that are right."""
+"""Every public function of gnomon, with arguments that are right, and with such that are not.
 
+`callables` gives the functions, `mutations` makes their arguments wrong, and `verdict` says what came of it: the right
+result, a refusal in a sentence, a raw error, or a wrong number without a word. `tests/unit/test_fuzz.py` goes through
+all of it once.
+"""
+
+import copy
 import dataclasses
 import inspect
+import math
+import os
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from beartype.door import is_bearable
+from jaxtyping import jaxtyped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -377,3 +388,152 @@ def missing() -> set[str]:
     functions = [getattr(gnomon, name) for name in gnomon.__all__]
     names = {f.__name__ for f in functions if inspect.isfunction(f)} | set(measure.__all__) | {"kernel_agop"}
     return names - set(TABLE) - {"at", "stop_when"}
+
+
+# What is wrong with arguments, and what comes of it.
+
+Mutation = tuple[str, Arguments]
+
+
+def mutations(arguments: Arguments, generator: torch.Generator) -> Iterator[Mutation]:
+    """Each argument in turn made wrong, or only unusual, in each way there is; and what was done, in words."""
+    for name, value in arguments.items():
+        if name == "self":
+            continue
+        for what, changed in altered(value, generator):
+            yield f"{name} {what}", arguments | {name: changed}
+
+
+def altered(value: Any, generator: torch.Generator) -> Iterator[tuple[str, Any]]:
+    """One value in other forms."""
+    if isinstance(value, Tensor):
+        yield from altered_tensor(value, generator)
+    elif isinstance(value, gnomon.ClassMoments | Samples):
+        fields = value._asdict() if isinstance(value, Samples) else vars(value)
+        for name, part in fields.items():
+            for what, changed in altered(part, generator):
+                yield f".{name} {what}", type(value)(**fields | {name: changed})
+    elif isinstance(value, bool | int | float):
+        for other in (math.nan, math.inf, -math.inf, -1, 0, 0.5, 10**30, True, "1", None, torch.tensor(2.0)):
+            yield f"= {other!r}", other
+    if not isinstance(value, torch.Generator):
+        for other in ("text", None, [[1.0, 2.0]], torch.nn.Identity(), object()):
+            yield f"= a {type(other).__name__}", other
+    if isinstance(value, Tensor):
+        yield "as an array", value.numpy()
+
+
+def altered_tensor(tensor: Tensor, generator: torch.Generator) -> Iterator[tuple[str, Tensor]]:
+    """One tensor of other shapes, dtypes, values and places."""
+    for axis in range(tensor.ndim):
+        last = tensor.shape[axis] - 1
+        yield f"without axis {axis}", tensor.select(axis, 0)
+        yield f"less along {axis}", tensor.narrow(axis, 0, last)
+        yield f"more along {axis}", torch.cat([tensor, tensor.narrow(axis, 0, 1)], axis)
+        yield f"empty along {axis}", tensor.narrow(axis, 0, 0)
+        yield f"one along {axis}", tensor.narrow(axis, 0, 1)
+        yield f"backwards along {axis}", tensor.flip(axis)
+    for axis in range(tensor.ndim + 1):
+        yield f"with an axis at {axis}", tensor.unsqueeze(axis)
+    yield "transposed", tensor.mT if tensor.ndim > 1 else tensor
+    yield "flat", tensor.flatten()
+    for dtype in (torch.bool, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.complex64):
+        if dtype != tensor.dtype:
+            yield f"in {dtype}", tensor.to(dtype)
+    yield "on meta", tensor.to("meta")
+    yield "sparse", tensor.to_sparse()
+    yield "zero", torch.zeros_like(tensor)
+    yield "negative", -tensor - 1
+    if tensor.numel() and tensor.is_floating_point():
+        for bad in (math.nan, math.inf, -math.inf, 1e200, 1e-200):
+            place = int(torch.randint(tensor.numel(), (), generator=generator))
+            changed = tensor.clone(memory_format=torch.contiguous_format)
+            changed.view(-1)[place] = bad
+            yield f"with {bad}", changed
+        yield "huge", tensor * 1e300
+        yield "tiny", tensor * 1e-300
+        yield "with a gradient", tensor.clone().requires_grad_()
+        yield "of inference", inference(tensor)
+
+
+def inference(tensor: Tensor) -> Tensor:
+    """A copy made in inference mode."""
+    with torch.inference_mode():
+        return tensor.clone()
+
+
+ELEMENTWISE = {TABLE[f"{kind}Kernel.{method}"][0] for kind in ("Laplace", "Gaussian") for method in ("value", "slope")}
+"""NaN in place of NaN is right here."""
+
+
+def verdict(function: Callable[..., object], arguments: Arguments) -> str:
+    """What comes of a call: "right", "refused" as it should be, "raw" error or "wrong" numbers."""
+    return judged(function, arguments)[0]
+
+
+def judged(function: Callable[..., object], arguments: Arguments) -> tuple[str, str]:
+    """The verdict, and why."""
+    if isinstance(arguments.get("self"), gnomon.ClassStatistics | gnomon.AGOP):
+        arguments = arguments | {"self": copy.deepcopy(arguments["self"])}
+    given = [*tensors(arguments)]
+    versions = [tensor._version for tensor in given if not tensor.is_inference()]
+    with jaxtyped("context"):
+        fits = all(fit(arguments[name], annotation) for name, annotation in annotations(function, arguments).items())
+        try:
+            result = function(**arguments)
+        except gnomon.errors.GnomonError as error:
+            return "refused", str(error)
+        except TypeError as error:
+            # Of what is no tensor and no number; a tensor of a wrong shape or dtype is due a sentence.
+            kind = "raw" if all(isinstance(value, KNOWN) for value in arguments.values()) else "refused"
+            return kind, repr(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            return ("refused" if of_the_network(error) else "raw"), repr(error)
+        returned = inspect.signature(function).return_annotation
+        if versions != [tensor._version for tensor in given if not tensor.is_inference()] and "self" not in arguments:
+            return "wrong", "arguments were changed"
+        if not fits:
+            return "wrong", f"taken, and gave {described(result)}"
+        if function not in ELEMENTWISE and not all(finite(tensor) for tensor in given):
+            return "wrong", f"NaN or infinity taken, and gave {described(result)}"
+        if not (isinstance(function, type) or fit(result, returned)):
+            return "wrong", f"expected {returned}, gave {described(result)}"
+    return "right", described(result)
+
+
+KNOWN = Tensor | nn.Module | bool | int | float | torch.Generator | gnomon.ClassMoments | kernels.Kernel
+"""What may stand in a call that is right in kind."""
+
+
+def annotations(function: Callable[..., object], arguments: Arguments) -> dict[str, Any]:
+    """What the signature says of the arguments."""
+    parameters = inspect.signature(function).parameters
+    return {name: parameters[name].annotation for name in arguments if name != "self"}
+
+
+def fit(value: Any, annotation: Any) -> bool:
+    """Whether a value is as annotated, sizes of one name being one; the fields of a dataclass as well."""
+    if annotation is inspect.Parameter.empty or not is_bearable(value, annotation):
+        return annotation is inspect.Parameter.empty
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return all(fit(getattr(value, field.name), field.type) for field in dataclasses.fields(value))
+    if isinstance(value, Samples):
+        return all(fit(getattr(value, name), kind) for name, kind in Samples.__annotations__.items())
+    return True
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether all its numbers are finite."""
+    return tensor.is_meta or bool(torch.isfinite(tensor.to_dense() if tensor.is_sparse else tensor).all())
+
+
+def of_the_network(error: BaseException) -> bool:
+    """Whether it was raised inside a layer of the network: then it is the network's own to say what it takes."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any("torch/nn/modules" in frame.filename.replace(os.sep, "/") for frame in frames)
+
+
+def described(result: object) -> str:
+    """The shapes in a result."""
+    parts = [*tensors(result)]
+    return ", ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts[:3]) or type(result).__name__
