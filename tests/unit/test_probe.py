@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
@@ -17,14 +18,11 @@ from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
 
-class Counted(torch.nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model, self.samples = model, 0
-
-    def forward(self, x):
-        self.samples += len(x)
-        return self.model(x)
+def sizes_of_passes(model):
+    """A list that grows by the samples of each pass, which is no state of the network."""
+    sizes = []
+    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    return sizes
 
 
 def data(x):
@@ -64,12 +62,12 @@ def test_reads_when_due():
 def test_each_observation_is_made_once():
     """Five quantities, one forward pass over the samples, beside the one sample that sizes the chunks."""
     model, x = zoo("mlp")
-    counted = Counted(model)
+    sizes = sizes_of_passes(model)
     names = ["centroid", "centroid_alignment", "row_alignment", "explained_variance", "frobenius_norm"]
-    probe = Probe(counted, x, [getattr(gnomon, name) for name in names])
-    counted.samples = 0
+    probe = Probe(model, x, [getattr(gnomon, name) for name in names])
+    sizes.clear()
     reading = probe.read()
-    assert counted.samples == len(x) + 1
+    assert sum(sizes) == len(x) + 1
     assert list(reading.values) == names
     jacobian = gnomon.input_jacobian(model, x)
     torch.testing.assert_close(reading.values["centroid"], jacobian.sum(1))
@@ -259,8 +257,10 @@ def test_bad_quantities_are_named():
         Probe(model, (x, torch.zeros(4)), [accuracy])
     with pytest.raises(ShapeError, match=r"expected a tensor or a dataclass of tensors from f, got float"):
         Probe(model, x, {"f": lambda x: 1.0}).read()
-    with pytest.raises(RangeError, match=r"expected distinct names, got <lambda>"):
+    with pytest.raises(RangeError, match=r"expected functions that have a name, got a lambda\. Pass a mapping"):
         Probe(model, x, [lambda x: x])
+    with pytest.raises(RangeError, match=r"expected distinct names, got explained_variance\. Pass a mapping"):
+        Probe(model, x, [explained_variance, explained_variance])
     with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):
         Probe(model, x, {"a": lambda b: b, "b": lambda a: a})
 
@@ -355,15 +355,14 @@ def test_what_has_no_linear_head_is_said_before_training():
 
 
 class Drawing(nn.Module):
-    """Draws at random in eval mode too, and keeps count."""
+    """Draws at random in eval mode too."""
 
     def __init__(self):
         super().__init__()
-        self.layer, self.passes = nn.Linear(5, 3), 0
+        self.layer = nn.Linear(5, 3)
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, x):
-        self.passes += 1
         if self.training:
             self.seen += 1
         return self.layer(x * torch.rand(5))
@@ -558,13 +557,14 @@ def test_users_functions_are_not_called_before_they_are_due():
 def test_the_rehearsal_leaves_all_as_it_was():
     x, labels = torch.randn(9, 5), torch.arange(9) % 3
     model = Drawing().train()
+    sizes = sizes_of_passes(model)
     state = torch.get_rng_state()
     Probe(model, (x, labels), [accuracy, gnomon.nc1, centroid_alignment, gnomon.ntk])
     assert torch.equal(torch.get_rng_state(), state)
     assert model.training
     assert model.layer.training
     assert model.seen == 0
-    assert model.passes > 0
+    assert sizes
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
     assert not model.layer._forward_hooks
 
@@ -659,3 +659,49 @@ def test_data_that_are_no_tensors_are_named():
     for data in (x, (torch.zeros(4, 2), np.zeros(4))):
         with pytest.raises(RangeError, match=r"Probe\(data\): expected tensors, got ndarray\. Convert it with"):
             Probe(nn.Linear(2, 2), data, [gnomon.frobenius_norm])
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (lambda x: DataLoader(TensorDataset(x)), r"got DataLoader\. Pass a batch of it, x, labels = next\(iter\("),
+        (TensorDataset, r"got TensorDataset\. Pass samples of it, such as torch.utils.data.default_collate"),
+        (lambda x: {"pixels": x, "labels": x}, r"got dict\. Pass one of pixels, labels, as the network takes it"),
+    ],
+)
+def test_how_tensors_are_made_of_what_holds_them_is_said(part, message):
+    with pytest.raises(RangeError, match=message):
+        Probe(nn.Linear(2, 2), part(torch.zeros(4, 2)), [gnomon.frobenius_norm])
+
+
+def test_what_is_advised_makes_samples():
+    x, labels = torch.randn(6, 3), torch.arange(6) % 2
+    dataset = TensorDataset(x, labels)
+    batch = next(iter(DataLoader(dataset, 6)))
+    samples = default_collate([dataset[i] for i in range(6)])
+    probes = [Probe(nn.Linear(3, 2), data, [accuracy]) for data in (batch, samples)]
+    assert [probe.read().values["accuracy"].shape for probe in probes] == [(6,), (6,)]
+
+
+def test_a_probe_says_what_it_is():
+    probe = Probe(nn.Linear(3, 2), data(torch.ones(4, 3)), {"right": accuracy, "norm": gnomon.frobenius_norm})
+    assert repr(probe) == "Probe(Linear, x (4, 3), labels (4,), quantities right, norm)"
+
+
+def test_readings_are_equal_where_their_values_are(tmp_path):
+    model, x, labels = collapsing()
+    quantities = {
+        "nan": lambda x: x * math.nan, "mse": gnomon.mse_decomposition, "moments": lambda class_moments: class_moments
+    }  # fmt: skip
+    probe = Probe(model, (x, labels), quantities)
+    one, other = probe.read(), probe.read()
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.seconds != other.seconds
+    assert one not in [probe.read(1), None]
+    torch.save([one], tmp_path / "readings.pt")
+    assert torch.load(tmp_path / "readings.pt", weights_only=True) == [one]
+    with torch.no_grad():
+        model[-1].bias.add_(1)
+    assert probe.read() != one

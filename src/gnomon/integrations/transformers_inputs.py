@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
-from gnomon.probe.evaluating import evaluating
+from gnomon.probe.evaluating import evaluated
 
 Network = Any
 """A network of transformers, called as its authors call it; importing their class would take seconds."""
@@ -113,7 +113,8 @@ def embeddings(
     """
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     given = {name: value for name, value in {"attention_mask": attention_mask, **others}.items() if value is not None}
-    with torch.no_grad(), evaluating(model):
+
+    def checked() -> Tensor:
         x = model.get_input_embeddings()(input_ids) * mask.unsqueeze(2)
         if not torch.equal((x != 0).any(2), mask.bool()):
             raise RangeError(
@@ -129,7 +130,9 @@ def embeddings(
                     f"embeddings(model): expected logits that follow from embeddings and padding, got others at the "
                     f"tokens, by up to {apart.item():.1g}. Give one text a sample, with nothing but its mask."
                 )
-    return x
+        return x
+
+    return evaluated(model, checked)[0]
 
 
 def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:

@@ -1,66 +1,69 @@
 """How a network is read: in eval mode, exactly, and so that nothing of the reading stays behind."""
 
-import sys
-from collections.abc import Iterator, Set
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Callable, Collection
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.parameter import is_lazy
+from torch import nn
 
-from gnomon.autodiff.layers import same
+from gnomon.errors import RangeError
+from gnomon.probe.kept import Kept
+from gnomon.probe.surroundings import plain, surroundings
 
+T = TypeVar("T")
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards modes, buffers and torch's random streams are what they were."""
-    modes = {module: module.training for module in model.modules()}
-    buffers = [
-        (module, name, buffer, buffer.clone())
-        for module in modes
-        for name, buffer in module.named_buffers(recurse=False)
-        if not is_lazy(buffer)
-    ]
-    devices = {parameter.device for parameter in model.parameters()}
-    # Not by `eval()`: a network's own may do more, such as merging LoRA's weights, and only its `train` undoes that.
-    for module in modes:
-        module.training = False
-    try:
-        with (
-            plain({"cpu", *(device.type for device in devices)}),
-            torch.random.fork_rng([device.index for device in devices if device.type == "cuda"]),
-        ):
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        with torch.no_grad():
-            for module, name, buffer, before in buffers:
-                put_back(module, name, buffer, before)
+ONE_AT_A_TIME = threading.RLock()
+"""Readings wait for each other: what they put back of the process is there only once."""
+READERS: WeakKeyDictionary[nn.Module, threading.Thread] = WeakKeyDictionary()
+"""By network the thread that reads it, which is that of its training."""
 
 
-@contextmanager
-def plain(device_types: Set[str]) -> Iterator[None]:
-    """Numbers as they are, and derivatives of any order, whatever training is done in."""
-    with ExitStack() as stack:
-        # Under autocast what is computed from a network's outputs would be of half precision too.
-        for kind in device_types:
-            if torch.amp.is_autocast_available(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        # What is compiled has no second derivative.
-        if "torch._dynamo" in sys.modules:
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        # Nor has fused attention; and a checkpoint that computes again must do so by the same kernel.
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        yield
+def evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] | None = ()) -> tuple[T, set[str]]:
+    """What `look` returns, called in eval mode and without gradients; afterwards all is what it was.
+
+    That is modes, parameters, buffers, the modules' attributes, grad mode, autocast, and the streams of random numbers
+    of Python, NumPy and torch, also if an interrupt comes at any moment. A function, since between a context's entering
+    and its block there is room for an interrupt.
+
+    Args:
+        model: the network.
+        look: what to do.
+        written: the names of parameters that passes write to, which are then kept by value; all for None.
+
+    Returns:
+        The result, and the names of the parameters that a pass wrote to.
+    """
+    with ONE_AT_A_TIME:
+        devices = {parameter.device for parameter in model.parameters()}
+        process, kept = surroundings(devices), Kept(model, written)
+
+        def put_back() -> None:
+            kept.put_back()
+            for each in process:
+                each()
+
+        try:
+            try:
+                kept.enter_eval()
+                with plain(devices), torch.no_grad():
+                    result = look()
+            finally:
+                put_back()
+        finally:
+            put_back()  # Once more: an interrupt may have come before it was done.
+        return result, kept.written
 
 
-def put_back(module: nn.Module, name: str, buffer: Tensor, before: Tensor) -> None:
-    """The buffer that was there, with what it held; written only if that changed, since graphs that hold it notice."""
-    if getattr(module, name, None) is not buffer:
-        setattr(module, name, buffer)
-    if buffer.shape != before.shape:
-        buffer.resize_(before.shape)
-    if not same(buffer, before):
-        buffer.copy_(before)
+def check_thread(model: nn.Module) -> None:
+    """Raises RangeError if the network is read by another thread than before: one that does not train it, perhaps."""
+    now = threading.current_thread()
+    reader = READERS.setdefault(model, now)
+    if reader is not now and not reader.is_alive():
+        READERS[model] = reader = now
+    if reader is not now:
+        raise RangeError(
+            f"Probe.read(model): expected readings in {reader.name}, the thread of the first, got one in {now.name}. "
+            f"Read where the network is trained, between two steps: a reading sets it to eval mode for a while."
+        )

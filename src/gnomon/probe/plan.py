@@ -45,7 +45,12 @@ def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, 
             f"Put it into a list."
         )
     names = [getattr(quantity, "__name__", type(quantity).__name__) for quantity in quantities]
-    twice = sorted({name for name in names if names.count(name) > 1 or name == "<lambda>"})
+    if "<lambda>" in names:
+        raise RangeError(
+            "Probe(quantities): expected functions that have a name, got a lambda. Pass a mapping from names, such as "
+            "{'largest': lambda logits: ...}."
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RangeError(
             f"Probe(quantities): expected distinct names, got {', '.join(twice)}. Pass a mapping from names."

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
+from torch.utils.data import DataLoader, Dataset
 
 from gnomon import _checks
 from gnomon.autodiff import observe
@@ -16,7 +17,7 @@ from gnomon.autodiff.observation import timed
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.probe.cost import Cost, Meter
 from gnomon.probe.derived import require_one_layer
-from gnomon.probe.evaluating import evaluating
+from gnomon.probe.evaluating import check_thread, evaluated
 from gnomon.probe.plan import Quantity, plan, presentable
 from gnomon.probe.reading import Reading, apart, place
 from gnomon.probe.rehearsal import rehearse
@@ -31,8 +32,12 @@ class Probe:
     name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
     layer at the end or of `layer`, the `class_moments` of the features, the `weight` and `bias` of the linear layer at
     the end, the `agop` at the network's input, the `memory` budget, or the name of another quantity here. Each of these
-    is computed once a reading, from one graph, in chunks that fit the budget; the network is in eval mode while it is
-    read, and then as it was.
+    is computed once a reading, from one graph, in chunks that fit the budget.
+
+    The network is in eval mode while it is read, by its own `eval`, and then as it was, bit for bit: parameters and
+    buffers, what its modules hold in attributes, modes, and the streams of random numbers of Python, NumPy and torch.
+    State that a forward pass keeps elsewhere cannot be put back; what of it is found is said here. A network is read in
+    one thread, that of its training.
 
     What the network or the samples lack is said here, of all quantities in one error, and not when a reading is due:
     one sample of each class, or two where there are no classes or more than 128, is looked at, and gnomon's own
@@ -64,7 +69,7 @@ class Probe:
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
             if parameters are sharded over processes; if one looks at the weight at the end and at another layer's
-            features.
+            features; if the forward pass makes layers or parameters.
         DataError: if the network does not take the samples.
     Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
         the number of samples.
@@ -73,7 +78,7 @@ class Probe:
     def __init__(
         self,
         model: nn.Module,
-        data: Tensor | tuple[Tensor, Tensor],
+        data: Tensor | tuple[Tensor, Tensor] | list[Tensor],
         quantities: Sequence[Quantity] | Mapping[str, Quantity],
         schedule: Schedule | None = None,
         *,
@@ -104,7 +109,7 @@ class Probe:
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, tuple(self._start()))
         require_one_layer(model, layer, {name: self._plan.arguments[name] for name in self._plan.quantities})
-        rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
+        self._written = rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due.
@@ -139,21 +144,27 @@ class Probe:
         """What the readings have cost so far, beside training."""
         return self._meter.cost()
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self._given.items())
+        return f"Probe({type(self.model).__name__}, {given}, quantities {', '.join(self.quantities)})"
+
     def _read(self, step: int, *, tolerant: bool) -> Reading:
         check_whole(self.model)
         check_shapes(self.model)
+        check_thread(self.model)
+        with self._meter.reading():
+            return evaluated(self.model, lambda: self._look(step, tolerant=tolerant), self._written)[0]
+
+    def _look(self, step: int, *, tolerant: bool) -> Reading:
         seconds: defaultdict[str, float] = defaultdict(float)
         x, known = self._given["x"], self._start()
-        with self._meter.reading(), evaluating(self.model), torch.no_grad():
-            if self._plan.observations:
-                seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
-                known |= seen.values
-                seconds |= seen.seconds
-            missing = self._compute(known, seconds, (RangeError, ConvergenceError, LinAlgError) if tolerant else ())
-            live = {
-                place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *self._given.values())
-            }
-            values = {name: apart(presentable(name, known[name]), live) for name in self._plan.reported}
+        if self._plan.observations:
+            seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
+            known |= seen.values
+            seconds |= seen.seconds
+        missing = self._compute(known, seconds, (RangeError, ConvergenceError, LinAlgError) if tolerant else ())
+        live = {place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *self._given.values())}
+        values = {name: apart(presentable(name, known[name]), live) for name in self._plan.reported}
         return Reading(step, values, dict(seconds), {name: missing[name] for name in values if name in missing})
 
     def _compute(
@@ -180,7 +191,7 @@ class Probe:
         return {**self._given, "model": self.model, "parameters": parameters, "memory": self.memory}
 
 
-def given(data: Tensor | tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+def given(data: Tensor | tuple[Tensor, Tensor] | list[Tensor]) -> dict[str, Tensor]:
     """The samples, and their labels if there are any, by name; RangeError if one is no tensor, or there are more."""
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if len(parts) not in (1, 2):
@@ -189,7 +200,18 @@ def given(data: Tensor | tuple[Tensor, Tensor]) -> dict[str, Tensor]:
         )
     for part in parts:
         if not isinstance(part, Tensor):
-            raise RangeError(
-                f"Probe(data): expected tensors, got {type(part).__name__}. Convert it with torch.as_tensor."
-            )
+            raise RangeError(f"Probe(data): expected tensors, got {type(part).__name__}. {advice(part)}")
     return dict(zip(("x", "labels")[: len(parts)], parts, strict=True))
+
+
+def advice(part: object) -> str:
+    """How tensors are made of what is none."""
+    if isinstance(part, DataLoader):
+        return "Pass a batch of it, x, labels = next(iter(loader)), or several joined by torch.cat."
+    if isinstance(part, Dataset):
+        return (
+            "Pass samples of it, such as those of torch.utils.data.default_collate([dataset[i] for i in range(100)])."
+        )
+    if isinstance(part, Mapping):
+        return f"Pass one of {', '.join(map(str, part))}, as the network takes it."
+    return "Convert it with torch.as_tensor."

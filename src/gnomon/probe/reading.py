@@ -1,18 +1,26 @@
 """What a probe read at one step."""
 
+import sys
 from collections.abc import Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from gnomon import linalg, measure
+from gnomon.autodiff.layers import same
 
 Value = Any
 """A tensor, or a frozen dataclass of tensors."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
     """The quantities at one step.
+
+    Two are equal if step and values are, NaN beside NaN, whatever they cost. `torch.save` writes one, and `torch.load`
+    reads it with `weights_only` too, once `gnomon.Reading` has been imported.
 
     Attributes:
         step: the training step.
@@ -27,6 +35,14 @@ class Reading:
     seconds: dict[str, float]
     missing: dict[str, str] = field(default_factory=dict)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Reading):
+            return NotImplemented
+        return self.step == other.step and self.missing == other.missing and equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash((self.step, *self.values))
+
     def scalars(self) -> dict[str, float]:
         """Plain numbers for a log: the mean, and where there are several values also `.min` and `.max`.
 
@@ -39,6 +55,19 @@ class Reading:
             if value.numel() > 1:
                 numbers |= {f"{name}.min": value.min().item(), f"{name}.max": value.max().item()}
         return numbers
+
+
+def equal(one: Value, other: Value) -> bool:
+    """Whether two values are the same numbers of one dtype on one device."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.dtype == other.dtype and one.device == other.device and same(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(value, other[name]) for name, value in one.items())
+    if is_dataclass(one):
+        return all(equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    return bool(one == other)
 
 
 def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
@@ -65,3 +94,13 @@ def apart(value: Value, live: Set[int]) -> Value:
 def place(tensor: Tensor) -> int:
     """Where the tensor's storage lies."""
     return tensor.untyped_storage().data_ptr()
+
+
+def kinds_of_values() -> list[type]:
+    """The dataclasses that gnomon's quantities return: they hold numbers, and do nothing as they are loaded."""
+    places = (linalg, *(sys.modules[quantity.__module__] for quantity in vars(measure).values() if callable(quantity)))
+    found = {kind for place in places for kind in vars(place).values() if isinstance(kind, type) and is_dataclass(kind)}
+    return [kind for kind in found if kind.__module__.startswith(("gnomon.measure", "gnomon.linalg"))]
+
+
+torch.serialization.add_safe_globals([Reading, *kinds_of_values()])

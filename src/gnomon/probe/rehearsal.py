@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon.autodiff import observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
-from gnomon.probe.evaluating import evaluating
+from gnomon.probe.evaluating import evaluated
 from gnomon.probe.plan import Plan, Quantity, presentable
+from gnomon.probe.side_effects import side_effects_said
 from gnomon.probe.wrapped import has_shapes
 
 CLASSES = 128
@@ -22,25 +23,28 @@ CLASSES = 128
 
 def rehearse(
     plan: Plan, model: nn.Module, given: Mapping[str, object], *, layer: str | None, memory: int | None
-) -> None:
+) -> set[str]:
     """Raises one error that names all quantities that cannot be had, and says why; leaves everything as it was.
 
     Observations are made, and gnomon's own functions are called, on one sample of each class, or two in all. A function
     of the user's is not called before it is due: it may keep a state, cost much, or want all samples. A network that is
     not yet where its samples are, or has lazy layers without a shape, is left alone.
 
+    Returns:
+        The names of the parameters to which passes write, in eval mode too.
     Raises:
         GnomonError: of the kind of the first, if something lacks for good.
     """
     x, labels = given["x"], given.get("labels")
     if not isinstance(x, Tensor) or not ready(model, x):
-        return
+        return set()
     rows, every_class = few(len(x), labels if isinstance(labels, Tensor) else None)
     known = {
         name: value[rows.to(value.device)] if isinstance(value, Tensor) else value for name, value in given.items()
     }
-    why: dict[str, GnomonError] = {}
-    with evaluating(model), torch.no_grad():
+
+    def try_all() -> dict[str, GnomonError]:
+        why: dict[str, GnomonError] = {}
         for name in sorted(plan.observations):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
@@ -55,7 +59,11 @@ def rehearse(
                 with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
                     value = quantity(**{argument: known[argument] for argument in wanted})
                     known[name] = presentable(name, value) if name in plan.reported else value
+        return why
+
+    why, written = evaluated(model, lambda: side_effects_said(model, try_all), None)
     say({name: why[name] for name in plan.reported if name in why})
+    return written
 
 
 def ready(model: nn.Module, x: Tensor) -> bool:

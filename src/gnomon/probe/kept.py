@@ -1,0 +1,213 @@
+"""What a network holds, noted before a reading and put back after it, bit for bit."""
+
+import operator
+import random
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+ATOMS = frozenset(
+    {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
+    | {FunctionType, BuiltinFunctionType, MethodType}
+)
+"""What cannot change, or is none of the network's state."""
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the bytes of a number, what compares it bit by bit: 0.0 is not -0.0, and NaN is itself."""
+NOTHING = object()
+
+
+class Kept:
+    """A network's state: modes, attributes of its modules, the containers and generators among them, and tensors.
+
+    Buffers and plain tensors are kept by value. Parameters are kept by value where a module acts on `train` or `eval`,
+    as those that merge weights do, and where asked for; of the others it is kept where they lie, which costs nothing.
+    What modules keep in objects of other kinds, or outside of them, is not seen.
+
+    Args:
+        model: the network.
+        parameters: the names of further parameters to keep by value; all if None.
+    """
+
+    def __init__(self, model: nn.Module, parameters: Collection[str] | None = ()) -> None:
+        self.model = model
+        self.modes = {module: module.training for module in model.modules()}
+        self.written: set[str] = set()
+        """The names of parameters that were changed by other than `train` and `eval`, once put back."""
+        self._done = False
+        self._tensors: list[KeptTensor] = []
+        self._others: list[Callable[[], object]] = []
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._acting = {id(part) for module in self.modes if acts(module) for part in module.parameters()}
+        self._by_value = self._acting | {
+            place for place, name in self._names.items() if parameters is None or name in parameters
+        }
+        self._note([*self.modes, *model.parameters(), *model.buffers()])
+
+    def enter_eval(self) -> None:
+        """Eval mode, as the network itself understands it."""
+        if any(self.modes.values()):
+            self.model.eval()
+
+    def put_back(self) -> None:
+        """All as it was. An interrupt inside does no harm if this is called again."""
+        if self._done:
+            return
+        try:
+            for module, mode in self.modes.items():
+                if module.training != mode:
+                    module.train(mode)  # which may undo what cannot be seen
+        finally:
+            for module, mode in self.modes.items():
+                module.training = mode  # where `train` does as it likes
+            for put_back in self._others:
+                put_back()
+            for tensor in self._tensors:
+                if tensor.put_back() and id(tensor.tensor) in self._names.keys() - self._acting:
+                    self.written.add(self._names[id(tensor.tensor)])
+        self._done = True
+
+    def _note(self, waiting: list[Any]) -> None:
+        seen: set[int] = set()
+        while waiting:
+            value = waiting.pop()
+            if type(value) in ATOMS or id(value) in seen:
+                continue
+            seen.add(id(value))
+            inside: Collection[Any] = ()
+            if isinstance(value, nn.Module):
+                attributes = vars(value)
+                self._others.append(partial(put_back_attributes, attributes, attributes.copy()))
+                inside = attributes.values()
+            elif isinstance(value, Tensor):
+                self._note_tensor(value)
+            elif type(value) in (dict, OrderedDict, defaultdict, Counter):
+                self._others.append(partial(put_back_items, value, value.copy()))
+                inside = value.values()
+            elif type(value) in (list, deque):
+                self._others.append(partial(put_back_parts, value, value.copy()))
+                inside = value
+            elif type(value) is set:
+                self._others.append(partial(put_back_members, value, value.copy()))
+                inside = value
+            elif isinstance(value, tuple | frozenset):
+                inside = value
+            elif put_back := generator_as_it_is(value):
+                self._others.append(put_back)
+            if not ATOMS.issuperset(map(type, inside)):  # Long lists of numbers are not walked.
+                waiting.extend(inside)
+
+    def _note_tensor(self, tensor: Tensor) -> None:
+        if not is_lazy(tensor) and tensor.layout is torch.strided and not tensor.is_quantized:
+            by_value = id(tensor) in self._by_value or not isinstance(tensor, nn.Parameter)
+            self._tensors.append(KeptTensor(tensor, by_value=by_value))
+
+
+class KeptTensor:
+    """A tensor as it is: where it lies, and if `by_value` its numbers and the count of its changes."""
+
+    def __init__(self, tensor: Tensor, *, by_value: bool) -> None:
+        self.tensor = tensor
+        self._memory = tensor.detach()
+        self._values = self._memory.clone() if by_value else None
+        # A graph that holds the tensor counts its changes, and refuses a backward pass: not where they are undone.
+        counted = by_value and not tensor.is_inference()
+        self._count = torch.autograd._unsafe_preserve_version_counter(tensor) if counted else None  # type: ignore[attr-defined]
+
+    def put_back(self) -> bool:
+        """Makes it so again, and says whether its numbers had to be written."""
+        tensor, memory = self.tensor, self._memory
+        if place(tensor) != place(memory):
+            tensor.data = memory
+        # By `data`, which counts no change.
+        changed = False
+        if self._values is not None and not same_bits(memory, self._values):
+            tensor.data.copy_(self._values)
+            changed = True
+        if self._count is not None:
+            self._count.__exit__(None, None, None)
+        return changed
+
+
+def acts(module: nn.Module) -> bool:
+    """Whether a module does something of its own on `train` or `eval`."""
+    kind = type(module)
+    return (
+        kind.train is not nn.Module.train
+        or kind.eval is not nn.Module.eval
+        or not {"train", "eval"}.isdisjoint(vars(module))
+    )
+
+
+def place(tensor: Tensor) -> tuple[object, ...]:
+    """Where it lies in memory, and how."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether all numbers are the same, bit by bit."""
+    if one.dtype is torch.complex128:
+        one, other = torch.view_as_real(one), torch.view_as_real(other)
+    integer = INTEGERS[one.element_size()]
+    return torch.equal(one.view(integer), other.view(integer))
+
+
+def generator_as_it_is(value: object) -> Callable[[], object] | None:
+    """What puts a generator of random numbers back to where it is now; None if it is none."""
+    if isinstance(value, torch.Generator):
+        drawn = value.get_state()
+        return lambda: value.set_state(drawn)
+    if isinstance(value, random.Random):
+        state = value.getstate()
+        return lambda: value.setstate(state)
+    if isinstance(value, np.random.Generator):
+        bits, at = value.bit_generator, value.bit_generator.state
+        return lambda: setattr(bits, "state", at)
+    return None
+
+
+def put_back_attributes(there: dict[str, Any], before: dict[str, Any]) -> None:
+    """The attributes that were there, one by one: a module is never without them."""
+    if same_items(there, before):
+        return
+    for name in [name for name in there if name not in before]:
+        del there[name]
+    for name, value in before.items():
+        if there.get(name, NOTHING) is not value:
+            there[name] = value
+
+
+def put_back_items(there: dict[Any, Any], before: dict[Any, Any]) -> None:
+    """What was in a mapping, in its order."""
+    if not same_items(there, before):
+        there.clear()
+        there.update(before)
+
+
+def put_back_parts(there: list[Any] | deque[Any], before: list[Any] | deque[Any]) -> None:
+    """What was in a sequence."""
+    if len(there) != len(before) or not all(map(operator.is_, there, before)):
+        there.clear()
+        there.extend(before)
+
+
+def put_back_members(there: set[Any], before: set[Any]) -> None:
+    """What was in a set."""
+    if there != before:
+        there.clear()
+        there.update(before)
+
+
+def same_items(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether two mappings hold the same objects, in one order."""
+    return (
+        len(one) == len(other)
+        and all(map(operator.is_, one, other))
+        and all(map(operator.is_, one.values(), other.values()))
+    )

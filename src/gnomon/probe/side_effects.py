@@ -1,0 +1,64 @@
+"""What forward passes do beside computing outputs, and what a reading would not put back."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from gnomon.errors import UnsupportedModuleError
+
+T = TypeVar("T")
+
+
+def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
+    """What `look` returns; and says what its passes did that no reading can do without harm.
+
+    Raises:
+        UnsupportedModuleError: if they made layers or parameters: each reading would draw other weights.
+    """
+    parts, objects = names(model), held(model)
+    before = {name: dict(vars(value)) for name, value in objects.items()}
+    result = look()
+    made = names(model) - parts
+    if made:
+        raise UnsupportedModuleError(
+            f"Probe(model): expected a network that has all its parts, got one whose forward pass makes "
+            f"{min(made)!r}. Run it once before."
+        )
+    changed = [name for name, value in objects.items() if differ(before[name], dict(vars(value)))]
+    if changed:
+        warnings.warn(
+            f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not put back: training "
+            f"may go on otherwise than without it. Keep what forward passes change in buffers.",
+            stacklevel=6,
+        )
+    return result
+
+
+def names(model: nn.Module) -> set[str]:
+    """Those of all modules and parameters."""
+    return {name for name, _ in (*model.named_modules(), *model.named_parameters())}
+
+
+def held(model: nn.Module) -> dict[str, Any]:
+    """What `Kept` does not look into: objects that are attributes of modules, and the modules' own classes."""
+    found: dict[str, Any] = {}
+    for module in model.modules():
+        kind = type(module)
+        if foreign(kind):
+            found[kind.__name__] = kind
+        for name, value in vars(module).items():
+            if foreign(type(value)) and hasattr(value, "__dict__") and not isinstance(value, nn.Module | Tensor):
+                found[f"{kind.__name__}.{name}"] = value
+    return found
+
+
+def foreign(kind: type) -> bool:
+    """Whether a class is neither Python's nor torch's."""
+    return kind.__module__.partition(".")[0] not in ("torch", "builtins", "collections", "functools", "types")
+
+
+def differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two objects' attributes are others."""
+    return one.keys() != other.keys() or any(one[name] is not other[name] for name in one)

@@ -1,0 +1,76 @@
+"""What of the process, and not of the network, a reading changes: noted before, and put back after it."""
+
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import numpy as np
+import torch
+from torch.backends import cuda as attention
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+PutBack = Callable[[], object]
+
+KERNELS: dict[str, Callable[[bool], object]] = {
+    kernel: getattr(attention, f"enable_{kernel}_sdp") for kernel in ("flash", "mem_efficient", "cudnn", "math")
+}
+"""Of attention, with what allows them."""
+
+
+def surroundings(devices: Set[torch.device]) -> list[PutBack]:
+    """What makes gradients, autocast, attention, the compiler and the streams of random numbers what they are now."""
+    found: list[PutBack] = [
+        partial(torch.set_grad_enabled, torch.is_grad_enabled()),
+        partial(unhooked, saved_tensor_hooks()),
+        partial(random.setstate, random.getstate()),
+        partial(np.random.set_state, np.random.get_state(legacy=False)),
+        partial(torch.set_rng_state, torch.get_rng_state()),
+    ]
+    found += [partial(switch, getattr(attention, f"{kernel}_sdp_enabled")()) for kernel, switch in KERNELS.items()]
+    found += [partial(torch.set_autocast_enabled, kind, torch.is_autocast_enabled(kind)) for kind in cast(devices)]
+    found += [
+        partial(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+        for device in devices
+        if device.type == "cuda"
+    ]
+    if "torch._dynamo" in sys.modules:
+        from torch._dynamo import eval_frame
+
+        found.append(partial(eval_frame._set_stance, eval_frame._stance))
+    return found
+
+
+@contextmanager
+def plain(devices: Set[torch.device]) -> Iterator[None]:
+    """Numbers as they are, and derivatives of any order, whatever training is done in; `surroundings` ends it."""
+    # Under autocast what is computed from a network's outputs would be of half precision too. Not by the context
+    # `torch.autocast`: interrupted as it begins, it would keep weights of half precision for good.
+    for kind in cast(devices):
+        torch.set_autocast_enabled(kind, False)
+    with ExitStack() as stack:
+        # What is compiled has no second derivative.
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        # Nor has fused attention; and a checkpoint that computes again must do so by the same kernel.
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        yield
+
+
+def cast(devices: Iterable[torch.device]) -> list[str]:
+    """The kinds of devices on which autocast may be on."""
+    return [
+        kind for kind in sorted({"cpu", *(device.type for device in devices)}) if torch.amp.is_autocast_available(kind)
+    ]
+
+
+def saved_tensor_hooks() -> object:
+    """What autograd now calls with what it saves; None if nothing."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+
+def unhooked(before: object) -> None:
+    """Takes off what autograd calls since then: an interrupt as it is put on leaves it there."""
+    while saved_tensor_hooks() != before:
+        torch._C._autograd._pop_saved_tensors_default_hooks()

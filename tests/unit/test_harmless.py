@@ -1,0 +1,408 @@
+"""Readings leave nothing behind: whatever forward passes change, and whenever an interrupt comes."""
+
+import random
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.backends import cuda as attention
+from torch.nn import functional
+
+import gnomon
+from gnomon import Probe, accuracy, frobenius_norm, nc1
+from gnomon.errors import RangeError, UnsupportedModuleError
+
+X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(9) % 3
+SOURCE = str(Path(gnomon.__file__).parent)
+ATTENTION = (
+    attention.flash_sdp_enabled,
+    attention.mem_efficient_sdp_enabled,
+    attention.math_sdp_enabled,
+    attention.cudnn_sdp_enabled,
+)
+
+
+class Biased(nn.Module):
+    """Attention biases that eval mode computes once and keeps until `train`, as those of LeViT."""
+
+    def __init__(self):
+        super().__init__()
+        self.biases = nn.Parameter(torch.ones(2))
+        self.register_buffer("places", torch.tensor([0, 1, 0, 1]), persistent=False)
+        self.cache = {}
+
+    def train(self, mode=True):
+        super().train(mode)
+        if mode and self.cache:
+            self.cache = {}
+        return self
+
+    def forward(self, x):
+        if self.training:
+            return x * self.biases[self.places]
+        if x.device not in self.cache:
+            self.cache[x.device] = self.biases[self.places]
+        return x * self.cache[x.device]
+
+
+class Fused(nn.Linear):
+    """Two branches, whose sum is made as eval mode begins and used until it ends: without `train` there is none."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.other, self.sum = nn.Parameter(torch.randn(outputs, inputs)), None
+
+    def train(self, mode=True):
+        self.sum = None if mode else (self.weight + self.other).detach()
+        return super().train(mode)
+
+    def forward(self, x):
+        return functional.linear(x, self.weight + self.other if self.training else self.sum, self.bias)
+
+
+class Merging(nn.Linear):
+    """A low-rank update that eval mode adds to the weight and training mode takes out; rounding stays, as in LoRA."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.down, self.up = nn.Parameter(torch.randn(2, inputs)), nn.Parameter(torch.randn(outputs, 2))
+        self.merged = False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if mode == self.merged:
+            self.weight.data += (-1 if mode else 1) * self.up @ self.down
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        return super().forward(x) if self.merged else super().forward(x) + x @ self.down.T @ self.up.T
+
+
+class Scaled(nn.Module):
+    """Means in plain attributes, rebound and written to, in containers, and in what has its own random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.mean, self.passes = torch.ones(()), torch.zeros(4), 0
+        self.history, self.by_name, self.seen = [1.0], {"scales": [torch.ones(())]}, {0}
+        self.noise, self.draws = torch.Generator().manual_seed(0), random.Random(0)
+
+    def forward(self, x):
+        self.scale = 0.9 * self.scale + 0.1 * x.detach().mean()
+        self.mean.mul_(0.9).add_(x.detach().mean(0))
+        self.passes += 1
+        self.history.append(float(self.scale))
+        self.by_name["scales"][0].add_(0.1)
+        self.seen.add(self.passes)
+        noise = torch.rand(4, generator=self.noise) + self.draws.random() + len(self.seen) + self.by_name["scales"][0]
+        return x * self.scale * (1 + self.passes) + self.mean * noise + sum(self.history)
+
+
+class Noisy(nn.Module):
+    """Draws from the streams of Python and NumPy."""
+
+    def forward(self, x):
+        return x * (1 + random.random()) + torch.as_tensor(np.random.rand(4), dtype=x.dtype)
+
+
+class Clamped(nn.Linear):
+    """Writes to its weight in each pass, as networks do whose weights have a largest norm."""
+
+    def forward(self, x):
+        self.weight.data.clamp_(-0.3, 0.3)
+        return super().forward(x)
+
+
+class Renormed(nn.Linear):
+    """Puts another tensor in the place of its weight in each pass."""
+
+    def forward(self, x):
+        self.weight.data = torch.renorm(self.weight.data, 2, 0, 0.3)
+        return super().forward(x)
+
+
+class Counting(nn.Module):
+    """A buffer that each pass writes to, and that the graph of a pass holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.ones(4))
+
+    def forward(self, x):
+        self.mean.mul_(0.9)
+        return x * self.mean
+
+
+BUILDERS = {
+    "caches": Biased,
+    "fuses": lambda: Fused(4, 4),
+    "merges": lambda: Merging(4, 4),
+    "plain attributes": Scaled,
+    "other random numbers": Noisy,
+    "clamps weights": lambda: Clamped(4, 4),
+    "replaces weights": lambda: Renormed(4, 4),
+    "counts": Counting,
+}
+
+
+def network(name):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), BUILDERS[name](), nn.Tanh(), nn.Linear(4, 3)).train()
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_training_is_the_same_bit_by_bit(name):
+    def trained(probed):
+        model = network(name)
+        random.seed(0)
+        np.random.seed(0)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        probe = Probe(model, (X, LABELS), [accuracy, nc1, frobenius_norm]) if probed else None
+        for step in range(3):
+            loss = functional.cross_entropy(model(X), LABELS)
+            if probe:
+                probe(step)  # between the passes: a graph notices whatever is written to
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        logits = model(X).detach()
+        return [*model.state_dict().values(), logits, torch.rand(1), random.random(), float(np.random.rand())]
+
+    for before, after in zip(trained(False), trained(True), strict=True):
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["caches", "fuses", "merges", "plain attributes", "clamps weights", "counts"])
+def test_what_is_read_is_what_eval_mode_computes_now(name):
+    """At the second step too: nothing of the first is kept."""
+    model = network(name)
+    probe = Probe(model, X, {"logits_read": lambda logits: logits})
+    for step in range(2):
+        state = {key: value.clone() for key, value in model.state_dict().items()}
+        read = probe.read(step).values["logits_read"]
+        twin = network(name)
+        twin.load_state_dict(state)
+        twin.eval()
+        twin(X[:1])  # as that which sizes the chunks
+        torch.testing.assert_close(read, twin(X).detach(), rtol=0, atol=0)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.5)
+
+
+@pytest.mark.parametrize("name", ["clamps weights", "replaces weights", "merges"])
+def test_weights_that_a_pass_writes_to_are_put_back(name):
+    model = network(name)
+    probe = Probe(model, X, [frobenius_norm])
+    with torch.no_grad():
+        model[1].weight.add_(0.5)
+    before, memory = model[1].weight.detach().clone(), model[1].weight.data_ptr()
+    probe.read()
+    torch.testing.assert_close(model[1].weight.detach(), before, rtol=0, atol=0)
+    assert model[1].weight.data_ptr() == memory
+
+
+def test_modes_that_differ_from_module_to_module_are_put_back():
+    model = network("merges")
+    model[1].eval()
+    weight = model[1].weight.detach().clone()
+    Probe(model, X, [frobenius_norm]).read()
+    assert [module.training for module in model.modules()] == [True, True, False, True, True]
+    assert model[1].merged
+    torch.testing.assert_close(model[1].weight.detach(), weight, rtol=0, atol=0)
+
+
+# Interrupts.
+
+
+def scaling():
+    return Scaled(), [accuracy, nc1, frobenius_norm, gnomon.layer_collapse]
+
+
+def without_scaling():
+    """For the NTK, which takes no pass that writes, and gets one by one the parameters of what it does not know."""
+    return Biased(), [gnomon.ntk, gnomon.agop, gnomon.nfa_table, gnomon.singular_values]
+
+
+def state_of(model):
+    """All that a reading must leave: of the network by identity and by value, and of the process."""
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    part = model[4]
+    attributes = (
+        (part.scale.item(), part.mean.tolist(), part.noise.get_state().tolist(), part.draws.getstate(), part.passes)
+        if isinstance(part, Scaled)
+        else ()
+    )
+    return {
+        "modes": [module.training for module in model.modules()],
+        "parts": {name: id(tensor) for name, tensor in tensors.items()},
+        "values": {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()},
+        "attributes": [attributes, model[5].merged],
+        "containers": str({name: [*vars(module).values()] for name, module in model.named_modules()}),
+        "gradients": [torch.is_grad_enabled(), torch.is_inference_mode_enabled()],
+        "transforms": torch._C._functorch.get_dynamic_layer_stack_depth(),
+        "saved": torch._C._autograd._top_saved_tensors_default_hooks(True),
+        "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
+        "attention": [enabled() for enabled in ATTENTION],
+        "random": [torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())],
+    }
+
+
+def lines_of(act, counted, interrupted=None):
+    """How many lines run in files that are `counted`; the one of that number raises instead."""
+    passed = 0
+
+    def trace(frame, event, argument):
+        nonlocal passed
+        if not counted(frame.f_code.co_filename):
+            return None
+        if event == "line":
+            passed += 1
+            if passed == interrupted:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return passed
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("build", [scaling, without_scaling])
+def test_an_interrupt_at_any_line_leaves_nothing_behind(build):
+    """A sample of the lines of gnomon, of what it calls in torch, and of the network: a few thousand run."""
+    torch.manual_seed(0)
+    part, quantities = build()
+    body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Tanh(), part, Merging(4, 4))
+    model = body.append(nn.Linear(4, 3)).train()
+    model[1].eval()
+    probe = Probe(model, (X, LABELS), quantities)
+    probe.read()
+    before = state_of(model)
+    for counted in (lambda name: name.startswith(SOURCE), lambda name: True):
+        lines = lines_of(probe.read, counted)
+        for line in range(1, lines, lines // 60):
+            with suppress(KeyboardInterrupt):  # torch keeps those to itself that come as it frees something
+                lines_of(probe.read, counted, line)
+            assert state_of(model) == before, line
+
+
+# What cannot be put back.
+
+
+class Lazy(nn.Module):
+    """Makes its layer in the first pass."""
+
+    def forward(self, x):
+        if not hasattr(self, "layer"):
+            self.layer = nn.Linear(x.shape[1], 4)
+        return self.layer(x)
+
+
+class Average:
+    value = 1.0
+
+
+class Averaging(nn.Module):
+    """Keeps its state in an object that is none of torch's."""
+
+    passes = 0
+
+    def __init__(self):
+        super().__init__()
+        self.average = Average()
+
+    def forward(self, x):
+        self.average.value = 0.9 * self.average.value + 0.1
+        type(self).passes += 1
+        return x * self.average.value
+
+
+class Caching(nn.Module):
+    """Registers a buffer in the first pass."""
+
+    def forward(self, x):
+        if not hasattr(self, "places"):
+            self.register_buffer("places", torch.arange(4.0))
+        return x * self.places
+
+
+def test_layers_that_a_pass_makes_are_said_before_training():
+    """A reading would draw their weights, and training others."""
+    model = nn.Sequential(Lazy(), nn.Linear(4, 3))
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* whose forward pass makes '0\.layer"):
+        Probe(model, X, [frobenius_norm])
+    assert not list(model[0].children())
+    model(X)
+    Probe(model, X, [frobenius_norm]).read()
+
+
+def test_buffers_that_a_pass_makes_are_not_there_afterwards():
+    model = nn.Sequential(nn.Linear(4, 4), Caching(), nn.Linear(4, 3))
+    Probe(model, X, [frobenius_norm]).read()
+    assert model.state_dict().keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+def test_state_in_objects_of_other_kinds_is_said_before_training():
+    model = nn.Sequential(nn.Linear(4, 4), Averaging(), nn.Linear(4, 3))
+    with pytest.warns(UserWarning, match=r"changes Averaging, Averaging\.average, which .* not put back") as said:
+        Probe(model, X, [frobenius_norm])
+    assert said[0].filename == __file__
+
+
+# Threads.
+
+
+def in_a_thread(act):
+    """What it returns or raises there."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act).result()
+
+
+def test_another_thread_than_that_of_training_is_refused():
+    model = network("counts")
+    probe = Probe(model, X, [frobenius_norm])
+    probe.read()
+    with pytest.raises(
+        RangeError, match=r"Probe\.read\(model\): expected readings in MainThread, .* got one in Thread"
+    ):
+        in_a_thread(probe.read)
+    with pytest.raises(RangeError, match=r"got one in Thread"):
+        in_a_thread(Probe(model, X, [frobenius_norm]).read)  # another probe of the same network
+
+
+def test_a_probe_may_be_made_in_one_thread_and_read_in_another():
+    """As where a notebook trains in the background, once more when that has ended."""
+    probe = Probe(network("counts"), X, [frobenius_norm])
+    first = in_a_thread(probe.read)
+    assert first.scalars() == in_a_thread(probe.read).scalars() == probe.read().scalars()
+
+
+def test_networks_of_several_threads_are_read_one_after_the_other():
+    """What a reading puts back of the process is there only once."""
+    before = [enabled() for enabled in ATTENTION]
+    inside = []
+
+    def slow(logits):
+        inside.append(1)
+        time.sleep(0.02)
+        assert len(inside) == 1
+        inside.clear()
+        return logits
+
+    probes = [Probe(network("counts"), X, {"slow": slow}) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(Probe.read, probes))) == 4
+    assert [enabled() for enabled in ATTENTION] == before
