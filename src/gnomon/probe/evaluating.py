@@ -40,8 +40,10 @@ def evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] 
         process, kept = surroundings(devices), Kept(model, written)
 
         def put_back() -> None:
-            kept.put_back()
             for each in process:
+                each()
+            kept.put_back()
+            for each in process:  # A network's own `train` may draw numbers too.
                 each()
 
         try:

@@ -209,9 +209,7 @@ def advice(part: object) -> str:
     if isinstance(part, DataLoader):
         return "Pass a batch of it, x, labels = next(iter(loader)), or several joined by torch.cat."
     if isinstance(part, Dataset):
-        return (
-            "Pass samples of it, such as those of torch.utils.data.default_collate([dataset[i] for i in range(100)])."
-        )
+        return "Pass samples of it, such as torch.utils.data.default_collate([dataset[i] for i in range(100)])."
     if isinstance(part, Mapping):
         return f"Pass one of {', '.join(map(str, part))}, as the network takes it."
     return "Convert it with torch.as_tensor."

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch._C import _functorch as functorch
 from torch.backends import cuda as attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -23,6 +24,7 @@ def surroundings(devices: Set[torch.device]) -> list[PutBack]:
     """What makes gradients, autocast, attention, the compiler and the streams of random numbers what they are now."""
     found: list[PutBack] = [
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
+        partial(functorch.pop_dynamic_layer_stack_and_undo_to_depth, functorch.get_dynamic_layer_stack_depth()),
         partial(unhooked, saved_tensor_hooks()),
         partial(random.setstate, random.getstate()),
         partial(np.random.set_state, np.random.get_state(legacy=False)),
