@@ -6,12 +6,15 @@ import resource
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from gnomon_lab.cli import main
-from gnomon_lab.cli.execute import laid_out
+from gnomon_lab.cli.execute import laid_out, show_claims
+from gnomon_lab.cli.terminal import Terminal
+from gnomon_lab.runs import Claim
 
 GNOMON = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
 TINY = ["grok-digits", "--steps", "30", "--width", "8", "--train", "20"]
@@ -84,6 +87,8 @@ def test_run_prints_its_table_and_leaves_its_files(ran):
     for word in ("train", "test", "centroid", "alignment", "Jacobian", "PC1", "seconds", "baseline", "GrokAlign"):
         assert word in said
     assert "report.html" in said
+    assert "No claim is judged: the claims are about another setting." in said
+    assert said.splitlines()[-1].startswith("What next: `gnomon run grok-digits --seeds 0-4` ")
     names = {path.name for path in run.iterdir()}
     assert {
         "config.json",
@@ -97,6 +102,19 @@ def test_run_prints_its_table_and_leaves_its_files(ran):
     config = json.loads((run / "config.json").read_text())
     assert config["config"]["steps"] == 30
     assert config["made_with"][0]["packages"]["torch"]
+
+
+def test_the_terminal_names_each_claim_and_what_came_of_it():
+    claims = [Claim("it groks", "a paper", "at least 90%", "95.0%", True), Claim("soon", "a paper", "< 9", "12", False)]
+    module = SimpleNamespace(SETTINGS=("its own",), claims=lambda seeds: claims)
+    run = SimpleNamespace(has_one_of=lambda settings: settings == ("its own",), records=list)
+    said = io.StringIO()
+    show_claims(module, [run], Terminal(file=said, width=30))
+    assert said.getvalue().splitlines() == [
+        "1 of 2 claims reproduced:",
+        "  ✓ it groks: 95.0% (expected: at least 90%)",
+        "  ✗ not reproduced: soon: 12 (expected: < 9)",
+    ]
 
 
 def test_second_call_runs_nothing(ran, here):

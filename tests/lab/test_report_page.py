@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.plot import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
 from gnomon.plot.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
-from gnomon_lab.report.page import Report, Table, render, write
+from gnomon_lab.report.page import UNJUDGED, Report, Table, render, write
 from gnomon_lab.runs import Claim
 
 HOSTILE = '</script><script>alert("pwned")</script><img src="https://example.org/x.png" onerror=alert(1)>'
@@ -64,6 +64,7 @@ def example(words="baseline"):
             "command": f"gnomon run {words}",
             "config": {"steps": 10_000, "seeds": [0, 1], "of": {"torch": "2.0", "k": 1}},
         },
+        then="Call `gnomon list` next.",
     )
 
 
@@ -121,7 +122,10 @@ def test_the_page_is_whole_html():
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     text = " ".join(" ".join(page.words).split())
-    assert "1 of 2 claims reproduced" in text
+    assert "1 of 2 claims reproduced Not reproduced: The centroids align: 0.90" in text
+    assert text.index("1 of 2 claims") < text.index("First paragraph.")
+    assert "Call gnomon list next." in text
+    assert ("code", {}) in page.elements
     assert "✓ reproduced GrokAlign beats baseline expected 5× sooner measured 12× sooner source a paper" in text
     assert "✗ not reproduced The centroids align expected cosine > 0.95 measured 0.90" in text
     assert "First paragraph. Still the first." in text
@@ -137,9 +141,11 @@ def test_hostile_words_stay_words():
 
 def test_a_page_without_claims_figures_and_details():
     report = Report("t", "s", "i", Table(("a",), (("b",),)))
-    tags = [attributes.get("id") for _, attributes in Page(render(report)).elements]
+    page = Page(render(report))
+    tags = [attributes.get("id") for _, attributes in page.elements]
     assert "claims" not in tags
     assert "figures" not in tags
+    assert UNJUDGED in "".join(page.words)
 
 
 def test_write_replaces_the_page_whole(tmp_path):
@@ -218,7 +224,7 @@ def test_every_figure_draws_at_every_width(opened, width, words):
     if words == "baseline":  # the hostile title is longer than any screen
         assert page.evaluate("document.documentElement.scrollWidth") == width
         plot = images.locator(".plot").bounding_box()
-        for label in images.locator(".slider-label, .updatemenu-button").all():
+        for label in images.locator(".slider-label").all():
             box = label.bounding_box()
             assert plot["x"] <= box["x"] <= box["x"] + box["width"] <= plot["x"] + plot["width"]
         boxes = curves.locator(".annotation").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
@@ -249,7 +255,7 @@ def test_the_slider_changes_what_is_shown(opened):
 
     assert all(image.startswith("data:image/png") for image in shown()[1])
     first_label, first = shown()
-    assert first_label == "step 0"
+    assert first_label == "step 1100"  # what training came to
     rail = images.locator(".slider-rail-touch-rect")
     rail.scroll_into_view_if_needed()
     box = rail.bounding_box()
@@ -261,9 +267,51 @@ def test_the_slider_changes_what_is_shown(opened):
     images.locator(".plot").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 700'")
-    images.locator(".updatemenu-button").first.click()
-    page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 1100'")
 
+
+@pytest.mark.browser
+def test_the_keyboard_plays_from_the_start_and_pauses(opened):
+    page = opened(example())
+    page.locator("figure").nth(1).locator(".plot").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "▶ Play"
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 0'")
+    page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 200'")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Pause"
+    page.keyboard.press("Space")
+    paused = page.evaluate("document.querySelector('.slider-label').textContent")
+    page.wait_for_timeout(700)  # longer than a frame
+    assert page.evaluate("document.querySelector('.slider-label').textContent") == paused
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    moved = "label => !['step 0', 'step 100', label].includes(document.querySelector('.slider-label').textContent)"
+    page.wait_for_function(moved, arg=paused)  # goes on where it stopped
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_print_holds_all_of_every_figure_in_dark_ink(opened, scheme):
+    """At 1,280 pixels a figure is wider than the paper."""
+    page = opened(example(), scheme=scheme)
+    page.evaluate(WATCH_PRINT)
+    paper = page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", paper)) > 1
+    seen = page.evaluate("window.seen")
+    assert [width < 670 for width in seen["widths"]] == [True, True]  # 794 pixels less margins of 1.2 cm and edges
+    assert seen["ink"] == "rgb(31, 41, 51)"
+    screen = page.locator(".main-svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().width)")
+    assert all(width > 800 for width in screen)  # and comes back
+
+
+WATCH_PRINT = """() => addEventListener("beforeprint", () => {
+    const svgs = [...document.querySelectorAll(".plot")].map((plot) => plot.querySelector(".main-svg"));
+    window.seen = {
+        widths: svgs.map((svg) => 0.8 * svg.width.baseVal.value),
+        ink: getComputedStyle(document.querySelector(".annotation-text")).fill,
+    };
+})"""
 
 LET_GO_WHILE_A_FRAME_IS_DRAWN = """plot => {
     const before = plot._fullLayout;

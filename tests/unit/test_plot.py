@@ -152,7 +152,7 @@ def test_static_images_are_the_data_scaled_one_by_one():
 def test_interactive_images_are_the_data_to_a_thousandth():
     figure = slider()
     drawing = interactive(figure)
-    for trace, row in zip(drawing.data, figure.frames[0].rows, strict=True):
+    for trace, row in zip(drawing.data, figure.frames[-1].rows, strict=True):  # it opens at the end
         np.testing.assert_allclose(tiles(np.array(trace.z, float), 3, 5), scaled(row.images), atol=5.01e-4)
     assert len(drawing.frames) == 7
     for moment, frame in zip(drawing.frames, figure.frames, strict=True):
@@ -162,6 +162,8 @@ def test_interactive_images_are_the_data_to_a_thousandth():
         )
     assert [step.label for step in drawing.layout.sliders[0].steps] == [frame.label for frame in figure.frames]
     assert [step.args[0] for step in drawing.layout.sliders[0].steps] == [(moment.name,) for moment in drawing.frames]
+    assert drawing.layout.sliders[0].active == 6
+    assert 7 * drawing.layout.updatemenus[0].buttons[0].args[1]["frame"]["duration"] == pytest.approx(6000, abs=4)
 
 
 def test_one_frame_needs_no_slider():

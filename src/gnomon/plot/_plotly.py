@@ -10,7 +10,8 @@ import numpy.typing as npt
 from gnomon.plot import _layout, _legend
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
-_FRAME_MS = 500
+_FILM_MS = 6000
+"""How long all frames take to play."""
 
 
 def text(words: str) -> str:
@@ -62,19 +63,20 @@ def path(shapes: Iterable[npt.NDArray[np.floating]], dimensions: int) -> list[li
     return coordinates
 
 
-def slider(labels: Sequence[str], below: int = 0) -> dict[str, Any]:
+def slider(labels: Sequence[str], below: int = 0, first: int = 0) -> dict[str, Any]:
     """A slider over frames, named from "0" on; above it the moment shown and, at the right, play and pause.
 
     Args:
         labels: the moments, one a frame.
         below: by how many pixels more it stands below the axes.
+        first: the place of the frame that is shown first.
     """
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
-    play = still | {"frame": {"duration": _FRAME_MS, "redraw": True}, "fromcurrent": True}
+    play = still | {"frame": {"duration": round(_FILM_MS / len(labels)), "redraw": True}}
     steps = [{"label": text(label), "method": "animate", "args": [[str(k)], still]} for k, label in enumerate(labels)]
     left, right = (max(8, round(3.3 * len(labels[k])) - 8) for k in (0, -1))  # half an end's label
     slider = {
-        "active": 0, "steps": steps, "x": 0, "y": 0, "yanchor": "top", "len": 1,
+        "active": first, "steps": steps, "x": 0, "y": 0, "yanchor": "top", "len": 1,
         "pad": {"t": below + 18, "l": left, "r": right},
         "currentvalue": {"xanchor": "left", "font": {"size": 18}, "offset": 14}, "font": {"size": 11}, "ticklen": 4,
         "minorticklen": 4, "bgcolor": "#dfe4ea", "activebgcolor": "#8fa3b8", "bordercolor": "#b8c0ca",

@@ -213,7 +213,7 @@ class ImageFrame:
 
 @dataclass(frozen=True)
 class ImageSlider:
-    """Rows of images, one frame for each moment of training.
+    """Rows of images, one frame for each moment of training; what is interactive opens at the last one.
 
     Attributes:
         name: the figure's file name, without suffix.

@@ -181,11 +181,11 @@ def _images(figure: ImageSlider) -> go.Figure:
     ]  # fmt: skip
     traces = [
         _heatmap(z, row.label, i * (h + room) + room, figure.diverging)
-        for i, (z, row) in enumerate(zip(_pixels(figure.frames[0], gap), rows, strict=True))
+        for i, (z, row) in enumerate(zip(_pixels(figure.frames[-1], gap), rows, strict=True))
     ]
     if len(figure.frames) == 1 or not moving:
         return go.Figure(traces, layout)
-    layout |= slider([frame.label for frame in figure.frames])
+    layout |= slider([frame.label for frame in figure.frames], first=len(figure.frames) - 1)
     return go.Figure(traces, layout, frames=_frames(figure, moving, gap))
 
 

@@ -16,8 +16,10 @@ from rich.table import Table
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.cli.say import say
 from gnomon_lab.cli.terminal import Terminal
-from gnomon_lab.report.build import build
+from gnomon_lab.report.build import build, then
+from gnomon_lab.report.page import UNJUDGED
 from gnomon_lab.runs import Found, all_runs, open_run
+from gnomon_lab.runs.claims import reproduced
 from gnomon_lab.runs.executors import open_executor
 from gnomon_lab.runs.find import digest, plain
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep, train
@@ -27,7 +29,7 @@ WIDE = 1000
 
 
 def execute(name: str, module: ModuleType, config: object, seed: int, root: Path, data_dir: Path | None) -> int:
-    """Makes one run here, if it is not finished, and prints its table and the path of its page."""
+    """Makes one run here, if it is not finished; prints its table, its claims, the path of its page and what next."""
     console = Terminal()
     found = open_run(root, name, config, seed)
     if found.finished:
@@ -37,7 +39,9 @@ def execute(name: str, module: ModuleType, config: object, seed: int, root: Path
         with Progress(console) as progress:
             train(module, config, found, progress.show, data_dir)
     show_table(module, found, console)
+    show_claims(module, [found], console)
     show_page(found, console)
+    say(then(name), console)
     return 0
 
 
@@ -86,6 +90,8 @@ def execute_many(
                 finished.append(found)
                 say(f"{name}, seed {seed}: finished, in {found.folder}", console)
                 show_table(module, found, console)
+    if finished:
+        show_claims(module, [*before.values(), *finished], console)
     for found in sorted(finished, key=lambda run: run.seed):
         show_page(found, console)
     if failed:
@@ -154,6 +160,18 @@ def show_table(module: ModuleType, found: Found, console: Terminal) -> None:
     """Prints the run's table."""
     columns, rows = module.table(found.records())
     console.print(laid_out(columns, rows, console))
+
+
+def show_claims(module: ModuleType, runs: Sequence[Found], console: Terminal) -> None:
+    """Prints what came of the claims in runs of one setting, a line each."""
+    if not runs[0].has_one_of(module.SETTINGS):
+        say(UNJUDGED, console)
+        return
+    claims = module.claims([run.records() for run in runs])
+    say(f"{reproduced(claims)}:", console)
+    for claim in claims:
+        sign, style = ("✓", "green") if claim.holds else ("✗ not reproduced:", "red")
+        say(f"  {sign} {claim.says}: {claim.measured} (expected: {claim.expected})", console, style=style)
 
 
 def show_page(found: Found, console: Terminal) -> None:

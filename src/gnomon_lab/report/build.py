@@ -47,10 +47,19 @@ def build(found: Found) -> Path:
             **{f"resumed with, {k}" if k else "made with": here for k, here in enumerate(found.made_with)},
             "what the readings cost": cost(records),
         },
+        then=then(found.experiment),
     )
     path = found.folder / "report.html"
     write(page, path)
     return path
+
+
+def then(name: str) -> str:
+    """What to do after a run of the experiment."""
+    return (
+        f"What next: `gnomon run {name} --seeds 0-4` shows how far it depends on chance, `gnomon list` names the other "
+        "experiments, and docs/getting-started.md reads a network of your own while it trains."
+    )
 
 
 def figures_across_seeds(found: Found) -> list[Figure]:

@@ -4,7 +4,12 @@
   const NARROW = 560;
   const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
   const pen = document.createElement("canvas").getContext("2d");
+  const PRINTED = 800;  // at the zoom of the style sheet it fits A4 and Letter
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const root = document.documentElement;
+  const printing = () => root.classList.contains("printing");
+  addEventListener("beforeprint", () => root.classList.add("printing"));  // before the figures hear of it
+  addEventListener("afterprint", () => root.classList.remove("printing"));
 
   const axes = (layout, letter) => Object.keys(layout).filter((key) => new RegExp(`^${letter}axis\\d*$`).test(key));
 
@@ -68,14 +73,14 @@
   // A line's colour, made brighter in the dark or taken back.
   function tint(colour) {
     const [light, bright] = Object.entries(BRIGHTER).find((pair) => pair.includes(colour)) ?? [colour, colour];
-    return dark.matches ? bright : light;
+    return dark.matches && !printing() ? bright : light;
   }
 
   // The page's own colours, for whatever plotly would draw in its defaults.
   function colours(layout) {
-    const style = getComputedStyle(document.documentElement);
-    const [ink, muted, grid, axis, card, ground, line, knob] =
-      ["ink", "muted", "grid", "axis", "card", "ground", "line", "knob"].map((n) => style.getPropertyValue("--" + n).trim());
+    const style = getComputedStyle(root);
+    const [ink, muted, grid, axis, card, line, knob] =
+      ["ink", "muted", "grid", "axis", "card", "line", "knob"].map((n) => style.getPropertyValue("--" + n).trim());
     const change = {
       "font.color": ink, "paper_bgcolor": card,
       "hoverlabel.bgcolor": card, "hoverlabel.bordercolor": axis, "hoverlabel.font.color": ink,
@@ -97,9 +102,6 @@
       [`sliders[${i}].bgcolor`]: line, [`sliders[${i}].activebgcolor`]: knob, [`sliders[${i}].bordercolor`]: axis,
       [`sliders[${i}].tickcolor`]: axis, [`sliders[${i}].font.color`]: muted, [`sliders[${i}].currentvalue.font.color`]: ink,
     }));
-    (layout.updatemenus || []).forEach((_, i) => Object.assign(change, {
-      [`updatemenus[${i}].bgcolor`]: ground, [`updatemenus[${i}].bordercolor`]: axis, [`updatemenus[${i}].font.color`]: ink,
-    }));
     return change;
   }
 
@@ -112,8 +114,14 @@
     }
   }
 
-  // Left and right arrow keys do what the slider does.
-  function listen(plot, frames) {
+  // Left and right arrow keys do what the slider does; play and pause are buttons of the page, which the keyboard
+  // reaches as it reaches links: plotly draws its own.
+  function listen(plot, frames, duration) {
+    const names = frames.map((frame) => frame.name);
+    const show = (some, ms = 0) => Plotly.animate(
+      plot, some, { mode: "immediate", frame: { duration: ms, redraw: true }, transition: { duration: 0 } },
+    ).catch(() => {});  // a promise is broken where the next call cuts in, as pause does
+    const at = () => plot.layout.sliders[0].active;
     // plotly notes that the slider was let go in a layout that a frame under way may have replaced by a copy: there it
     // stays held, and follows neither play nor keys.
     plot.on("plotly_sliderend", () => { plot._fullLayout.sliders[0]._dragging = false; });
@@ -122,10 +130,11 @@
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
-      const next = Math.min(frames.length - 1, Math.max(0, plot.layout.sliders[0].active + step));
-      Plotly.animate(plot, [frames[next].name],
-        { mode: "immediate", frame: { duration: 0, redraw: true }, transition: { duration: 0 } });
+      show([names[Math.min(names.length - 1, Math.max(0, at() + step))]]);
     });
+    const [play, pause] = plot.parentElement.querySelectorAll(".controls button");
+    play.addEventListener("click", () => show(at() === names.length - 1 ? names : names.slice(at()), duration));
+    pause.addEventListener("click", () => show([null]));
   }
 
   // The words of axes in space have the same size at any width: on a phone the eye goes back, to make room for them.
@@ -143,11 +152,13 @@
   async function draw(box) {
     const plot = box.querySelector(".plot");
     const figure = JSON.parse(box.querySelector("script").textContent);
+    const duration = figure.layout.updatemenus?.[0].buttons[0].args[1].frame.duration;  // of a frame
+    delete figure.layout.updatemenus;
     const lines = figure.data.flatMap((trace, i) => (trace.line ? [i] : []));
     // What parts points in space is the ground's colour.
     const rims = figure.data.flatMap((trace, i) => (trace.type === "scatter3d" && trace.marker ? [i] : []));
     const tints = () => ({ "line.color": lines.map((i) => tint(figure.data[i].line.color)) });
-    const width = () => Math.floor(plot.clientWidth);
+    const width = () => (printing() ? PRINTED : Math.floor(plot.clientWidth));
     let drawn = width();
     put(figure.layout, fit(figure.layout, drawn));
     put(figure.layout, colours(figure.layout));
@@ -160,17 +171,25 @@
     figure.config = { displaylogo: false, displayModeBar: false, plotlyServerURL: "", showSendToCloud: false };
     await Plotly.newPlot(plot, figure);
     if (figure.layout.scene) turn(plot, figure.layout.scene);
-    if (figure.layout.sliders) listen(plot, figure.frames);
-    new ResizeObserver(() => {
+    if (duration) listen(plot, figure.frames, duration);
+    const resize = () => {
       if (width() === drawn || width() === 0) return;
       drawn = width();
       Plotly.update(plot, place(), fit(plot.layout, drawn));
-    }).observe(plot);
-    dark.addEventListener("change", () => {
+    };
+    const recolour = () => {
       if (lines.length) Plotly.update(plot, tints(), colours(plot.layout), lines);
       else Plotly.relayout(plot, colours(plot.layout));
       if (rims.length) Plotly.restyle(plot, { "marker.line.color": plot.layout.paper_bgcolor }, rims);
-    });
+    };
+    new ResizeObserver(resize).observe(plot);
+    dark.addEventListener("change", recolour);
+    for (const change of ["beforeprint", "afterprint"]) {
+      addEventListener(change, () => {
+        resize();
+        if (dark.matches) recolour();
+      });
+    }
     plot.dataset.drawn = "yes";
   }
 

@@ -1,6 +1,7 @@
 """One self-contained HTML page: style, plotly.js and data stand in it, and it may load nothing else."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -14,8 +15,12 @@ from gnomon.errors import EmptyError, ShapeError
 from gnomon.plot.figures import Figure, ImageSlider
 from gnomon.plot.interactive import interactive
 from gnomon.plot.space import Space
-from gnomon_lab.runs.claims import Claim
+from gnomon_lab.runs.claims import Claim, reproduced
 from gnomon_lab.runs.files import replace_text
+
+UNJUDGED = "No claim is judged: the claims are about another setting."
+CONTROLS = '<div class="controls"><button type="button">▶ Play</button><button type="button">Pause</button></div>\n'
+CODE = re.compile("`([^`]+)`")
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,10 @@ class Report:
         summary: the result in one or two sentences.
         introduction: what the experiment is; blank lines part its paragraphs.
         table: the results in numbers.
-        claims: the board; may be empty.
+        claims: the board; empty where the run's setting is not the one that the claims are about, which is said.
         figures: in reading order; may be empty.
         details: configuration and machine, shown folded; nested mappings become sections.
+        then: what to do next, the page's last line; may be empty.
     """
 
     title: str
@@ -67,6 +73,7 @@ class Report:
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
+    then: str = ""
 
 
 def render(report: Report) -> str:
@@ -89,6 +96,7 @@ def render(report: Report) -> str:
         figures=_section("figures", "Figures", map(_figure, range(len(report.figures)), report.figures)),
         claims=_section("claims", "Claims", map(_claim, report.claims)),
         details=_details(report.details),
+        then=_code(report.then),
         plotly=get_plotlyjs(),
         script=(here / "page.js").read_text(encoding="utf-8"),
     )
@@ -115,11 +123,17 @@ def _section(name: str, heading: str, parts: Iterable[str]) -> str:
 
 def _verdict(claims: tuple[Claim, ...]) -> str:
     if not claims:
-        return ""
-    good = sum(claim.holds for claim in claims)
-    kind = "holds" if good == len(claims) else "fails"
-    noun = "claim" if len(claims) == 1 else "claims"
-    return f'<p class="verdict {kind}"><a href="#claims">{good} of {len(claims)} {noun} reproduced</a></p>'
+        return f'<p class="verdict">{UNJUDGED}</p>'
+    missed = [claim for claim in claims if not claim.holds]
+    items = "\n".join(f"<li>{escape(claim.says)}: {escape(claim.measured)}</li>" for claim in missed)
+    rest = f'\n<p class="missed">Not reproduced:</p>\n<ul class="missed">\n{items}\n</ul>' if missed else ""
+    kind = "fails" if missed else "holds"
+    return f'<p class="verdict {kind}"><a href="#claims">{reproduced(claims)}</a></p>{rest}'
+
+
+def _code(words: str) -> str:
+    """A paragraph in which what stands between backticks is code."""
+    return "<p>" + CODE.sub(r"<code>\1</code>", escape(words)) + "</p>" if words else ""
 
 
 def _table(table: Table) -> str:
@@ -151,9 +165,9 @@ def _claim(claim: Claim) -> str:
 
 
 def _figure(i: int, figure: Figure) -> str:
-    drawing = interactive(figure, titled=False).to_json()
+    drawing = interactive(figure, titled=False)
     # "<" never appears inside the data: nothing in it can end the script element.
-    data = drawing.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    data = drawing.to_json().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     note = ""
     if isinstance(figure, ImageSlider):
         note = f" {escape(figure.how_to_read)}"
@@ -162,6 +176,7 @@ def _figure(i: int, figure: Figure) -> str:
     return (
         f'<figure id="figure-{i}" data-name="{escape(figure.name)}">\n<h3>{escape(figure.title)}</h3>\n'
         f'<div class="plot" role="group" aria-label="{escape(figure.title)}"></div>\n'
+        f"{CONTROLS if drawing.layout.sliders else ''}"
         f'<script type="application/json">{data}</script>\n'
         f"<figcaption>{escape(figure.caption)}{note}</figcaption>\n</figure>"
     )

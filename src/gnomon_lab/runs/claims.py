@@ -23,6 +23,12 @@ class Claim:
     holds: bool
 
 
+def reproduced(claims: Sequence[Claim]) -> str:
+    """How many of the claims hold, in words."""
+    good = sum(claim.holds for claim in claims)
+    return f"{good} of {len(claims)} {'claim' if len(claims) == 1 else 'claims'} reproduced"
+
+
 def over_seeds(values: Sequence[float], how: str = ".3g") -> str:
     """What was measured, in words: the value, or the lowest and the highest of several seeds."""
     low, high = format(min(values), how), format(max(values), how)
