@@ -68,6 +68,17 @@ def same_shape(where: str, **tensors: Tensor) -> None:
             )
 
 
+def one_device(where: str, **tensors: Tensor) -> None:
+    """Raises RangeError unless all tensors are on one device."""
+    (first_name, first), *others = tensors.items()
+    for name, tensor in others:
+        if tensor.device != first.device:
+            raise RangeError(
+                f"{where}({name}): expected it on {first.device} as {first_name} is, got {tensor.device}. "
+                f"Move one of the two."
+            )
+
+
 def settings(where: str, *settings: tuple[str, object, str, bool]) -> None:
     """Raises one RangeError for all settings, given as (name, value, wanted, right), that are not right."""
     wrong = [f"{name} {wanted}, got {value!r}" for name, value, wanted, right in settings if not right]

@@ -61,7 +61,8 @@ def vector_jacobian(
         Linear in v; with v the k-th unit vector, the gradient of output k.
     Raises:
         ShapeError: if the outputs are not (n, c), or v is neither (c) nor (n, c).
-        EmptyError, RangeError, UnsupportedModuleError: as `input_jacobian`.
+        RangeError: as `input_jacobian`, and if v is on another device than x.
+        EmptyError, UnsupportedModuleError: as `input_jacobian`.
     Cost: one backward pass over the batch.
     Example:
         >>> import torch, gnomon
@@ -71,6 +72,7 @@ def vector_jacobian(
         True
     """
     where = "vector_jacobian"
+    _checks.one_device(where, x=x, v=v)
     _checks.finite(where, v=v)
 
     def product(graph: Graph, start: int) -> dict[str, Tensor]:

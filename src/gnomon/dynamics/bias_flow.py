@@ -100,6 +100,7 @@ def bias_flow(
         ("times", earliest, "from 0 on", earliest >= 0),
         ("times", times.dtype, f"in {points.dtype} as points", times.dtype == points.dtype),
     )
+    times = times.to(points.device)
     # Everything is seen from the cut at time 0, so that a point that lies there has no rounding in its place.
     seen = (torch.cat([points, target[None]]) + beta) @ rotation.mT
     goal = seen[-1]

@@ -181,6 +181,7 @@ class CentralPath:
         """What each singular value tends to in ratio: (t/c₃)^¼ (corollary 1), or (t/c₂)^½ where c₃ = 0."""
         classes, samples, _ = self.features.shape
         _, c2, c3 = constants(classes, samples, self.projection)
+        times = times.to(self.features.device)
         return (times / c3) ** 0.25 if c3 > 0 else (times / c2).sqrt()
 
     @full_precision

@@ -101,4 +101,4 @@ class ClusteredFlow:
         _checks.finite(where, times=times)
         earliest = float(times.detach().min())
         _checks.settings(where, ("times", earliest, "from 0 on", earliest >= 0))
-        return torch.exp(-times[:, None, None] * self.rates)
+        return torch.exp(-times.to(self.rates.device)[:, None, None] * self.rates)

@@ -145,7 +145,7 @@ class CollapsedFlow:
         loss = residual.square().sum((1, 2)) / 2
         start = (self.weight @ self.biases + self.labels).square().sum() / 2
         return CollapsedFlowRun(
-            times=times,
+            times=times.to(self.weight.device),
             weight=weight,
             biases=biases,
             loss=loss,
@@ -170,7 +170,8 @@ class CollapsedFlow:
 
         identity = torch.eye(len(self.weight), dtype=self.weight.dtype, device=self.weight.device)
         start = torch.stack([self.weight, self.biases, *[identity] * 4])
-        return CollapsedPropagators(times, *self._solve("propagators", times, field, start, rtol)[:, 2:].unbind(1))
+        solved = self._solve("propagators", times, field, start, rtol)[:, 2:]
+        return CollapsedPropagators(times.to(self.weight.device), *solved.unbind(1))
 
     def _velocity(self, state: Float[Tensor, "2 q q"]) -> Float[Tensor, "2 q q"]:
         """How W and B move."""

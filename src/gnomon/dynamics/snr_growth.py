@@ -80,7 +80,7 @@ def snr_growth(
     # In units of the root of C, and of C²N for time, nothing but the two coefficients is left.
     square, fourth = c2 * classes / c1, c3 * classes**2 / c1
     begin = initial / math.sqrt(classes)
-    passed = level(begin, square, fourth) + times[:, None] / c1
+    passed = level(begin, square, fourth) + times.to(initial.device)[:, None] / c1
     return math.sqrt(classes) * root(passed, square, fourth)
 
 

@@ -34,7 +34,7 @@ def boundary_distance(
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity; if the network is on another device than x.
     Cost: as a forward pass of n (d + 1) samples.
     Example:
         >>> import torch
@@ -92,7 +92,7 @@ def nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Flo
 def maximum(operation: Maximum, planes: Planes) -> tuple[Float[Tensor, "p k *e"], Float[Tensor, "p"]]:
     """What comes out of a maximum, and the distance to where another entry of a window becomes the largest."""
     entries = planes.flatten(2)
-    looked_at, shape = windows(operation.window, planes.shape[2:])
+    looked_at, shape = windows(operation.window, planes.shape[2:], planes.device)
     candidates = entries[:, :, looked_at.clamp_min(0)]
     there = looked_at >= 0
     state = candidates[:, -1].masked_fill(~there, -torch.inf).argmax(2)

@@ -34,8 +34,8 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     if outputs.shape[2] == 1:
         # The class is 1 where the output is positive.
         outputs = torch.cat([torch.zeros_like(outputs), outputs], 2)
-    there = torch.ones(1, outputs.shape[2], dtype=torch.bool)
-    label = torch.tensor([BOUNDARY])
+    there = torch.ones(1, outputs.shape[2], dtype=torch.bool, device=outputs.device)
+    label = torch.tensor([BOUNDARY], device=outputs.device)
     split = split_by_maximum(regions.polygons, outputs[:, :, None], there, label, allow=lambda pieces: None)
     cells, classes = split.children, split.state(slice(None))[:, 0]
     sides = torch.stack([cells.vertices, cells.rolled()], 2)
@@ -48,7 +48,7 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
 def level_edges(cells: Polygons, outputs: Float[Tensor, "r 3 c"], parent: Int[Tensor, "q"]) -> Bool[Tensor, "q v"]:
     """The edges made by the network's units on which two outputs are the largest: the class may change there."""
     found = []
-    for rows in torch.split(torch.arange(len(cells)), CELLS):
+    for rows in torch.split(torch.arange(len(cells), device=parent.device), CELLS):
         part = cells[rows]
         heights = evaluate(part, outputs[parent[rows]])
         largest = heights >= heights.amax(2, keepdim=True) - NEAR * heights.abs().amax()

@@ -38,7 +38,8 @@ def local_complexity(
     Returns:
         At least 1; column l counts the regions of the network up to its bending layer l, so that rows do not fall.
     Raises:
-        RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity.
+        RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity or is
+            on another device than the network.
         UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
     Cost: that of `slice_regions` for each sample.
     Example:
@@ -62,8 +63,9 @@ def local_complexity(
     angles = 2 * math.pi * torch.arange(sides, dtype=torch.float64) / sides
     disc = radius * torch.stack([angles.cos(), angles.sin()], 1)
     rows = []
+    device = x.device if generator is None else generator.device
     for sample in x:
-        drawn = torch.randn(x[0].numel(), 2, generator=generator, dtype=torch.float64)
+        drawn = torch.randn(x[0].numel(), 2, generator=generator, dtype=torch.float64, device=device).to(x.device)
         directions = torch.linalg.qr(drawn).Q.T.reshape(2, *sample.shape)
         rows.append(list(slice_regions(model, Plane(sample.double(), directions), disc).by_depth.values()))
-    return torch.tensor(rows, dtype=torch.int64).reshape(len(x), -1)
+    return torch.tensor(rows, dtype=torch.int64, device=x.device).reshape(len(x), -1)

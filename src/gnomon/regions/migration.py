@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
 from gnomon.regions.partition import Regions
@@ -42,8 +43,9 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
         after: the regions at the later one, on the same plane.
         points: in the plane's coordinates, `plane.project(x)` for inputs.
     Raises:
-        RangeError: if the planes differ, or a point lies outside of one of the boxes.
+        RangeError: if the planes differ or are on different devices, or a point lies outside of one of the boxes.
     """
+    _checks.one_device("migration", before=before.plane.origin, after=after.plane.origin)
     same = torch.equal(before.plane.origin, after.plane.origin)
     if not (same and torch.equal(before.plane.directions, after.plane.directions)):
         raise RangeError("migration(after): expected the plane of `before`, got another. Slice both by one plane.")

@@ -85,6 +85,7 @@ class Regions:
                 the rounding of its dtype; or at NaN or infinity.
         """
         _checks.floating("region_of", x=x)
+        _checks.one_device("region_of", plane=self.plane.origin, x=x)
         _checks.finite("region_of", x=x)
         points = self.plane.project(x.double())
         off = torch.linalg.vector_norm((x.double() - self.plane.embed(points)).flatten(1), dim=1)
@@ -107,12 +108,13 @@ class Regions:
         Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` as in
         `region_of_points`.
         """
+        points = points.to(self.polygons.vertices)
         region = self.region_of_points(points, memory=memory)
-        found = [torch.empty(0, dtype=self.polygons.vertices.dtype, device=region.device)]
+        found = [points.new_empty(0)]
         for some in torch.split(torch.arange(len(points), device=region.device), self._fitting(memory)):
             polygons = self.polygons[region[some].clamp_min(0)]
             start, sides = polygons.vertices, polygons.rolled() - polygons.vertices
-            apart = points[some].to(start)[:, None] - start
+            apart = points[some, None] - start
             along = (apart * sides).sum(2) / sides.square().sum(2).clamp_min(torch.finfo(start.dtype).tiny)
             distance = torch.linalg.vector_norm(apart - along.clamp(0, 1)[..., None] * sides, dim=2)
             found.append(distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1))

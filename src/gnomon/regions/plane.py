@@ -22,7 +22,7 @@ class Plane:
 
     Raises:
         ShapeError: if the directions are not two inputs like the origin.
-        RangeError: at NaN or infinity, or if the directions are parallel.
+        RangeError: at NaN or infinity, if the directions are parallel, or on another device than the origin.
     """
 
     origin: Float[Tensor, "*d"]
@@ -35,6 +35,7 @@ class Plane:
                 f"Plane(directions): expected shape {(2, *self.origin.shape)}, "
                 f"got {_checks.shape_of(self.directions)}. Pass two directions of the origin's shape."
             )
+        _checks.one_device("Plane", origin=self.origin, directions=self.directions)
         _checks.finite("Plane", origin=self.origin, directions=self.directions)
         # Of unit length: directions may well be of very different sizes.
         directions = torch.nn.functional.normalize(self.directions.flatten(1).double(), dim=1, eps=0)
@@ -81,6 +82,7 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
     """
     _checks.floating("plane_through", x1=x1, x2=x2, x3=x3)
     _checks.same_shape("plane_through", x1=x1, x2=x2, x3=x3)
+    _checks.one_device("plane_through", x1=x1, x2=x2, x3=x3)
     _checks.finite("plane_through", x1=x1, x2=x2, x3=x3)
     x1, x2, x3 = x1.double(), x2.double(), x3.double()
     spread = torch.stack([x2 - x1, x3 - x1]).flatten(1)

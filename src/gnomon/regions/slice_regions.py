@@ -61,8 +61,8 @@ def slice_regions(
             answers otherwise than the parts that were found, as with in-place operations and hooks.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the network does not take the plane's inputs, or its outputs are not (n, c).
-        RangeError: if the box is not convex, or has no area; if `memory` is too little for one polygon, saying how far
-            it got.
+        RangeError: if network and plane are on different devices; if the box is not convex, or has no area; if
+            `memory` is too little for one polygon, saying how far it got.
     Cost: O(regions x units), a cell being cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -79,14 +79,14 @@ def slice_regions(
     _checks.settings(
         where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
     )
-    start = polygon(box)
+    start = polygon(box, plane.origin.device)
     with torch.no_grad():
         network = network_of(where, model, plane.origin[None])
         share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
         walk = Walk(network, share, max_regions, float(start.areas()))
         image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
         leaves: list[Piece] = []
-        for leaf in walk.on(Piece(start, {network.source: image}, torch.zeros(1, dtype=torch.int64))):
+        for leaf in walk.on(Piece(start, {network.source: image}, torch.zeros_like(start.count))):
             leaves.append(leaf)
             if progress is not None:
                 progress(walk.out, walk.share)
@@ -111,7 +111,8 @@ def verify(network: Network, regions: Regions, area: float) -> None:
     Raises:
         UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.
     """
-    rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED)).long()
+    device = regions.pattern.device
+    rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED), device=device).long()
     points = regions.polygons[rows].centroids()
     found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
     with torch.no_grad():
@@ -120,14 +121,14 @@ def verify(network: Network, regions: Regions, area: float) -> None:
         raise answers_otherwise("slice_regions")
 
 
-def polygon(box: Float[Tensor, "v 2"] | Sides) -> Polygons:
-    """The box as a polygon, its corners counter-clockwise, every edge labelled as the box's.
+def polygon(box: Float[Tensor, "v 2"] | Sides, device: torch.device) -> Polygons:
+    """The box as a polygon on a device, its corners counter-clockwise, every edge labelled as the box's.
 
     Raises:
         ShapeError: if it is not (v, 2) with three corners or more.
         RangeError: if it is not convex or has no area.
     """
-    box = torch.as_tensor(box, dtype=torch.float64)
+    box = torch.as_tensor(box, dtype=torch.float64, device=device)
     if box.shape == (4,):
         left, right, bottom, top = box
         box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
@@ -146,4 +147,5 @@ def polygon(box: Float[Tensor, "v 2"] | Sides) -> Polygons:
             "others. Take its convex hull."
         )
     corners = box if turn > 0 else box.flip(0)
-    return Polygons(corners[None], torch.tensor([len(corners)]), torch.full((1, len(corners)), OUTSIDE))
+    count = torch.tensor([len(corners)], device=device)
+    return Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=device))

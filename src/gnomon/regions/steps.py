@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, fx, nn
 
 from gnomon.autodiff.graph import outputs_of
-from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.regions.functions import BATCH, of_function
 from gnomon.regions.modules import MODULES, of_module
 from gnomon.regions.operations import Operation
@@ -88,10 +88,17 @@ def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Networ
 
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, or that cannot be traced.
+        RangeError: if it is on another device than `x`.
         ShapeError: if it does not take `x`, or gives no row of outputs.
     """
     # A compiled module keeps the one that it was made from.
     exact = copy.deepcopy(getattr(model, "_orig_mod", model)).double()
+    for weight in (*exact.parameters(), *exact.buffers()):
+        if weight.device != x.device:
+            raise RangeError(
+                f"{where}(model): expected a network on {x.device}, where the inputs or the plane are, got one on "
+                f"{weight.device}. Move one of the two."
+            )
     network = Network(exact, *read(where, traced(where, exact)))
     try:
         outputs = exact(x.double())

@@ -99,7 +99,7 @@ class Walk:
                 state, value = act(rows)
                 held = {name: planes[parent] for name, planes in part.held.items() if name in needed}
                 held |= {step.name: value} if step.name in needed else {}
-                pattern = part.pattern[parent] * MIX + (state * keys(state.shape[1], place)).sum(1)
+                pattern = part.pattern[parent] * MIX + (state * keys(state.shape[1], place).to(state.device)).sum(1)
                 yield from self.on(Piece(split.children[rows], held, pattern), place + 1)
 
     def fitting(self, piece: Piece, step: Step, operation: Bends | Maximum) -> int:
@@ -109,11 +109,12 @@ class Walk:
             RangeError: if not even one does.
         """
         entries = sum(planes[0].numel() for planes in piece.held.values())
-        shape = piece.held[step.inputs[0]].shape[2:]
+        planes = piece.held[step.inputs[0]]
+        shape = planes.shape[2:]
         if isinstance(operation, Bends):
             looks = shape.numel() * len(operation.breaks)
         else:
-            looks = windows(operation.window, shape)[0].numel()
+            looks = windows(operation.window, shape, planes.device)[0].numel()
         one = 8 * (entries + HEIGHTS * looks)
         if one > self.budget:
             parts = sum(not isinstance(step.operation, Affine) for step in self.network.steps)
@@ -148,7 +149,7 @@ def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int, a
     """Cuts by the lines on which a unit's value is one of the breaks."""
     entries = planes.flatten(2)
     lines = torch.cat([shifted(entries, at) for at in bends.breaks], 2)
-    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2]).repeat(len(bends.breaks))
+    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(bends.breaks))
     split = split_by_lines(polygons, lines, labels, allow)
 
     def act(rows: slice) -> tuple[Tensor, Planes]:
@@ -168,8 +169,8 @@ def shifted(entries: Float[Tensor, "p 3 u"], by: float | int) -> Float[Tensor, "
 def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int, allow: Allow) -> tuple[Split, Act]:
     """Cuts where the largest entry of a window changes."""
     entries = planes.flatten(2)
-    looked_at, shape = windows(maximum.window, planes.shape[2:])
-    labels = (place << LAYER_BITS) + torch.arange(len(looked_at))
+    looked_at, shape = windows(maximum.window, planes.shape[2:], planes.device)
+    labels = (place << LAYER_BITS) + torch.arange(len(looked_at), device=planes.device)
     split = split_by_maximum(polygons, entries[:, :, looked_at.clamp_min(0)], looked_at >= 0, labels, allow)
 
     def act(rows: slice) -> tuple[Tensor, Planes]:

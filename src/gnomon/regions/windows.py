@@ -20,16 +20,16 @@ class Window:
     ceil: bool = False
 
 
-def windows(window: Window, shape: torch.Size) -> tuple[Int[Tensor, "u k"], tuple[int, ...]]:
+def windows(window: Window, shape: torch.Size, device: torch.device) -> tuple[Int[Tensor, "u k"], tuple[int, ...]]:
     """For each output the entries of a sample of this shape that it looks at, -1 beyond the rim; the outputs' shape.
 
     The first axis is that of the channels, as in torch; a sample with one axis is a signal of one channel.
     """
     channels, *sides = shape if len(shape) > 1 else (1, *shape)
     # Each channel's places, then along each axis the places of the entries before.
-    found = torch.arange(channels)[:, None]
+    found = torch.arange(channels, device=device)[:, None]
     for axis, side in enumerate(sides):
-        places = along_axis(window, axis, side)
+        places = along_axis(window, axis, side).to(device)
         inside = (found[:, None, :, None] >= 0) & (places[None, :, None] >= 0)
         found = torch.where(inside, found[:, None, :, None] * side + places[None, :, None], -1)
         found = found.flatten(2).flatten(0, 1)

@@ -1,0 +1,216 @@
+"""What is computed on an accelerator stays there: on a device that stands in for one, since there is none."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from gnomon import (
+    CentralPath,
+    ClusteredFlow,
+    CollapsedFlow,
+    DeepRFM,
+    GrokAlign,
+    GrokfastEMA,
+    GrokfastMA,
+    Probe,
+    TruncationFlow,
+    accuracy,
+    bias_flow,
+    explained_variance,
+    ntk,
+    snr_growth,
+    vector_jacobian,
+)
+from gnomon.errors import RangeError
+from gnomon.kernels import LaplaceKernel, ReLUFeatures
+from gnomon.regions import (
+    Plane,
+    boundary_distance,
+    decision_boundary,
+    local_complexity,
+    migration,
+    plane_through,
+    slice_regions,
+)
+from tests.fuzz import Sizes, Source, callables, tensors
+from tests.standin_device import DEVICE, moved, standin
+from tests.unit.test_regions import made
+from tests.zoo import BUILDERS, zoo
+
+EVERY = {name: (function, arguments) for name, function, arguments in callables()}
+
+
+def both(compute, *given):
+    """All tensors that come out here, and on the device."""
+    here = list(tensors(compute(*copy.deepcopy(given))))
+    with standin():
+        there = list(tensors(compute(*moved(given))))
+        assert [part.device for part in there] == [DEVICE] * len(here)
+        return here, [part.detach().cpu() for part in there]
+
+
+@pytest.mark.parametrize("name", sorted(set(EVERY) - {"modular_addition", "xor_clusters"}))
+def test_everything_is_computed_where_its_arguments_are(name):
+    function, arguments = EVERY[name]
+    here, there = both(
+        lambda given: [function(**given), given.get("self")], arguments(torch.Generator().manual_seed(0))
+    )
+    torch.testing.assert_close(there, here, equal_nan=True)
+
+
+@pytest.mark.bad_input  # traced with stand-ins for tensors, which a check of types at run time refuses
+@pytest.mark.parametrize("name", ["functions", "prelu", "BatchNorm", "max with a rim", "one dimension"])
+def test_regions_of_any_network_are_found_where_it_is(name):
+    model, plane = made(name)
+
+    def compute(model, plane):
+        regions = slice_regions(model, plane, (-1, 1, -0.5, 1))
+        around = local_complexity(model, plane.origin[None], 0.5, generator=torch.Generator().manual_seed(0))
+        near = boundary_distance(model, plane.origin[None])
+        layer, unit = regions.unit_of(regions.polygons.labels)
+        return [regions, regions.norms, layer, unit, decision_boundary(regions), around, near]
+
+    here, there = both(compute, model, plane)
+    torch.testing.assert_close(there, here)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_any_network_is_read_where_it_is(name):
+    def compute(model, x):
+        penalties = [
+            GrokAlign(1.0, generator=torch.Generator().manual_seed(0), **settings)(model, x)
+            for settings in ({}, {"estimator": "exact"}, {"fraction": 0.5, "level": 1.0, "projections": 2})
+        ]
+        labels = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        reading = Probe(model, (x, labels), [accuracy, explained_variance, ntk]).read()
+        return [
+            penalties,
+            torch.autograd.grad(sum(penalties), list(model.parameters()), materialize_grads=True),
+            reading.values,
+        ]
+
+    here, there = both(compute, *zoo(name))
+    torch.testing.assert_close(there, here)
+
+
+@pytest.mark.parametrize("method", [GrokfastEMA, GrokfastMA])
+def test_grokfast_remembers_where_the_gradients_are(method):
+    def compute(model, x):
+        grokfast = method(model.named_parameters())
+        for _ in range(2):
+            functional.mse_loss(model(x), torch.zeros_like(x[:, :3])).backward()
+            grokfast()
+        again = method(model.named_parameters())
+        again.load_state_dict(grokfast.state_dict())
+        again()
+        return [parameter.grad for parameter in model.parameters()], again.state_dict()["memory"]
+
+    here, there = both(compute, *zoo("mlp"))
+    torch.testing.assert_close(there, here)
+
+
+def test_a_deep_rfm_computes_on_the_device_that_it_is_told():
+    x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+
+    def compute(device):
+        model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(16), depth=2, device=device).fit(x, y)
+        return model.transform(x), model.predict(x), model.decision_function(x)
+
+    with standin():
+        there = compute(DEVICE.type)
+    for one, other in zip(compute("cpu"), there, strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def flows(s):
+    """What solves for given times, and what the times are of."""
+    points, weight = s.normal("n", "d"), s.normal("k", "d")
+    clustered = ClusteredFlow(points, s.normal("n", "k"), weight)
+    central, collapsed = CentralPath(s.normal("k", "n", "p")), CollapsedFlow(*(s.normal("k", "k") for _ in range(3)))
+    beta, rotation, target, values = s.normal("d"), s.orthogonal("d"), s.normal("d"), s.normal("p").abs() + 0.1
+    return {
+        "snr_growth": (snr_growth, {"initial": values, "classes": 3, "samples": 10}),
+        "bias_flow": (bias_flow, {"points": points, "target": target, "beta": beta, "rotation": rotation}),
+        "weight": (ClusteredFlow.weight, {"self": clustered}),
+        "loss": (ClusteredFlow.loss, {"self": clustered}),
+        "closed_form": (CentralPath.closed_form, {"self": central}),
+        "asymptote": (CentralPath.asymptote, {"self": central}),
+        "flow": (CentralPath.flow, {"self": central}),
+        "collapsed": (CollapsedFlow.flow, {"self": collapsed}),
+        "propagators": (CollapsedFlow.propagators, {"self": collapsed}),
+        "truncation": (
+            TruncationFlow.flow,
+            {"self": TruncationFlow(points, target), "beta": beta, "rotation": rotation},
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", flows(Source(Sizes(), torch.Generator().manual_seed(0))))
+def test_times_may_be_on_the_processor(name):
+    def compute(function, given):
+        return function(**given, times=torch.tensor([0.1, 0.5], dtype=torch.float64))
+
+    here, there = both(compute, *flows(Source(Sizes(), torch.Generator().manual_seed(0)))[name])
+    torch.testing.assert_close(there, here)
+
+
+def test_points_of_a_slice_may_be_on_the_processor():
+    model, plane = made("mlp")
+    points = torch.rand(9, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def compute(model, plane):
+        regions = slice_regions(model, plane, (0, 1, 0, 1))
+        return regions.region_of_points(points), regions.boundary_distance(points), migration(regions, regions, points)
+
+    here, there = both(compute, model, plane)
+    torch.testing.assert_close(there, here)
+
+
+def test_what_is_on_two_devices_is_named():
+    model, plane = made("mlp")
+    x = torch.ones(3, 2, dtype=torch.float64)
+    regions = slice_regions(model, plane, (0, 1, 0, 1))
+    with standin():
+        for where, call in (
+            ("slice_regions", lambda: slice_regions(moved(model), plane, (0, 1, 0, 1))),
+            ("boundary_distance", lambda: boundary_distance(moved(model), x)),
+            ("slice_regions", lambda: local_complexity(moved(model), x, 0.1)),
+        ):
+            says = (
+                rf"{where}\(model\): expected a network on cpu, where the inputs or the plane are, got one on {DEVICE}"
+            )
+            with pytest.raises(RangeError, match=says):
+                call()
+        with pytest.raises(RangeError, match=rf"vector_jacobian\(v\): expected it on {DEVICE} as x is, got cpu. Move"):
+            vector_jacobian(moved(model), moved(x), torch.ones(3, dtype=torch.float64))
+        with pytest.raises(RangeError, match=r"Plane\(directions\): expected it on cpu as origin is, got lazy"):
+            Plane(x[0], moved(plane.directions))
+        with pytest.raises(RangeError, match=r"plane_through\(x3\): expected it on cpu as x1 is, got lazy"):
+            plane_through(x[0], x[1], moved(x[2]))
+        with pytest.raises(RangeError, match=r"region_of\(x\): expected it on cpu as plane is, got lazy"):
+            regions.region_of(moved(x))
+        with pytest.raises(RangeError, match=r"migration\(after\): expected it on cpu as before is, got lazy"):
+            migration(regions, moved(regions), x[:, :2])
+
+
+def test_the_stand_in_refuses_what_an_accelerator_refuses():
+    with standin():
+        x = torch.ones(2, 3, device=DEVICE)
+        for call in (
+            lambda: x + torch.ones(3),
+            lambda: torch.cat([x, torch.ones(1, 3)]),
+            lambda: torch.ones(3)[x[0].long()],
+            lambda: torch.randn(2, device=DEVICE, generator=torch.Generator()),
+        ):
+            with pytest.raises(
+                RuntimeError, match=r"expected all tensors to be on the same device|expected a generator"
+            ):
+                call()
+        with pytest.raises(RuntimeError):
+            x.numpy()
+        assert (x[torch.tensor([0, 1])] * torch.tensor(2.0)).tolist() == [[2.0] * 3] * 2
+        assert torch.arange(3, device=DEVICE).device == x.T.device == torch.zeros_like(x).device == DEVICE
+        assert x.cpu().device.type == "cpu"
