@@ -328,7 +328,7 @@ def test_a_dask_cluster_without_workers_is_named(tmp_path):
 def test_missing_and_broken_extras_are_told_apart(on, module, name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with (
-        pytest.raises(MissingExtraError, match=rf"run\(--on\) needs {module}: pip install 'gnomon\[{name}\]'"),
+        pytest.raises(MissingExtraError, match=rf"run\(--on\) needs {module}: pip install '.\[{name}\]' in the"),
         open_executor(on, None, 1, tmp_path),
     ):
         pass

@@ -33,19 +33,24 @@ KNOWN = {
 
 
 class Table(NamedTuple):
-    """A split before decoding: `batches(columns)` yields pyarrow record batches in the original order."""
+    """A split before decoding: `batches(columns)` yields pyarrow record batches in the original order.
+
+    Attributes:
+        files: from which they come; none for what the hub's own library keeps.
+    """
 
     where: str
     rows: int
     columns: list[str]
     batches: Callable[[Sequence[str]], Iterator[Any]]
+    files: tuple[Path, ...] = ()
 
 
 def find(name: str, split: str, data_dir: Path | None) -> Table:
     """The table of a split: from a folder where there is one, else from the hub."""
     known = KNOWN.get(name) or next((k for k in KNOWN.values() if k.hub_id == name), None)
-    if known is None and name and Path(name).expanduser().is_dir():
-        return _folder(Path(name).expanduser(), split)
+    if known is None and name and (folder := home("load_images(name)", name)).is_dir():
+        return _folder(folder, split)
     roots = _roots(data_dir)
     for root in roots:
         folder = root / (known.folder if known else name)
@@ -64,11 +69,19 @@ def _roots(data_dir: Path | None) -> list[Path]:
     for where, folder in named:
         if not folder:
             continue
-        root = Path(folder).expanduser()
+        root = home(where, folder)
         if not root.is_dir():
             raise DataError(f"{where}: expected a folder, got {str(root)!r}. Create it, or name the one that exists.")
         roots.append(root)
     return roots
+
+
+def home(where: str, path: str | Path) -> Path:
+    """The path, in which `~` may begin the name of a user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as cause:
+        raise DataError(f"{where}: expected a path, got {str(path)!r}, of no user here. Correct it.") from cause
 
 
 def _unknown(name: str) -> DataError:
@@ -107,6 +120,8 @@ def _folder(folder: Path, split: str) -> Table:
 
     rows, columns = 0, []
     for path in splits[split]:
+        if not path.is_file():  # opening a pipe would never end
+            raise DataError(f"load_images(name): expected a file, got {str(path)!r}. Put the parquet file there.")
         try:
             metadata = parquet.read_metadata(path)
         except (arrow_error, OSError) as cause:
@@ -123,7 +138,7 @@ def _folder(folder: Path, split: str) -> Table:
                 raise corrupt(path, cause) from cause
 
     shared = [column for column in columns[0] if all(column in others for others in columns)]
-    return Table(f"{folder} ({split})", rows, shared, batches)
+    return Table(f"{folder} ({split})", rows, shared, batches, tuple(splits[split]))
 
 
 def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:

@@ -1,6 +1,7 @@
 """Labelled images from parquet, local or on the Hugging Face hub, decoded into one tensor."""
 
 import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,8 @@ from gnomon.errors import DataError, EmptyError, RangeError
 
 _IMAGE_COLUMNS = ("image", "images", "img")
 _LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # of Pillow's many, those that data sets use
+_MOST_PIXELS = 2**26  # of one image: a file of a few kB can stand for any number
 
 
 def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
@@ -39,7 +42,9 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
         follow the first. Labels int64.
 
     Raises:
-        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read.
+        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read: these
+            are PNG, JPEG, BMP, GIF, TIFF or WebP in the table itself, up to 2²⁶ pixels each. A path in their place is
+            not followed, since it could lead anywhere on this machine.
         EmptyError: the split has no rows.
         RangeError: `limit` is not between 1 and the number of rows.
         MissingExtraError: the extra `data` is not installed, or broken.
@@ -69,7 +74,7 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
                 f"load_images(name): expected images of one size, got {pixels.shape[1:3]} and then "
                 f"{image.shape[:2]} at {where}. Resize them beforehand."
             )
-        if not isinstance(label, int):
+        if not isinstance(label, int) or abs(label) >= 2**63:
             raise DataError(
                 f"load_images(name): expected integer labels, got {label!r} at {where}. Number the classes from 0."
             )
@@ -103,21 +108,43 @@ def _rows(table: Table, image_column: str, label_column: str, count: int) -> Ite
 def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArray[np.uint8], str]:
     """The pixels (h, w, c) of an image in the given Pillow mode, or, where that is empty, in its own; and the mode.
 
-    The cell holds the bytes of an image file, or a struct of these and, where they are null, a path.
+    The cell holds the bytes of an image file, or a struct of these and a path, which is not followed.
     """
-    content = cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(content, bytes):
+        raise DataError(
+            f"load_images(name): expected the bytes of an image, got {_named(cell)} at {where}. "
+            "Write the images themselves into the table."
+        )
     try:
-        image = pil.open(io.BytesIO(content) if isinstance(content, bytes) else content)
-        image.load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pil.DecompressionBombWarning)
+            image = pil.open(io.BytesIO(content), formats=_FORMATS)
+        if image.width * image.height <= _MOST_PIXELS:
+            image.load()
+    except MemoryError:
+        raise
     except Exception as cause:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, …
         raise DataError(
             f"load_images(name): expected a readable image, got {type(cause).__name__} at {where}. "
-            "Write that row again."
+            f"Write that row again, in one of {', '.join(_FORMATS)}."
         ) from cause
+    if image.width * image.height > _MOST_PIXELS:
+        raise DataError(
+            f"load_images(name): expected an image of at most {_MOST_PIXELS:,} pixels, got {image.width} x "
+            f"{image.height} at {where}. Make it smaller."
+        )
     own = _mode(image.mode, where)
     mode = mode or own
     pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     return pixels.reshape(image.height, image.width, len(mode)), mode
+
+
+def _named(cell: object) -> str:
+    """What stands in an image's place, in words."""
+    if isinstance(cell, dict) and cell.get("path"):
+        return f"the path {cell['path']!r}"
+    return "none" if cell is None or isinstance(cell, dict) else type(cell).__name__
 
 
 def _mode(mode: str, where: str) -> str:

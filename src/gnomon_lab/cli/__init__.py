@@ -39,6 +39,8 @@ def main() -> None:
             f"gnomon {command}: expected to read and write files, got {error}. "
             "What was written before is kept; mend it and call the same command again."
         )
+    except MemoryError:
+        complain(f"gnomon {command}: expected memory for what it computes, got none left. Ask for less, or allow more.")
     except KeyboardInterrupt:
         goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""
         print(f"\ngnomon: stopped{goes_on}.", file=sys.stderr)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from gnomon.errors import DataError, RangeError
+from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
-from gnomon_lab.cli.say import say
+from gnomon_lab.cli.say import plain, say
 
 if TYPE_CHECKING:
     from gnomon_lab.cli.terminal import Terminal
@@ -55,13 +56,16 @@ class Options:
     report: Path | None = None
     """The file for a page (HTML)."""
 
+    def outputs(self) -> dict[str, Path]:
+        """The files to be written, by option."""
+        named = {"out": self.out, "report": self.report}
+        return {name: path for name, path in named.items() if path is not None}
+
 
 def main(arguments: Sequence[str]) -> int:
     """Measures, and prints the table or the JSON; everything else is said on stderr."""
     options = parse(Options, arguments, "gnomon measure")
-    for name, path in (("out", options.out), ("report", options.report)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise DataError(f"measure(--{name}): expected a file in a folder, got {str(path)!r}. Make its folder.")
+    refuse("measure", options.outputs(), [options.checkpoint, Path(options.data)])
     if options.memory is not None and options.memory < 1:
         raise RangeError(f"measure(--memory): expected at least 1 MiB, got {options.memory}. Allow more.")
     from gnomon_lab.cli.terminal import Terminal
@@ -73,15 +77,17 @@ def main(arguments: Sequence[str]) -> int:
     # What the user's modules print must not get between the JSON.
     with contextlib.redirect_stdout(sys.stderr):
         summary = summarise(options, beside)
-    if options.json:
-        print(json.dumps(as_json(summary), indent=2, allow_nan=False))
-    else:
-        show_table(summary, Terminal())
-    if options.out is not None:
-        write_json(options.out, as_json(summary))
-    if options.report is not None:
-        write(as_report(summary), options.report)
-    for path in filter(None, (options.out, options.report)):
+    try:
+        if options.out is not None:
+            write_json(options.out, as_json(summary))
+        if options.report is not None:
+            write(as_report(summary), options.report)
+    finally:  # what was measured is printed where a disk is full, too
+        if options.json:
+            print(json.dumps(as_json(summary), indent=2, allow_nan=False))
+        else:
+            show_table(summary, Terminal())
+    for path in options.outputs().values():
         say(f"written: {path}", beside)
     return 0
 
@@ -97,6 +103,8 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         by_reason,
         chosen,
         device_of,
+        files_of,
+        foreign,
         lacking,
         left_out,
         load,
@@ -108,11 +116,13 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     quantities, device, dtype = chosen(options.quantities), device_of(options.device), getattr(torch, options.dtype)
     weights = read_weights(options.checkpoint)
     network = build(options.model)
-    taken = load(network, weights)
-    network.to(device, dtype).eval()
+    with foreign("a network that takes its weights", "Measure it where it can be filled, moved and set to eval mode."):
+        taken = load(network, weights)
+        network.to(device, dtype).eval()
     data = load_data(
         options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
     ).to(device)
+    refuse("measure", options.outputs(), [options.checkpoint, *data.files, *files_of(options.model)])
     say(f"{options.checkpoint}: {taken}; {len(data.x):,} samples of {data.source}", console)
     outputs, reasons = lacking(network, data, options.layer)
     without = left_out(quantities, reasons)
@@ -134,10 +144,10 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
             show=partial(progress.show, "measuring"),
         )
     setting = {
-        "checkpoint": str(options.checkpoint),
-        "taken": taken,
-        "model": options.model,
-        "data": data.source,
+        "checkpoint": plain(str(options.checkpoint)),
+        "taken": plain(taken),
+        "model": plain(options.model),
+        "data": plain(data.source),
         "samples": len(data.x),
         "layer": options.layer,
         "device": options.device,

@@ -3,7 +3,7 @@
 from gnomon_lab.measuring.checkpoint import Weights, read_weights
 from gnomon_lab.measuring.lacking import lacking, left_out
 from gnomon_lab.measuring.measure import Measured, measure
-from gnomon_lab.measuring.network import build, device_of, load
+from gnomon_lab.measuring.network import build, device_of, files_of, foreign, load
 from gnomon_lab.measuring.quantities import QUANTITIES, chosen, explanation
 from gnomon_lab.measuring.samples import Data, load_data
 from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, by_reason
@@ -22,6 +22,8 @@ __all__ = [
     "chosen",
     "device_of",
     "explanation",
+    "files_of",
+    "foreign",
     "lacking",
     "left_out",
     "load",

@@ -1,15 +1,15 @@
 """What a network and its samples lack of what quantities look at: found with one sample, before all are measured."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon.autodiff import observe
-from gnomon.errors import DataError, GnomonError, RangeError, ShapeError, UnsupportedModuleError
-from gnomon_lab.measuring.network import said
+from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
+from gnomon_lab.measuring.network import foreign
 from gnomon_lab.measuring.quantities import Quantity, needs
 from gnomon_lab.measuring.samples import Data
 
@@ -56,18 +56,12 @@ def look(model: nn.Module, x: Tensor, name: str, layer: str | None) -> Tensor:
         return observe("measure", model, x, {name}, layer=layer).values[name]
 
 
-@contextmanager
-def running(x: Tensor) -> Iterator[None]:
+def running(x: Tensor) -> AbstractContextManager[None]:
     """What the network raises inside, as one sentence."""
-    try:
-        yield
-    except GnomonError:
-        raise
-    except Exception as cause:  # whatever the user's network raises
-        raise DataError(
-            f"measure(--model): expected a network that takes samples of shape {tuple(x.shape[1:])} in {x.dtype} on "
-            f"{x.device}, got {said(cause)}. Pass the samples as the network gets them."
-        ) from cause
+    return foreign(
+        f"a network that takes samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
+        "Pass the samples as the network gets them.",
+    )
 
 
 def without_classes(labels: Tensor | None, n: int, classes: int) -> str | None:

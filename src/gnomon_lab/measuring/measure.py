@@ -54,7 +54,7 @@ def measure(
     Raises:
         DataError: if the network raises what is no GnomonError.
     """
-    x, labels, _ = data
+    x, labels = data.x, data.labels
     together = {name: quantity for name, quantity in quantities.items() if needs(quantity) & TOGETHER}
     alone = {name: quantity for name, quantity in quantities.items() if name not in together}
     jacobian = outputs * math.prod(x.shape[1:]) * x.element_size()

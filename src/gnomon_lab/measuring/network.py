@@ -3,13 +3,14 @@
 import importlib
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from gnomon.errors import CheckpointError, DataError, RangeError
+from gnomon.errors import CheckpointError, DataError, GnomonError, RangeError
 from gnomon_lab.measuring.checkpoint import Weights
 
 PREFIXES = ("model.", "module.", "_orig_mod.")
@@ -33,27 +34,40 @@ def build(factory: str) -> nn.Module:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as cause:
-        raise DataError(
-            f"measure(--model): expected to import {module_name!r} from {here}, got {said(cause)}. "
-            f"Call gnomon where it can be imported."
-        ) from cause
-    if not callable(getattr(module, name, None)):
+    with foreign(
+        f"to import {module_name!r} from {here}",
+        "Call gnomon where it can be imported; what is no definition stands below `if __name__ == '__main__':`.",
+    ):
+        made = getattr(importlib.import_module(module_name), name, None)
+    if not callable(made):
         raise DataError(f"measure(--model): expected a function {name!r} in {module_name!r}, got none. Correct it.")
-    try:
-        network = getattr(module, name)()
-    except Exception as cause:
-        raise DataError(
-            f"measure(--model): expected {factory} to build a network without arguments, got {said(cause)}. "
-            f"Write a function that gives it its arguments."
-        ) from cause
+    with foreign(f"{factory} to build a network without arguments", "Write a function that gives it its arguments."):
+        network = made()
     if not isinstance(network, nn.Module):
         raise DataError(
             f"measure(--model): expected a torch.nn.Module from {factory}, got {type(network).__name__}. Return one."
         )
     return network
+
+
+def files_of(factory: str) -> list[Path]:
+    """The file of a factory's module, which is imported; none of one that has no file."""
+    file = getattr(sys.modules.get(factory.partition(":")[0]), "__file__", None)
+    return [Path(file)] if isinstance(file, str) else []
+
+
+@contextmanager
+def foreign(expected: str, advice: str) -> Iterator[None]:
+    """What the user's code raises, as one sentence: SystemExit too, or gnomon would end with that code, and no result.
+
+    Ctrl-C stays what it is, and so do gnomon's own errors.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, GnomonError):
+        raise
+    except BaseException as cause:  # whatever kind it is
+        raise DataError(f"measure(--model): expected {expected}, got {said(cause)}. {advice}") from cause
 
 
 def device_of(name: str) -> torch.device:
@@ -68,7 +82,9 @@ def device_of(name: str) -> torch.device:
 
 def said(cause: BaseException) -> str:
     """An exception in one line."""
-    lines = str(cause).strip().splitlines()
+    lines = list[str]()
+    with suppress(Exception):  # the user's own exceptions need not have words
+        lines = str(cause).strip().splitlines()
     return f"{type(cause).__name__}: {lines[0].rstrip('.')}" if lines else type(cause).__name__
 
 

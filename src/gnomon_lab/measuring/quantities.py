@@ -71,6 +71,9 @@ OTHERS: tuple[Quantity, ...] = (
     nc2_equiangularity,
     classifier_equiangularity,
 )
+CAUTION = "Training with cross-entropy leaves it undetermined: use jacobian_alignment there."
+CENTROIDS: tuple[Quantity, ...] = (gnomon.centroid_alignment, gnomon.centroid_inner_product)
+"""Of the centroid, which that loss does not see (docs/quantities.md)."""
 QUANTITIES = {quantity.__name__: quantity for quantity in (*DEFAULT, *OTHERS)}
 
 
@@ -96,8 +99,8 @@ def needs(quantity: Quantity) -> frozenset[str]:
 
 
 def explanation(quantity: Quantity) -> str:
-    """The first sentence of its docstring, its formulas as plain text."""
+    """The first sentence of its docstring, its formulas as plain text; and where it says nothing."""
     first = (quantity.__doc__ or "").strip().partition("\n\n")[0]
     for written, plain in ((r"^\top", "ᵀ"), (r"\,", " "), ("$", ""), ("`", "")):
         first = first.replace(written, plain)
-    return " ".join(first.split())
+    return " ".join([*first.split(), *([CAUTION] if quantity in CENTROIDS else [])])

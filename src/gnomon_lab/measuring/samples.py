@@ -1,5 +1,7 @@
 """The samples: a data set that gnomon knows, or a file of arrays or of a table."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -11,14 +13,18 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._extras import extra
 from gnomon.data import digits, load_images, standardise
-from gnomon.data._sources import find
-from gnomon.errors import DataError, GnomonError, RangeError, ShapeError
+from gnomon.data._sources import find, home
+from gnomon.errors import DataError, RangeError, ShapeError
+from gnomon_lab.measuring.arrays import Array, members
 
 DEFAULT_SAMPLES = 1024
 IMAGE_COLUMNS = ("image", "images", "img")
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 DIGITS_TRAIN = 500
 """As in grok-digits."""
+LARGEST_LABEL = 2**63 - 1
+NUMBERS = "iuf"
+"""NumPy's kinds of them."""
 
 
 class Data(NamedTuple):
@@ -28,11 +34,13 @@ class Data(NamedTuple):
         x: the inputs, as the network gets them.
         labels: whatever the data hold; None if nothing.
         source: where they are from, in words.
+        files: from which they were read.
     """
 
     x: Tensor
     labels: Tensor | None
     source: str
+    files: tuple[Path, ...] = ()
 
     def to(self, device: torch.device) -> Self:
         """The same on a device."""
@@ -65,7 +73,7 @@ def load_data(
         RangeError: if there are not as many samples, or NaN or infinity among them.
         ShapeError: if inputs and labels are not as many, or the inputs have one axis alone.
     """
-    path = Path(name).expanduser()
+    path = home("measure(--data)", name)
     if split is not None and path.suffix in (".npz", ".parquet"):
         raise DataError(f"measure(--split): expected none for one file, got {split!r}. Leave it out, or name a folder.")
     if name == "digits":
@@ -107,74 +115,78 @@ def of_images(name: str, split: str, samples: int | None, data_dir: Path | None)
     """Images from a folder or the hub."""
     table = find(name, split, data_dir)
     n = count(samples, table.rows, table.where)
-    return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})")
+    return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})", table.files)
 
 
 def of_arrays(path: Path, samples: int | None) -> Data:
     """The arrays x and labels, or y, of an .npz file; pickled ones are refused."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("x", "labels", "y") if name in file.files}
-            names = ", ".join(file.files)
-    except Exception as cause:  # a missing or damaged archive, or one of objects, raises whatever reads it
-        raise unreadable(path, "npz", cause) from cause
-    if "x" not in arrays or arrays["x"].dtype.kind != "f" or arrays["x"].ndim == 0:
-        got = f"x in {arrays['x'].dtype}" if "x" in arrays else f"arrays {names or 'none'}"
+    a_file(path)
+    with reading(path, "npz"):
+        there = members(path)
+        arrays = {name: Array.of(path, there[name]) for name in ("x", "labels", "y") if name in there}
+    if "x" not in arrays or arrays["x"].dtype.kind != "f" or not arrays["x"].shape:
+        got = f"x in {arrays['x'].dtype}" if "x" in arrays else f"arrays {', '.join(there) or 'none'}"
         raise DataError(
             f"measure(--data): expected an array x of floating-point numbers, as the network gets them, got {got} in "
             f"{path}. Save x=..., and labels=... beside it."
         )
-    n = count(samples, len(arrays["x"]), str(path))
+    rows = arrays["x"].shape[0]
+    n = count(samples, rows, str(path))
     labels = arrays.get("labels", arrays.get("y"))
+    if labels is not None:
+        if labels.dtype.kind not in NUMBERS or not labels.shape:
+            raise no_numbers(labels.dtype, path)
+        if labels.shape[0] != rows:
+            raise ShapeError(
+                f"measure(--data): expected labels of {rows} samples, as in x, got {labels.shape[0]} in {path}. "
+                f"Save both of the same samples, in the same order."
+            )
     single = arrays["x"].dtype.itemsize <= 4
-    return Data(
-        torch.from_numpy(np.array(arrays["x"][:n], dtype=np.float32 if single else np.float64)),
-        None if labels is None else numbers(labels, len(arrays["x"]), path)[:n],
-        path.name,
-    )
+    with reading(path, "npz"):
+        x = np.array(arrays["x"].rows(n), dtype=np.float32 if single else np.float64)
+        found = None if labels is None else labels.rows(n)
+    return Data(torch.from_numpy(x), None if found is None else numbers(found, path), path.name, (path,))
 
 
-def numbers(labels: NDArray[Any], rows: int, path: Path) -> Tensor:
-    """Labels of so many rows, as whole numbers or, where the file has these, as floating-point ones."""
-    if labels.dtype.kind not in "iuf" or labels.ndim == 0:
+def numbers(labels: NDArray[Any], path: Path) -> Tensor:
+    """Labels as whole numbers or, where the file has these, as floating-point ones."""
+    if labels.dtype.kind not in NUMBERS:
+        raise no_numbers(labels.dtype, path)
+    if labels.dtype.kind == "u" and labels.max(initial=0) > LARGEST_LABEL:
         raise DataError(
-            f"measure(--data): expected numbers as labels, got {labels.dtype} in {path}. Number the classes from 0."
-        )
-    if len(labels) != rows:
-        raise ShapeError(
-            f"measure(--data): expected labels of {rows} samples, as in x, got {len(labels)} in {path}. "
-            f"Save both of the same samples, in the same order."
+            f"measure(--data): expected labels up to {LARGEST_LABEL}, got {labels.max()} in {path}. "
+            f"Number the classes from 0."
         )
     return torch.from_numpy(np.array(labels, dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
+
+
+def no_numbers(dtype: np.dtype[Any], path: Path) -> DataError:
+    """The error for labels that are names, or no list."""
+    return DataError(f"measure(--data): expected numbers as labels, got {dtype} in {path}. Number the classes from 0.")
 
 
 def of_table(path: Path, samples: int | None) -> Data:
     """The rows of a .parquet file: images, or one feature a column."""
     dataset = extra("measure", "pyarrow.dataset", "data")
-    if not path.is_file():
-        raise DataError(f"measure(--data): expected a file, got {str(path)!r}. Correct the path.")
-    try:
+    a_file(path)
+    with reading(path, "parquet"):
         table = dataset.dataset(path, format="parquet")
         rows, columns = table.count_rows(), table.schema.names
-    except Exception as cause:  # Arrow's own errors
-        raise unreadable(path, "parquet", cause) from cause
     if any(column in columns for column in IMAGE_COLUMNS):
         return of_image_file(path, samples)
     n = count(samples, rows, str(path))
     label = next((column for column in LABEL_COLUMNS if column in columns), None)
-    try:
+    with reading(path, "parquet"):
         arrays = {column: cells.to_numpy() for column, cells in zip(columns, table.head(n).columns, strict=True)}
-    except Exception as cause:  # Arrow's own errors
-        raise unreadable(path, "parquet", cause) from cause
     features = {column: cells for column, cells in arrays.items() if column != label}
-    others = [column for column, cells in features.items() if cells.dtype.kind not in "iuf"]
+    others = [column for column, cells in features.items() if cells.dtype.kind not in NUMBERS]
     if others or not features:
         raise DataError(
             f"measure(--data): expected columns of images, or of numbers and one of {', '.join(LABEL_COLUMNS)}, "
             f"got {'others, ' + ', '.join(others) if others else 'no features'}, in {path}. Leave these out."
         )
     x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
-    return Data(x, None if label is None else numbers(arrays[label], n, path), path.name)
+    return Data(x, None if label is None else numbers(arrays[label], path), path.name, (path,))
 
 
 def of_image_file(path: Path, samples: int | None) -> Data:
@@ -189,10 +201,21 @@ def of_image_file(path: Path, samples: int | None) -> Data:
     return of_images(str(path.parent), split, samples, None)._replace(source=path.name)
 
 
-def unreadable(path: Path, kind: str, cause: Exception) -> GnomonError:
-    """The error for a file that is not what its name says."""
-    got = "none" if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__} in it"
-    return DataError(
-        f"measure(--data): expected a readable .{kind} file {str(path)!r}, without pickled objects, got {got}. "
-        f"Correct the path, or save it again."
-    )
+def a_file(path: Path) -> None:
+    """Refuses what is no file: a folder, or a pipe or device, that might never end."""
+    if not path.is_file():
+        raise DataError(f"measure(--data): expected a file, got {str(path)!r}. Correct the path.")
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """What a file raises that is not what its name says, as one sentence."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as cause:  # damaged archives and tables, or arrays of objects, raise whatever reads them
+        raise DataError(
+            f"measure(--data): expected a readable .{kind} file {str(path)!r}, without pickled objects, got "
+            f"{type(cause).__name__} in it. Correct the path, or save it again."
+        ) from cause

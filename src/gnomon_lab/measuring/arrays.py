@@ -1,0 +1,97 @@
+"""The arrays of an .npz file, of which no more is read than is asked for, and nothing is run."""
+
+import math
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+HEADERS: dict[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
+    (1, 0): npy.read_array_header_1_0,
+    (2, 0): npy.read_array_header_2_0,
+}
+"""By version of the format; version 3 is of names that are no ASCII, which arrays of numbers lack."""
+
+
+class Array(NamedTuple):
+    """What the file says of an array.
+
+    Attributes:
+        path: the file.
+        member: its name in the archive.
+        shape: its axes.
+        dtype: of its numbers.
+        by_columns: whether the first axis runs fastest.
+    """
+
+    path: Path
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool
+
+    @classmethod
+    def of(cls, path: Path, member: str) -> Self:
+        """What stands before the numbers.
+
+        Raises:
+            ValueError: if it is none of NumPy's arrays, or one of objects, which would be made by running code.
+        """
+        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+            version = npy.read_magic(file)
+            if version not in HEADERS:
+                raise ValueError(f"version {version} of the format")
+            shape, by_columns, dtype = HEADERS[version](file)
+        if dtype.hasobject or min(shape, default=0) < 0:
+            raise ValueError(f"{dtype} of shape {shape}")
+        return cls(path, member, shape, dtype, by_columns)
+
+    def rows(self, n: int) -> NDArray[Any]:
+        """The first n rows; the others pass by, as the checksum is of them too, but are not kept.
+
+        Raises:
+            ValueError: if the file ends before.
+            zipfile.BadZipFile: if the checksum is another.
+        """
+        rows, *row = self.shape
+        # So many numbers at a time, of which the first n are wanted: the columns, or all of them at once.
+        parts, length = (math.prod(row), rows) if self.by_columns else (1, math.prod(self.shape))
+        wanted = n if self.by_columns else n * math.prod(row)
+        found = []
+        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+            HEADERS[npy.read_magic(file)](file)
+            for _ in range(parts):
+                found.append(np.frombuffer(take(file, wanted * self.dtype.itemsize), self.dtype))
+                skip(file, (length - wanted) * self.dtype.itemsize)
+        if self.by_columns:
+            return np.stack(found).reshape(*reversed(row), n).transpose()
+        return found[0].reshape(n, *row)
+
+
+def members(path: Path) -> dict[str, str]:
+    """The names of an .npz file's arrays, with those of its members.
+
+    Raises:
+        zipfile.BadZipFile: if it is no archive.
+        OSError: if it cannot be read.
+    """
+    with zipfile.ZipFile(path) as archive:
+        return {name.removesuffix(".npy"): name for name in archive.namelist()}
+
+
+def take(file: IO[bytes], size: int) -> bytes:
+    """So many bytes; ValueError if there are fewer."""
+    content = file.read(size)
+    if len(content) != size:
+        raise ValueError(f"{size} bytes expected, {len(content)} there")
+    return content
+
+
+def skip(file: IO[bytes], size: int, at_once: int = 2**20) -> None:
+    """Reads over so many bytes; ValueError if there are fewer."""
+    while size:
+        size -= len(take(file, min(size, at_once)))

@@ -1,0 +1,53 @@
+"""A folder in which `gnomon measure` works, and calls of it there that are right, and wrong."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tests.lab.measuring import CLASSES, NETS, N, call, network, numbers
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with networks, weights and samples, in which one works."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    (tmp_path / "nets.py").write_text(NETS)
+    torch.save(network().state_dict(), "small.pt")
+    np.savez("some.npz", x=numbers(N, 6).numpy(), labels=(torch.arange(N) % CLASSES).numpy())
+    return tmp_path
+
+
+@pytest.fixture
+def measured(folder, monkeypatch, capsys):
+    """Measures and returns the JSON, and what was said beside it."""
+
+    def ask(checkpoint="small.pt", model="nets:small", data="some.npz", *options):
+        given = (checkpoint, "--model", model, "--data", data, "--json", *options)
+        code, out, said = call(monkeypatch, capsys, *given)
+        assert code == 0, said
+        return json.loads(out), said
+
+    return ask
+
+
+@pytest.fixture
+def complaint(folder, monkeypatch, capsys):
+    """The one line said to a call that is wrong."""
+
+    def ask(checkpoint="small.pt", model="nets:small", data="some.npz", *options):
+        code, out, said = call(monkeypatch, capsys, checkpoint, "--model", model, "--data", data, *options)
+        last = said.splitlines()[-1]
+        assert (code, out) == (2, ""), said
+        assert "Traceback" not in said
+        assert last.startswith("gnomon: ")
+        # Before it at most what was taken, and what the user's own module prints.
+        assert all(re.match(r"a word at import$|\S+: \d+ of \d+ tensors", line) for line in said.splitlines()[:-1])
+        return last
+
+    return ask

@@ -1,0 +1,104 @@
+"""Networks, weights and samples in a folder, and `gnomon measure` called there in this process."""
+
+import sys
+
+import pytest
+import torch
+
+from gnomon.models import mlp
+from gnomon_lab.cli import main
+
+N, CLASSES = 40, 3
+NETS = '''
+"""Networks, of which the checkpoints of the tests hold weights."""
+
+import torch
+from torch import nn
+
+from gnomon.models import mlp
+
+print("a word at import")
+
+
+def small():
+    return mlp((6, 8, 3), bias=True)
+
+
+def wide():
+    return mlp((6, 9, 3), bias=True)
+
+
+def deep():
+    return mlp((6, 8, 8, 3), bias=True)
+
+
+def narrow():
+    return mlp((5, 8, 3), bias=True)
+
+
+def one():
+    return mlp((6, 8, 1), bias=True)
+
+
+def normalised():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def headless():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
+
+
+def drawn():
+    return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)))
+
+
+def needy(width):
+    return mlp((6, width, 3))
+
+
+def nothing():
+    return None
+
+
+class Raising(nn.Module):
+    def forward(self, x):
+        raise ValueError("no\\nforward")
+'''
+
+
+class Malicious:
+    """Its pickle makes a file where it is opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return exec, (f"open({str(self.path)!r}, 'w').close()",)
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def network():
+    return mlp((6, 8, CLASSES), bias=True, generator=torch.Generator().manual_seed(1))
+
+
+def call(monkeypatch, capsys, *arguments):
+    """The exit code, and what was printed."""
+    monkeypatch.setattr(sys, "argv", ["gnomon", "measure", *map(str, arguments)])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main()
+    said = capsys.readouterr()
+    return stop.value.code, said.out, said.err
