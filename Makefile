@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench docs pictures clean
+.PHONY: run test soak check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
@@ -11,6 +11,11 @@ run: .venv/run              ## train the first experiment and write its report
 test: .venv/test            ## all tests, with the shapes checked at run time, and once more without
 	$(BIN)/python -m pytest -n 2
 	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
+
+MINUTES ?= 60
+SEED ?= 0
+soak: .venv/test            ## kill runs, alter files, feed nonsense to all that is public: MINUTES=60, and on from there
+	$(BIN)/python -m soak --minutes $(MINUTES) --seed $(SEED)
 
 check: .venv/dev            ## what must be clean before a commit
 	$(BIN)/ruff format --check .

@@ -1,0 +1,207 @@
+"""Runs whose files were altered: what reads them gives what they held before, or says in a line what is wrong."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gnomon_lab.papers import experiment
+from soak.case import Case
+from soak.faults import Faults
+from soak.forked import Ended, forked
+from soak.gnomon_command import called, unfit
+from soak.kills import SETTINGS, compared, outcome, run, same_machine
+from soak.mutations import copied, mutate
+
+EXPERIMENTS = ("grok-digits", "central-path")
+FINISHED, BROKEN = 0, 2
+"""Seeds: 0 and 1 are finished, 2 was killed in its second half."""
+
+
+class AlteredRuns:
+    """Mutates a file of a run, then lists, verifies, reports, resumes or measures."""
+
+    name, share, unit, limit = "altered runs", 0.2, 40, 60.0
+
+    def prepare(self, folder: Path) -> None:
+        """Three runs of each of two experiments, and what each command says about them unaltered."""
+        same_machine()
+        folder.mkdir(parents=True)
+        self.home = folder
+        self.whole: dict[tuple[str, int], dict[str, Any]] = {}
+        for name in EXPERIMENTS:
+            for seed in (0, 1, BROKEN):
+                place = folder / f"{name}-{seed}"
+                place.mkdir()
+                os.chdir(place)
+                self.made(name, seed, None)
+                self.whole[name, seed] = outcome(place / "runs")
+            (folder / "count").mkdir()
+            os.chdir(folder / "count")
+            operations = self.made(name, BROKEN, None)
+            shutil.rmtree(folder / "count")
+            os.chdir(folder)
+            for at in range(int(0.7 * operations), 0, -1):
+                # Back from there to an operation that leaves a checkpoint behind and one arm or more unfinished.
+                self.made(name, BROKEN, at)
+                if [*(folder / "runs" / name).glob("*-seed2/checkpoint-*.safetensors")]:
+                    break
+            for seed in (0, 1):
+                shutil.copytree(folder / f"{name}-{seed}" / "runs", folder / "runs", dirs_exist_ok=True)
+        os.chdir(folder)
+        with settings_judged():
+            called(["report", "grok-digits"])  # here, so that all that is imported late is there before the first child
+            for page in (folder / "runs").rglob("report.html"):
+                page.unlink()
+            self.listed = called(["list"])
+            self.verified = {name: called(["verify", name]) for name in EXPERIMENTS}
+            self.pages = {name: self.page(self.run_folder(folder, name, FINISHED)) for name in EXPERIMENTS}
+        for page in (folder / "runs").rglob("report.html"):
+            page.unlink()
+
+    def case(self, chance: Random, number: int, folder: Path) -> Case:
+        """One mutation, and one command."""
+        shutil.copytree(self.home / "runs", folder / "runs")
+        name, seed = chance.choice(EXPERIMENTS), chance.choice([FINISHED, BROKEN])
+        place = self.run_folder(folder, name, seed)
+        if chance.random() < 0.05:
+            did = copied(place, chance)
+        else:
+            path = chance.choice(sorted(path for path in place.iterdir() if path.is_file()))
+            did = f"{place.name}/{mutate(path, chance)}"
+        what = chance.choice(["list", "verify", "report", "run", "run"])
+        did = f"{what} of {name} after {did}"
+        with settings_judged():
+            return Case(did, *getattr(self, f"after_{what}")(name, seed, place, folder))
+
+    def after_list(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
+        """The healthy runs stand there as before, and the altered one as before or with a word."""
+        ended = called(["list"])
+        if (bad := unfit(ended, (0,)))[0]:
+            return bad
+        before = [line for line in self.listed.out.splitlines() if place.name not in line]
+        after = ended.out.splitlines()
+        if missing := [line for line in before if line.strip() and line not in after and "-seed" in line]:
+            return "wrong", f"healthy runs are missing: {missing}; {ended.out[-500:]}{ended.err[-500:]}"
+        new = [line for line in after if line not in self.listed.out.splitlines() and "finished" in line]
+        if new and not worded(f"{new}{ended.err}"):
+            return "wrong", f"listed as if it were whole: {new}"
+        return "", ""
+
+    def after_verify(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
+        """The same verdicts, or the altered run is named."""
+        before, ended = self.verified[name], called(["verify", name])
+        if (bad := unfit(ended, (0, 1, 2)))[0]:
+            return bad
+        gone = not (place / "config.json").exists() or not (place / "result.json").exists()
+        said = squeezed(ended.out + ended.err)
+        if (ended.code, ended.out) != (before.code, before.out) and place.name not in said and not gone:
+            return "wrong", f"another board, and {place.name} is not named: exit {ended.code}: {said[-1500:]}"
+        return "", ""
+
+    def after_report(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
+        """The same page, or a sentence that names a file of the run."""
+        known = {path.name for path in (self.home / "runs" / name).iterdir()}
+        there = place if place.exists() else next(path for path in place.parent.iterdir() if path.name not in known)
+        ended = called(["report", str(there.relative_to(folder))])
+        if (bad := unfit(ended))[0]:
+            return bad
+        if ended.code == 2:
+            return named(ended, place)
+        if there != place:
+            return "wrong", f"reported under another name, {there.name}"
+        if seed == BROKEN:
+            return "wrong", "an unfinished run was reported"
+        page = without_machines((place / "report.html").read_text(encoding="utf-8"))
+        if page != self.pages[name]:
+            first = next((k for k, pair in enumerate(zip(page, self.pages[name], strict=False)) if len({*pair}) > 1), 0)
+            return "wrong", f"another page: {page[max(0, first - 150) : first + 150]!r}"
+        return "", ""
+
+    def after_run(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
+        """The records of an unbroken run, or a sentence that names a file of the run."""
+        ended = forked(lambda: run(name, seed))
+        if (bad := unfit(ended))[0]:
+            return bad
+        if ended.code == 2:
+            return named(ended, place)
+        alone = folder / "alone" / "runs" / name
+        alone.mkdir(parents=True)
+        if place.exists():
+            place.rename(alone / place.name)
+        return compared(alone.parent, self.whole[name, seed])
+
+    def made(self, name: str, seed: int, killed_at: int | None) -> int:
+        """A run, killed at an operation if told, in the current folder; how many operations it made."""
+
+        def work() -> None:
+            faults = Faults(Path("runs").absolute(), "kill", killed_at or -1, Random(0))
+            faults.install()
+            try:
+                run(name, seed)
+            finally:
+                Path("operations").write_text(str(faults.count), encoding="utf-8")
+
+        ended = forked(work)
+        if ended.code != (0 if killed_at is None else -9):
+            raise RuntimeError(f"the prepared run of {name} ended with {ended}")
+        return 0 if killed_at else int(Path("operations").read_text(encoding="utf-8"))
+
+    def run_folder(self, folder: Path, name: str, seed: int) -> Path:
+        """Where a run lies."""
+        (found,) = (folder / "runs" / name).glob(f"*-seed{seed}")
+        return found
+
+    def page(self, found: Path) -> str:
+        """The unaltered page of a run."""
+        ended = called(["report", str(found)])
+        if ended.code != 0:
+            raise RuntimeError(f"the page of {found} could not be written: {ended}")
+        return without_machines((found / "report.html").read_text(encoding="utf-8"))
+
+
+class settings_judged:  # noqa: N801 - used as a context
+    """While it is entered, the tiny settings are among those that claims are about."""
+
+    def __enter__(self) -> None:
+        self.before = {name: experiment(name).SETTINGS for name in EXPERIMENTS}
+        for name in EXPERIMENTS:
+            module = experiment(name)
+            module.SETTINGS = (*module.SETTINGS, TINY.setdefault(name, tiny(name)))
+
+    def __exit__(self, *error: object) -> None:
+        for name, before in self.before.items():
+            experiment(name).SETTINGS = before
+
+
+TINY: dict[str, object] = {}
+
+
+def tiny(name: str) -> object:
+    """The configuration that the arguments of a tiny run give."""
+    import tyro
+
+    return tyro.cli(experiment(name).Config, args=SETTINGS[name])
+
+
+def without_machines(page: str) -> str:
+    """A page without what it was made with, which need not be the same."""
+    return re.sub(r"<h3>(made|resumed) with.*?</dl>", "", page, flags=re.DOTALL)
+
+
+def named(ended: Ended, place: Path) -> tuple[str, str]:
+    """Whether the sentence names the run's folder or a file in it."""
+    named = place.name in ended.err or place.parent.name in ended.err
+    return ("", "") if named else ("wrong", f"the sentence names no file: {ended.err!r}")
+
+
+def worded(text: str) -> bool:
+    """Whether it says that something is amiss."""
+    return re.search(r"damaged|expected|unreadable|changed|altered|another|cannot|not as|differs", text) is not None
+
+
+def squeezed(text: str) -> str:
+    """Without the line breaks of a narrow terminal."""
+    return re.sub(r"\s*\n\s*", "", text)

@@ -1,0 +1,27 @@
+"""`make soak` has no end of its own; here each of its kinds makes a few cases."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("file operations", "random kills", "altered runs", "measured files", "functions", "command lines")
+
+
+def soak(folder, *arguments):
+    """Its exit code, and what it printed."""
+    command = [sys.executable, "-m", "soak", "--folder", str(folder), "--workers", "1", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
+def test_every_kind_makes_its_cases_and_goes_on_behind_them(tmp_path):
+    code, said = soak(tmp_path, "--cases", "3", "--only", *QUICK)
+    assert code in (0, 1), said
+    for kind in QUICK:
+        assert re.search(rf"^\| {kind} \| \d+ \| \d \| \d \| \d \| 0 \|$", said, re.MULTILINE), said
+    assert not (tmp_path / "scratch").exists(), "its scratch is left"
+    assert len(next(tmp_path.glob("*/units.jsonl")).read_text().splitlines()) == len(QUICK)
+    assert soak(tmp_path, "--cases", "3", "--only", QUICK[-1]) == (code, said), "the same cases were made again"
