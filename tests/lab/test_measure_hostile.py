@@ -342,3 +342,8 @@ def test_cross_entropy_is_spoken_of_where_it_matters(folder, measured):
         "centroid_alignment"
     ]
     assert words in Path("a.html").read_text(encoding="utf-8")
+
+
+def test_no_memory_in_the_users_code_is_said_as_such(folder, complaint):
+    Path("large.py").write_text("def net():\n    raise MemoryError\n")
+    assert "expected memory for what it computes, got none left" in complaint("small.pt", "large:net")

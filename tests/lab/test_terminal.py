@@ -98,3 +98,22 @@ def test_a_full_disk_behind_stdout_is_one_line(command, gnomon, monkeypatch, cap
 def test_without_stdout_nothing_is_printed(gnomon, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert gnomon("list") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ImportError("libtorch_cpu.so: failed to map segment"), "got libtorch_cpu.so: failed to map segment. Install"),
+        (MemoryError(), "expected memory for what it computes, got none left"),
+        (SystemError("error return without exception set"), "expected memory for what it computes, got none left"),
+    ],
+)
+def test_too_little_memory_to_import_is_one_line(error, words, gnomon, monkeypatch, capsys):
+    def failing(name):
+        raise error
+
+    monkeypatch.setattr("gnomon_lab.cli.importlib.import_module", failing)
+    assert gnomon("list") == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1

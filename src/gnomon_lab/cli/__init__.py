@@ -39,7 +39,15 @@ def main() -> None:
             f"gnomon {command}: expected to read and write files, got {error}. "
             "What was written before is kept; mend it and call the same command again."
         )
-    except MemoryError:
+    except ImportError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # NumPy's own words are a page
+            cause = cause.__cause__
+        complain(
+            f"gnomon {command}: expected to import what gnomon is made of, got {cause}. "
+            "Install it again, or allow more memory."
+        )
+    except (MemoryError, SystemError):  # the latter from extensions that could not allocate
         complain(f"gnomon {command}: expected memory for what it computes, got none left. Ask for less, or allow more.")
     except KeyboardInterrupt:
         goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""

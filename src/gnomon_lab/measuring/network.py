@@ -60,11 +60,11 @@ def files_of(factory: str) -> list[Path]:
 def foreign(expected: str, advice: str) -> Iterator[None]:
     """What the user's code raises, as one sentence: SystemExit too, or gnomon would end with that code, and no result.
 
-    Ctrl-C stays what it is, and so do gnomon's own errors.
+    Ctrl-C and want of memory stay what they are, and so do gnomon's own errors.
     """
     try:
         yield
-    except (KeyboardInterrupt, GnomonError):
+    except (KeyboardInterrupt, MemoryError, GnomonError):
         raise
     except BaseException as cause:  # whatever kind it is
         raise DataError(f"measure(--model): expected {expected}, got {said(cause)}. {advice}") from cause
