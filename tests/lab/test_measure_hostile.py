@@ -78,7 +78,7 @@ def test_tables_that_are_read_are_not_written_over(folder, complaint):
     assert "expected a file that is not read here" in said
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "/"])
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "a\0"])
 def test_folders_are_no_files_to_write(complaint, name):
     assert "measure(--out): expected a file" in complaint(*USUAL, "--out", name)
 
@@ -324,6 +324,17 @@ def test_labels_beyond_whole_numbers_are_refused(folder, complaint):
 @pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "~nobody-of-this-name/x.npz", "~nobody-of-this-name"])
 def test_homes_of_nobody_are_one_line(complaint, name):
     assert "of no user here" in complaint("small.pt", "nets:small", name)
+
+
+def test_seeds_too_large_are_one_line(complaint):
+    for seed in (10**22, -(10**22), 2**64):
+        said = complaint("small.pt", "nets:small", "digits", "--seed", str(seed))
+        assert f"measure(--seed): expected -9223372036854775808 to 18446744073709551615, got {seed}" in said
+
+
+def test_names_of_any_length_are_cut(folder, complaint):
+    torch.save({**network().state_dict(), "a" * 10**6: torch.ones(2)}, "long.pt")
+    assert 4000 < len(complaint("long.pt")) < 4100
 
 
 def test_no_memory_is_one_line(folder, complaint, monkeypatch):

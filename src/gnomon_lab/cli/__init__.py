@@ -17,6 +17,9 @@ COMMANDS = {
     "measure": "read the geometry of a trained network off its checkpoint",
 }
 
+LONGEST = 4000
+"""Letters of a complaint: names in it come from files, and have any length."""
+
 
 def main() -> None:
     """Runs the command; what the user did wrong is one line on stderr and exit code 2."""
@@ -73,7 +76,8 @@ def called(command: str, arguments: Sequence[str]) -> int:
 
 def complain(message: str) -> None:
     """Says what is wrong in one line, and ends with exit code 2."""
-    print(plain(f"gnomon: {' '.join(line.strip() for line in message.splitlines())}"), file=sys.stderr)
+    line = " ".join(line.strip() for line in message.splitlines())
+    print(plain(f"gnomon: {line if len(line) <= LONGEST else line[:LONGEST] + ' …'}"), file=sys.stderr)
     sys.exit(2)
 
 

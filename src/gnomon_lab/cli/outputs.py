@@ -23,7 +23,7 @@ def refuse(where: str, outputs: Mapping[str, Path], inputs: Iterable[Path]) -> N
     inputs = list(inputs)
     for name, path in outputs.items():
         option = f"{where}(--{name})"
-        if not path.absolute().parent.is_dir():
+        if not path.absolute().parent.is_dir() or "\0" in path.name:
             raise DataError(f"{option}: expected a file in a folder, got {str(path)!r}. Make its folder.")
         # What is written stands beside it at first, as runs.files.replace_file has it.
         for there in filter(os.path.lexists, (path, path.with_name(f".{path.name}.part") if path.name else path)):

@@ -22,6 +22,8 @@ IMAGE_COLUMNS = ("image", "images", "img")
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 DIGITS_TRAIN = 500
 """As in grok-digits."""
+SEEDS = (-(2**63), 2**64 - 1)
+"""Of torch's generators, the least and the largest."""
 LARGEST_LABEL = 2**63 - 1
 NUMBERS = "iuf"
 """NumPy's kinds of them."""
@@ -102,6 +104,8 @@ def count(samples: int | None, rows: int, where: str) -> int:
 
 def of_digits(split: str, samples: int | None, seed: int) -> Data:
     """The digits of grok-digits."""
+    if not SEEDS[0] <= seed <= SEEDS[1]:
+        raise RangeError(f"measure(--seed): expected {SEEDS[0]} to {SEEDS[1]}, got {seed}. Take a smaller one.")
     train, test = standardise(*digits(DIGITS_TRAIN, generator=torch.Generator().manual_seed(seed)))
     splits = {"train": train, "test": test}
     if split not in splits:
