@@ -358,6 +358,7 @@ def test_buffers_that_a_pass_makes_are_not_there_afterwards():
     assert model.state_dict().keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
 
 
+@pytest.mark.once  # with the frames of a type checker between, the warning names another file
 def test_state_in_objects_of_other_kinds_is_said_before_training():
     model = nn.Sequential(nn.Linear(4, 4), Averaging(), nn.Linear(4, 3))
     with pytest.warns(UserWarning, match=r"changes Averaging, Averaging\.average, which .* not put back") as said:
