@@ -318,7 +318,7 @@ def test_the_memory_budget_is_handed_on(monkeypatch):
     reading = probe.read()
     torch.testing.assert_close(reading.values["outer"], gnomon.agop(gnomon.input_jacobian(model, x).detach()))
     torch.testing.assert_close(reading.values["kernel"], gnomon.ntk(model, x).detach())
-    assert budgets == [30_000, 30_000]  # once before training
+    assert budgets == [30_000]
     seen = gnomon.Probe(model, x, {"budget": lambda memory: torch.tensor(memory)}, memory=30_000).read()
     assert seen.values["budget"] == 30_000
 
@@ -644,6 +644,42 @@ def test_being_out_of_memory_is_said_as_it_is():
 
     with pytest.raises(torch.OutOfMemoryError, match="no more"):
         Probe(Large(), torch.ones(2, 3), [gnomon.frobenius_norm])
+
+
+@pytest.mark.parametrize("raised", [MemoryError("no more"), None], ids=["Python's", "torch's"])
+def test_memory_that_the_processor_lacks_is_told_as_memory(raised):
+    class Large(nn.Module):
+        def forward(self, x):
+            if raised:
+                raise raised
+            return x + torch.empty(2**52)
+
+    with pytest.raises(torch.OutOfMemoryError, match=r"Probe\(x\): expected memory for .*\. Pass fewer samples"):
+        Probe(Large(), torch.ones(2, 3), [gnomon.frobenius_norm])
+
+
+def test_effective_rank_of_large_samples_is_that_of_few_rows():
+    """The matrix itself would have 10,000 entries a side, and a function of the user's gets it whole."""
+    model = nn.Sequential(
+        nn.Flatten(), nn.Unflatten(1, (1, 10_000)), nn.AvgPool1d(100), nn.Flatten(), nn.Linear(100, 3)
+    )
+    x = torch.randn(4, 100, 100)
+    reading = Probe(model, x, [gnomon.effective_rank]).read()
+    rows = gnomon.input_jacobian(model, x).detach().flatten(0, 1).flatten(1).double()
+    squares = torch.linalg.svdvals(rows).square()
+    torch.testing.assert_close(reading.values["effective_rank"], squares.sum() / squares[0])
+    small = Probe(mlp((6, 3)), torch.randn(2, 6), {"size": lambda agop: torch.tensor(agop.shape)}).read()
+    assert small.values["size"].tolist() == [6, 6]
+
+
+def test_many_missing_classes_are_said_by_a_few(recwarn):
+    model, x = nn.Linear(4, 1000), torch.randn(16, 4)
+    with pytest.raises(EmptyError, match=r"got none of classes 16, 17, 18, 19, 20 and 979 more\. Pass more samples"):
+        Probe(model, (x, torch.arange(16)), [gnomon.nc1])
+    labels = torch.arange(400) % 300
+    with pytest.raises(EmptyError, match=r"\n  nc1: .*got none of classes 300, 301, 302, 303, 304 and 695 more\."):
+        Probe(model, (torch.randn(400, 4), labels), [gnomon.nc1, accuracy])
+    Probe(model, (torch.randn(1000, 4), torch.arange(1000)), [gnomon.nc1, accuracy])
 
 
 def test_features_of_a_network_that_has_diverged_are_read():

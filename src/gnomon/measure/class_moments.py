@@ -11,6 +11,9 @@ from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Covariance, Factored, smaller
 
+SHOWN = 5
+"""Of many classes without samples, so many are named."""
+
 
 @dataclass(frozen=True)
 class ClassMoments:
@@ -173,9 +176,15 @@ def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) ->
 
 def check_classes(where: str, moments: ClassMoments) -> None:
     """Raises EmptyError that names the classes without samples."""
-    missing = (moments.counts == 0).nonzero().flatten().tolist()
+    check_counts(where, moments.counts)
+
+
+def check_counts(where: str, counts: Int[Tensor, "k"]) -> None:
+    """Raises EmptyError that names the first of the classes that have no samples, and says how many more there are."""
+    missing = (counts == 0).nonzero().flatten().tolist()
     if missing:
-        named = f"class {missing[0]}" if len(missing) == 1 else f"classes {', '.join(map(str, missing))}"
+        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        named = f"{'class' if len(missing) == 1 else 'classes'} {', '.join(map(str, missing[:SHOWN]))}{more}"
         raise EmptyError(
             f"{where}(labels): expected samples of every class, got none of {named}. "
             f"Pass more samples, or number the classes that there are from 0."

@@ -1,6 +1,7 @@
 """What quantities may ask for that follows from what is observed."""
 
 from collections.abc import Callable, Mapping
+from types import FunctionType
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from gnomon.autodiff.layer_gradients import gradient_products
 from gnomon.autodiff.layers import layer_named, linear_head
 from gnomon.errors import UnsupportedModuleError
+from gnomon.linalg import Covariance, Dense, Factored
 from gnomon.measure.class_moments import ClassMoments, class_moments
 
 
@@ -27,9 +29,24 @@ def bias_of(model: nn.Module, logits: Float[Tensor, "n c"]) -> Float[Tensor, "c"
     return None if bias is None else bias.detach()
 
 
-def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Float[Tensor, "p p"]:
-    """The average gradient outer product at the network's input, without the Jacobians: a pass of its own."""
-    return gradient_products("Probe", model, x, [""], memory=memory)[""].dense()
+def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Covariance:
+    """The average gradient outer product at the network's input, without the Jacobians: a pass of its own.
+
+    Held as rows where these are fewer than the input's entries: whole, it would take 181 GB for an image of 224 pixels.
+    """
+    return gradient_products("Probe", model, x, [""], memory=memory)[""]
+
+
+def as_asked(quantity: Callable[..., object], argument: str, value: object) -> object:
+    """What a quantity is given: the AGOP whole, unless the quantity is gnomon's own and takes it as rows."""
+    if argument == "agop" and isinstance(value, Dense | Factored) and not own(quantity):
+        return value.dense()
+    return value
+
+
+def own(quantity: object) -> bool:
+    """Whether it is one of gnomon's functions, as it stands."""
+    return isinstance(quantity, FunctionType) and str(quantity.__module__).partition(".")[0] == "gnomon"
 
 
 DERIVED: dict[str, Callable[..., object]] = {

@@ -16,7 +16,7 @@ from gnomon.autodiff import observe
 from gnomon.autodiff.observation import timed
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.probe.cost import Cost, Meter
-from gnomon.probe.derived import require_one_layer
+from gnomon.probe.derived import as_asked, require_one_layer
 from gnomon.probe.evaluating import check_thread, evaluated
 from gnomon.probe.plan import Quantity, plan, presentable
 from gnomon.probe.reading import Reading, apart, place
@@ -173,7 +173,9 @@ class Probe:
         """Adds the quantities to what is known; of those without a value NaN, and why to what is returned."""
         missing: dict[str, str] = {}
         for name, quantity in self._plan.quantities.items():
-            arguments = {argument: known[argument] for argument in self._plan.arguments[name]}
+            arguments = {
+                argument: as_asked(quantity, argument, known[argument]) for argument in self._plan.arguments[name]
+            }
             absent = next((missing[argument] for argument in arguments if argument in missing), None)
             if absent is None:
                 try:

@@ -3,15 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FunctionType
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import observe
+from gnomon.autodiff import DEFAULT_BUDGET, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
+from gnomon.linalg import Covariance, Factored
+from gnomon.measure.class_moments import check_counts
+from gnomon.probe.derived import agop_of, moments_of, own
 from gnomon.probe.evaluating import evaluated
 from gnomon.probe.plan import Plan, Quantity, presentable
 from gnomon.probe.side_effects import side_effects_said
@@ -38,7 +40,9 @@ def rehearse(
     x, labels = given["x"], given.get("labels")
     if not isinstance(x, Tensor) or not ready(model, x):
         return set()
-    rows, every_class = few(len(x), labels if isinstance(labels, Tensor) else None)
+    labels = labels if isinstance(labels, Tensor) else None
+    budget = DEFAULT_BUDGET if memory is None else memory
+    rows, every_class = few(len(x), labels, budget // (16 * max(1, x[0].nbytes)))
     known = {
         name: value[rows.to(value.device)] if isinstance(value, Tensor) else value for name, value in given.items()
     }
@@ -49,6 +53,9 @@ def rehearse(
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
                 known[name] = look(model, x[rows.to(x.device)], name, layer, memory)
+        if not every_class and moments_of in plan.quantities.values():
+            with noting(why, "class_moments", every_class=True):
+                require_every_class(labels, known.get("logits"))
         features = known.get("features")
         fewer = isinstance(features, Tensor) and len(x) < features[0].numel()
         for name, quantity in plan.quantities.items():
@@ -56,8 +63,11 @@ def rehearse(
             if lacking := [why[argument] for argument in wanted if argument in why]:
                 why[name] = lacking[0]
             elif own(quantity) and known.keys() >= set(wanted):
-                with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
-                    value = quantity(**{argument: known[argument] for argument in wanted})
+                with (
+                    noting(why, name, every_class, fewer),
+                    in_a_sentence(name, "what it can be computed of", x),
+                ):
+                    value = IN_BRIEF.get(quantity, quantity)(**{argument: known[argument] for argument in wanted})
                     known[name] = presentable(name, value) if name in plan.reported else value
         return why
 
@@ -71,8 +81,11 @@ def ready(model: nn.Module, x: Tensor) -> bool:
     return has_shapes(model) and all(parameter.device == x.device for parameter in model.parameters())
 
 
-def few(n: int, labels: Tensor | None) -> tuple[Int[Tensor, "m"], bool]:
-    """The first sample of each class, so that the smallest and the largest label are there; and whether all are."""
+def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], bool]:
+    """The first sample of each class, so that the smallest and the largest label are there; and whether all are.
+
+    Two of them where they are more than `most`, and more than two.
+    """
     if labels is None or labels.ndim != 1:
         return torch.arange(min(2, n)), False
     order = labels.argsort(stable=True)
@@ -80,21 +93,36 @@ def few(n: int, labels: Tensor | None) -> tuple[Int[Tensor, "m"], bool]:
     begins = torch.ones_like(ranked, dtype=torch.bool)
     begins[1:] = ranked[1:] != ranked[:-1]
     first = order[begins]
-    return (first, True) if len(first) <= CLASSES else (first[[0, -1]], False)
+    return (first, True) if len(first) <= max(2, min(CLASSES, most)) else (first[[0, -1]], False)
 
 
 def look(model: nn.Module, x: Tensor, name: str, layer: str | None, memory: int | None) -> Tensor:
-    """One observation; for the Jacobian, one of equal rows with the same sum, by one backward pass and not c."""
+    """One observation; for the Jacobian, equal rows, made by one backward pass and not c.
+
+    They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
+    """
     if name != "jacobian":
         return observe("Probe", model, x, {name}, layer=layer, memory=memory).values[name]
     seen = observe("Probe", model, x, {"centroid", "logits"}, memory=memory).values
     n, c = seen["logits"].shape
-    return (seen["centroid"] / c).unsqueeze(1).expand(n, c, *x.shape[1:])
+    room = (DEFAULT_BUDGET if memory is None else memory) // (4 * max(1, x.nbytes))
+    return (seen["centroid"] / c).unsqueeze(1).expand(n, max(1, min(c, room)), *x.shape[1:])
 
 
-def own(quantity: Quantity) -> bool:
-    """Whether it is one of gnomon's functions, as it stands."""
-    return isinstance(quantity, FunctionType) and str(quantity.__module__).partition(".")[0] == "gnomon"
+def agop_in_brief(model: nn.Module, x: Tensor, memory: int | None) -> Covariance:
+    """An AGOP of one row a sample, made by one backward pass and not c."""
+    return Factored(look(model, x, "centroid", None, memory).flatten(1))
+
+
+IN_BRIEF: dict[Quantity, Quantity] = {agop_of: agop_in_brief}
+"""What stands in for a function that costs much."""
+
+
+def require_every_class(labels: Tensor | None, logits: object) -> None:
+    """Raises EmptyError if some class has no samples: the labels alone tell."""
+    if isinstance(labels, Tensor) and isinstance(logits, Tensor):
+        _checks.class_labels("Probe", labels, len(labels), logits.shape[1])
+        check_counts("Probe", torch.bincount(labels, minlength=logits.shape[1]))
 
 
 @contextmanager
@@ -116,6 +144,11 @@ def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
     except (GnomonError, torch.OutOfMemoryError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
         raise
     except Exception as cause:  # whatever the user's network raises
+        if isinstance(cause, MemoryError) or "DefaultCPUAllocator" in str(cause):
+            raise torch.OutOfMemoryError(
+                f"Probe({argument}): expected memory for {expected}, got {type(cause).__name__}: {cause}. "
+                f"Pass fewer samples, or leave it out."
+            ) from cause
         raise DataError(
             f"Probe({argument}): expected {expected}, got {type(cause).__name__}: {cause} at samples of shape "
             f"{tuple(x.shape[1:])} in {x.dtype} on {x.device}. Pass network and samples as they are in training, and "
