@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_arm_or_run_is_named(tmp_path):
     count(tmp_path)
     first, second = (tmp_path / f"checkpoint-{arm}.safetensors" for arm in "ab")
     second.write_bytes(first.read_bytes())
-    with pytest.raises(CheckpointError, match=r"expected run, arm and parts \('.*', 'b', .*got \('.*', 'a'"):
+    with pytest.raises(CheckpointError, match=r"expected run and arm \('.*', 'b'\) .*got \('.*', 'a'\)"):
         count(tmp_path)
 
 
@@ -245,11 +245,8 @@ def test_same_configuration_same_folder(tmp_path):
     assert not first.finished
     saved = json.loads((first.folder / "config.json").read_text())
     write_json(first.folder / "config.json", saved | {"config": {}})
-    with pytest.raises(DataError, match="expected the same configuration, got another"):
+    with pytest.raises(DataError, match=r"config\.json\): expected the configuration and seed that grok-digits/.* is"):
         open_run(tmp_path, "grok-digits", Config(), 3)
-    write_json(first.folder / "config.json", {"seed": 3})
-    with pytest.raises(DataError, match=r"expected experiment, config, seed, made_with and started in config\.json"):
-        load_run(first.folder)
 
 
 def test_every_machine_and_version_that_worked_on_a_run_is_noted(tmp_path, monkeypatch):
@@ -263,9 +260,6 @@ def test_every_machine_and_version_that_worked_on_a_run_is_noted(tmp_path, monke
     again.begin()
     assert load_run(found.folder) == again
     assert again.made_with == [here, here | {"python": "4.0"}]
-    asked = json.loads((found.folder / "config.json").read_text())
-    write_json(found.folder / "config.json", asked | {"made_with": here})  # as runs were begun before 0.1
-    assert load_run(found.folder).made_with == [here]
 
 
 def test_the_commit_is_that_of_the_codes_own_checkout(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from gnomon._lines import append_line
 from gnomon.errors import DataError
 from gnomon.probe import Reading
 
@@ -16,7 +17,8 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
     once, so that a killed process loses none.
 
     Raises:
-        DataError: by the sink, if a scalar has the name `step` or `seconds`.
+        DataError: by the sink, if a scalar has the name `step` or `seconds`, or the line cannot be written; then
+            nothing of it stays in the file.
 
     Example:
         >>> import tempfile, torch
@@ -39,7 +41,12 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
                 f"jsonlines_sink(reading): expected names other than step and seconds, got {taken}. Rename one."
             )
         record = {"step": reading.step, **scalars, "seconds": reading.seconds}
-        with file.open("ab", buffering=0) as lines:
-            lines.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        try:
+            append_line(file, json.dumps(record, separators=(",", ":")).encode())
+        except OSError as error:
+            raise DataError(
+                f"jsonlines_sink(path): expected a file with room for a line, got {error}. "
+                f"Make room; the lines before are whole."
+            ) from error
 
     return sink

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from gnomon.errors import CheckpointError
-from gnomon_lab.runs.files import replace_file
+from gnomon_lab.runs.files import replace_bytes
 
 State = Any
 """A tensor, number, string, None, or a dictionary or list of states."""
@@ -28,11 +28,7 @@ def save_checkpoint(path: Path, state: State) -> None:
     tensors: dict[str, Tensor] = {}
     structure = json.dumps(_unpack(state, tensors))
     metadata = {"structure": structure, "sha256": _digest(structure, tensors)}
-    try:
-        replace_file(path, lambda beside: save_file(tensors, beside, metadata))
-    except SafetensorError as error:
-        # A full disk, most of all, which safetensors does not raise as what it is.
-        raise OSError(f"{path}: {error}") from error
+    replace_bytes(path, save(tensors, metadata))
 
 
 def load_checkpoint(path: Path) -> State:
@@ -41,6 +37,8 @@ def load_checkpoint(path: Path) -> State:
     Raises:
         CheckpointError: if the file is missing, is no checkpoint, or one byte of it changed.
     """
+    if path.exists() and not path.is_file():
+        raise _damaged(path, "no file, but a folder, a device or a pipe")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -50,7 +48,10 @@ def load_checkpoint(path: Path) -> State:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if _digest(structure, tensors) != expected:
         raise _damaged(path, "contents that do not match their hash")
-    return _pack(json.loads(structure), tensors)
+    try:
+        return _pack(json.loads(structure), tensors)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _damaged(path, f"a structure that was not written by gnomon ({type(error).__name__})") from error
 
 
 def tensors_in(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:

@@ -1,8 +1,11 @@
 """Files that are whole or not there."""
 
+import errno
+import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +18,56 @@ Json = Any
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     """Has `write` fill a file beside `path`, and renames it: readers see the old file or the new one, never a part.
 
-    What a killed process leaves beside is written over by the next.
+    Processes that write the same file do so one after another. What a killed one leaves beside is written over by the
+    next. When this returns, the file outlives a power failure.
+
+    Args:
+        path: the file.
+        write: fills the file that is there already, empty or not; it must not put another in its place.
     """
     beside = path.with_name(f".{path.name}.part")
+    with _alone(beside):
+        try:
+            write(beside)
+            sync(beside)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    sync(path.parent)
+
+
+@contextmanager
+def _alone(beside: Path) -> Iterator[None]:
+    """Makes the file and holds it against others that would write it; the dead hold nothing."""
+    while True:
+        with beside.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file.fileno(), beside):  # not, if whoever held it renamed or removed it while we waited
+                yield
+                return
+
+
+def _is_at(opened: int, path: Path) -> bool:
     try:
-        write(beside)
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk; nothing if there is no such file."""
+    try:
+        place = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(place)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot do it for folders
+            raise
+    finally:
+        os.close(place)
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
@@ -48,13 +90,41 @@ def write_json(path: Path, value: object) -> None:
     replace_text(path, text)
 
 
-def read_json(path: Path) -> Json:
-    """The value of a JSON file.
+def read_bytes(path: Path) -> bytes:
+    """What a file holds; nothing if there is none.
 
     Raises:
-        DataError: if the file is missing or no JSON.
+        DataError: if it is no file, but a folder, a device or a pipe that might never end.
+    """
+    if path.exists() and not path.is_file():
+        raise DataError(f"read_bytes({path}): expected a file, got something else. Remove it.")
+    return path.read_bytes() if path.exists() else b""
+
+
+def read_json_object(path: Path) -> dict[str, Json]:
+    """The object of a JSON file.
+
+    Raises:
+        DataError: if it holds no JSON, or something other than an object, or what could not be written again.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"read_json({path}): expected a JSON file, got {error}. Name the folder of a run.") from error
+        value = json.loads(read_bytes(path))
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"read_json({path}): expected a JSON file, got {error}. Restore it.") from error
+    if not isinstance(value, dict) or _is_deep(value):
+        got = "one too deep" if isinstance(value, dict) else type(value).__name__
+        raise DataError(f"read_json({path}): expected a JSON object, got {got}. Restore the file.")
+    return value
+
+
+def _is_deep(value: Json, most: int = 50) -> bool:
+    """Whether it holds what is nested deeper, which may not be written again."""
+    level = [value]
+    for _ in range(most):
+        level = [part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)]
+    return bool(level)
+
+
+def _parts(whole: dict[str, Json] | list[Json]) -> Iterable[Json]:
+    return whole.values() if isinstance(whole, dict) else whole

@@ -3,6 +3,8 @@
 import dataclasses
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import DataError
-from gnomon_lab.runs.files import read_json, write_json
+from gnomon_lab.runs.checkpoint import load_checkpoint
+from gnomon_lab.runs.files import Json, read_bytes, read_json_object, sync, write_json
 from gnomon_lab.runs.machine import machine
-from gnomon_lab.runs.records import Record, read_records
+from gnomon_lab.runs.records import Record, parse_records
+
+SEEDS = 10**9
+"""Seeds are below it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Found:
     @property
     def finished(self) -> bool:
         """Whether the run reached its end."""
-        return (self.folder / "result.json").exists()
+        return self._result_path.exists()
 
     def begin(self) -> None:
         """Notes in config.json what the run goes on with, if that is another machine or other versions than before."""
@@ -37,11 +43,29 @@ class Found:
         if here not in self.made_with:
             self.made_with.append(here)
             path = self.folder / "config.json"
-            write_json(path, read_json(path) | {"made_with": self.made_with})
+            write_json(path, read_json_object(path) | {"made_with": self.made_with})
 
     def finish(self, **result: object) -> None:
-        """Writes result.json, which says that the run is finished and seals its records."""
-        write_json(self.folder / "result.json", result | {"records_sha256": self._records_hash()})
+        """Writes result.json, which says that the run is finished and seals its configuration and its records."""
+        sync(self.folder / "records.jsonl")
+        sealed = result | {"config_sha256": self._hash("config.json"), "records_sha256": self._hash("records.jsonl")}
+        write_json(self._result_path, sealed | {"sha256": _own_hash(sealed)})
+
+    def result(self) -> dict[str, Json]:
+        """What result.json says.
+
+        Raises:
+            DataError: if it or config.json was altered since the run finished.
+        """
+        path = self._result_path
+        result = read_json_object(path)
+        if result.pop("sha256", None) != _own_hash(result) or not {"config_sha256", "records_sha256"} <= result.keys():
+            raise DataError(
+                f"run({path}): expected the result that the run finished with, got another: the file was altered. "
+                f"Restore it, or delete it: the same `gnomon run` then finishes the run again."
+            )
+        self._require_seal("config.json", result["config_sha256"])
+        return result
 
     def records(self) -> list[Record]:
         """The records; of a finished run, those that it finished with.
@@ -50,16 +74,34 @@ class Found:
             DataError: if they are damaged, missing, or were changed since.
         """
         path = self.folder / "records.jsonl"
-        if self.finished and read_json(self.folder / "result.json").get("records_sha256") != self._records_hash():
-            raise DataError(
-                f"read_records({path}): expected the records that the run finished with, got others or none. "
-                f"Restore the file, or delete the run's folder to run again."
-            )
-        return read_records(path)
+        if self.finished:
+            self._require_seal("records.jsonl", self.result()["records_sha256"])
+        return parse_records(path, read_bytes(path))
 
-    def _records_hash(self) -> str:
-        path = self.folder / "records.jsonl"
-        return hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest()
+    def reached(self) -> dict[str, tuple[int, bool]]:
+        """The step of each arm's checkpoint, and whether the arm is finished; the arm trained last comes last.
+
+        Raises:
+            CheckpointError: if a checkpoint is damaged.
+        """
+        paths = sorted(self.folder.glob("checkpoint-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+        saved = [load_checkpoint(path) for path in paths]
+        return {state["arm"]: (state["step"], state["finished"]) for state in saved}
+
+    def _require_seal(self, name: str, expected: str) -> None:
+        if self._hash(name) != expected:
+            raise DataError(
+                f"run({self.folder / name}): expected what the run finished with, got another file or none: it was "
+                f"altered. Restore it, or delete {self._result_path}: the same `gnomon run` then finishes the run "
+                f"again, or says what to train again."
+            )
+
+    @property
+    def _result_path(self) -> Path:
+        return self.folder / "result.json"
+
+    def _hash(self, name: str) -> str:
+        return hashlib.sha256(read_bytes(self.folder / name)).hexdigest()
 
     def has_one_of(self, settings: Iterable[object]) -> bool:
         """Whether its configuration is one of these; those that claims are about are an experiment's SETTINGS."""
@@ -71,27 +113,38 @@ class Found:
         return digest(self.experiment, self.config)
 
 
+def _own_hash(result: dict[str, Json]) -> str:
+    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()
+
+
 def digest(experiment: str, config: dict[str, Any]) -> str:
     """Eight letters that stand for an experiment's configuration."""
     return hashlib.sha256(json.dumps([experiment, config], sort_keys=True).encode()).hexdigest()[:8]
 
 
+def folder_of(root: Path, experiment: str, config: object, seed: int) -> Path:
+    """The folder `root/experiment/ID` of a run; the same configuration and seed have the same ID."""
+    return root / experiment / f"{digest(experiment, plain(config))}-seed{seed}"
+
+
 def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
-    """The folder `root/experiment/ID` of this configuration and seed, made if it is not there; the same ID is the same.
+    """The run of this configuration and seed, begun if it is not there.
 
     Raises:
-        DataError: if the folder holds another configuration.
+        DataError: if the folder holds another configuration, or files that were altered.
     """
     settings = plain(config)
-    folder = root / experiment / f"{digest(experiment, settings)}-seed{seed}"
+    folder = folder_of(root, experiment, config, seed)
     if not (folder / "config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         asked = {"experiment": experiment, "config": settings, "seed": seed, "made_with": []}
         asked["started"] = datetime.now(UTC).isoformat()
         write_json(folder / "config.json", asked)
+        for above in (folder.parent, root):
+            sync(above)
     found = load_run(folder)
-    if (found.experiment, found.config, found.seed) != (experiment, settings, seed):
-        raise DataError(f"run({folder}): expected the same configuration, got another. Restore its config.json.")
+    if found.config != settings:  # eight letters can be those of two configurations
+        raise DataError(f"run({folder}): expected the same configuration, got another. Choose another folder --runs.")
     return found
 
 
@@ -99,26 +152,48 @@ def load_run(folder: Path) -> Found:
     """The run in a folder.
 
     Raises:
-        DataError: if the folder is not a run's.
+        DataError: if the folder is not a run's, was copied or renamed, or its config.json or result.json was altered.
     """
-    if not (folder / "config.json").is_file():
+    path = folder / "config.json"
+    if not path.is_file():
         raise DataError(f"run({folder}): expected a run's folder with config.json, got none. See `gnomon list`.")
-    config = read_json(folder / "config.json")
-    try:
-        made_with = config["made_with"]
-        machines = [made_with] if isinstance(made_with, dict) else made_with  # one alone, in runs begun before 0.1
-        return Found(folder, config["experiment"], config["config"], config["seed"], machines, config["started"])
-    except (KeyError, TypeError) as error:
+    config = read_json_object(path)
+    if wrong := [name for name, right in CONFIG.items() if not right(config.get(name))]:
         raise DataError(
-            f"run({folder}): expected experiment, config, seed, made_with and started in config.json, got no {error}. "
-            f"Restore the file, or delete the folder to run again."
-        ) from error
+            f"run({folder}): expected experiment, config, seed, made_with and started in config.json, got no sound "
+            f"{', '.join(wrong)}. Restore the file, or delete the folder to run again."
+        )
+    found = Found(folder, *(config[name] for name in CONFIG))
+    named = "/".join(Path(os.path.abspath(folder)).parts[-2:])  # noqa: PTH100, resolve() would take a link's other name
+    if named != (own := f"{found.experiment}/{found.digest}-seed{found.seed}"):
+        raise DataError(
+            f"run({path}): expected the configuration and seed that {named} is named after, got those of {own}: "
+            f"the file was altered, or its folder copied or renamed. Restore it."
+        )
+    if found.finished:
+        found.result()
+    return found
 
 
-def all_runs(root: Path, experiment: str | None = None) -> list[Found]:
-    """The runs below `root`, of one experiment or of all, oldest first."""
-    runs = [load_run(path.parent) for path in root.glob(f"{experiment or '*'}/*/config.json")]
-    return sorted(runs, key=lambda run: run.started)
+CONFIG = {
+    "experiment": lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII),
+    "config": lambda value: isinstance(value, dict),
+    "seed": lambda value: type(value) is int and 0 <= value < SEEDS,
+    "made_with": lambda value: isinstance(value, list) and all(isinstance(here, dict) for here in value),
+    "started": lambda value: isinstance(value, str),
+}
+"""What config.json holds, in the order of Found, and what is right for each."""
+
+
+def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], list[str]]:
+    """The runs below `root`, of one experiment or of all, oldest first; and why other folders cannot be read."""
+    runs, damaged = [], []
+    for path in sorted(root.glob(f"{experiment or '*'}/*/config.json")):
+        try:
+            runs.append(load_run(path.parent))
+        except (DataError, OSError) as error:
+            damaged.append(str(error))
+    return sorted(runs, key=lambda run: run.started), damaged
 
 
 def plain(config: object) -> dict[str, Any]:

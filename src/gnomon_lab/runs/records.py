@@ -1,14 +1,45 @@
 """records.jsonl: one line a reading, appended and flushed; a torn last line is dropped on reading."""
 
+import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnomon._lines import append_line
 from gnomon.errors import DataError
-from gnomon_lab.runs.files import replace_bytes
+from gnomon_lab.runs.files import read_bytes, replace_bytes
 
 Record = dict[str, Any]
 """Plain JSON: `arm`, `step`, then the numbers of one reading; wall times stand under `seconds`."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The records of its arm that a checkpoint stands on: how many, and the hash of their lines."""
+
+    checkpoint: Path
+    records: int
+    sha256: str
+
+
+class Kept:
+    """The records of one arm up to now, as a checkpoint seals them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, line: bytes) -> None:
+        """Counts one line, without its end."""
+        self.count += 1
+        self._hash.update(line + b"\n")
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all lines."""
+        return self._hash.hexdigest()
 
 
 def read_records(path: Path) -> list[Record]:
@@ -17,51 +48,83 @@ def read_records(path: Path) -> list[Record]:
     Raises:
         DataError: if a line before the last is no record.
     """
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
+    return parse_records(path, read_bytes(path))
+
+
+def parse_records(path: Path, content: bytes) -> list[Record]:
+    """The records in what the file held; raises as `read_records`."""
     records = []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict) or not {"arm", "step"} <= record.keys():
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+        record = _parse(line)
+        if record is None:
             raise DataError(
                 f"read_records({path}): expected a record with arm and step in line {number}, got {line[:40]!r}. "
-                f"Restore the file, or delete the run's folder to run again."
+                f"Restore the file, or call `gnomon run` again, which makes what is missing."
             )
         records.append(record)
     return records
 
 
-def append_record(path: Path, record: Record) -> None:
-    """Appends one line and hands it to the operating system, so that a killed process loses none."""
-    line = json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
-    with path.open("ab", buffering=0) as file:
-        file.write(line.encode())
+def _parse(line: bytes) -> Record | None:
+    """The record in a line; None if it holds none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(record, dict) and isinstance(record.get("arm"), str) and type(record.get("step")) is int
+    return record if whole else None
 
 
-def require_records(path: Path, arm: str, count: int) -> list[Record]:
-    """All records, if there are `count` of this arm or more; DataError otherwise."""
-    records = read_records(path)
-    found = sum(record["arm"] == arm for record in records)
-    if found < count:
-        raise DataError(
-            f"read_records({path}): expected the {count} records of {arm} that its checkpoint stands on, "
-            f"got {found}. Restore the file, or delete the run's folder to run again."
-        )
-    return records
-
-
-def keep_records(path: Path, arm: str, count: int) -> None:
-    """Drops what one arm recorded after its first `count` records, and the torn last line; other arms keep theirs.
+def append_record(path: Path, record: Record) -> bytes:
+    """Appends one line, and returns it without its end.
 
     Raises:
-        DataError: if there are fewer.
+        DataError: if there is no room for it; the lines before it are whole, and it is not there.
     """
-    records = require_records(path, arm, count)
-    dropped = {*[place for place, record in enumerate(records) if record["arm"] == arm][count:]}
-    if path.exists():
-        lines = path.read_bytes().splitlines(keepends=True)[: len(records)]
-        replace_bytes(path, b"".join(line for place, line in enumerate(lines) if place not in dropped))
+    line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        append_line(path, line)
+    except OSError as error:
+        raise DataError(
+            f"record({path}): expected room for a line of {len(line)} bytes, got {error}. Make room, and call the same "
+            f"command again: it goes on from the last checkpoint."
+        ) from error
+    return line
+
+
+def keep_records(path: Path, seals: Mapping[str, Seal]) -> dict[str, Kept]:
+    """Leaves those records in the file that checkpoints stand on, and drops all others, which are made again.
+
+    The others are those since an arm's checkpoint, those of an arm without one, and lines that are no records, such as
+    a power failure leaves. Nothing is dropped unless all that checkpoints stand on is there.
+
+    Args:
+        path: the file.
+        seals: what the checkpoints stand on, by arm.
+
+    Returns:
+        What is left, by arm.
+
+    Raises:
+        DataError: if what a checkpoint stands on is missing, or was altered.
+    """
+    lines = read_bytes(path).split(b"\n")
+    kept = {arm: Kept() for arm in seals}
+    left = []
+    for line in lines[:-1]:
+        record = _parse(line)
+        arm = None if record is None else record["arm"]
+        if arm in seals and kept[arm].count < seals[arm].records:
+            kept[arm].add(line)
+            left.append(line)
+    for arm, seal in seals.items():
+        if kept[arm].sha256 != seal.sha256:
+            missing = kept[arm].count < seal.records
+            raise DataError(
+                f"read_records({path}): expected the {seal.records} records of {arm} that its checkpoint stands on, "
+                f"got {kept[arm].count if missing else 'others: the file was altered'}. "
+                f"Restore the file, or delete {seal.checkpoint} to train this arm again."
+            )
+    if left != lines[:-1] or lines[-1]:
+        replace_bytes(path, b"".join(line + b"\n" for line in left))
+    return kept

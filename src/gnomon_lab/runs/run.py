@@ -15,10 +15,15 @@ from torch import Tensor
 from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
 from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint, tensors_in
-from gnomon_lab.runs.records import Record, append_record, keep_records, read_records, require_records
+from gnomon_lab.runs.files import sync
+from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
 
 Show = Callable[[str, int, int], object]
 """Is told how many of how many steps of a part, by its name, are behind us."""
+
+
+KEYS = frozenset(("run", "arm", "step", "finished", "records", "records_sha256", "read", "trained", "state"))
+"""What a checkpoint holds."""
 
 
 class Stateful(Protocol):
@@ -57,7 +62,9 @@ class Run:
         self.data_dir = data_dir
         self.checkpoint_seconds = checkpoint_seconds
         self._show = show
-        self._kept = 0
+        self._left: dict[str, Kept] = {}
+        self._begun: set[str] = set()
+        self._kept = Kept()
         self._arm = ""
         self._step = 0
         self._saved: int | None = None
@@ -100,23 +107,24 @@ class Run:
         restores its state.
 
         Raises:
-            CheckpointError: if the checkpoint is damaged.
-            DataError: if records that it stands on are missing.
+            CheckpointError: if a checkpoint is damaged, or of another run.
+            DataError: if records that a checkpoint stands on are missing, or were altered.
         """
+        if not self._begun or arm in self._begun:
+            self._left = keep_records(self.records_path, self._seals())
+        self._begun.add(arm)
         path, done, self._saved = self.checkpoint_path(arm), -1, None
-        self._arm, self._kept, self._read, self._trained, self._stopped = arm, 0, 0.0, 0.0, False
-        saved = load_checkpoint(path) if path.exists() else None
+        self._arm, self._kept, self._read, self._trained, self._stopped = arm, Kept(), 0.0, 0.0, False
+        saved = self._load(path) if path.exists() else None
         if saved is not None:
-            self._check_owner(path, saved, state.keys())
-            self._kept, done = saved["records"], saved["step"]
-            self._saved = done
+            self._check_parts(path, saved, state.keys())
+            self._kept = self._left.get(arm, self._kept)
+            self._saved = done = saved["step"]
             self._read, self._trained = saved["read"], saved["trained"]
             for name, part in state.items():
                 _restore(part, saved["state"][name])
-        if saved is not None and saved["finished"]:
-            require_records(self.records_path, arm, self._kept)
-            return
-        keep_records(self.records_path, arm, self._kept)
+            if saved["finished"]:
+                return
         last_save = mark = time.monotonic()
         for step in range(done + 1, total + 1):
             read_before, self._step = self._read, step
@@ -131,20 +139,45 @@ class Run:
                 self._require_numbers(parts)
                 seconds = {"read": self._read, "trained": self._trained}
                 owner = {"run": self.folder.name, "arm": arm}
-                where = owner | {"step": step, "finished": finished, "records": self._kept}
-                save_checkpoint(path, where | seconds | {"state": parts})
+                where = owner | {"step": step, "finished": finished}
+                seal = {"records": self._kept.count, "records_sha256": self._kept.sha256}
+                sync(self.records_path)  # after a power failure, the checkpoint still has what it stands on
+                save_checkpoint(path, where | seal | seconds | {"state": parts})
                 self._saved = step
                 last_save = mark = time.monotonic()
             if finished:
                 return
 
-    def _check_owner(self, path: Path, saved: State, parts: Collection[str]) -> None:
-        """Raises CheckpointError unless the checkpoint is of this run and arm, and holds these parts."""
-        found = (saved.get("run"), saved.get("arm"), sorted(saved.get("state", ())))
-        expected = (self.folder.name, self._arm, sorted(parts))
-        if found != expected:
+    def _seals(self) -> dict[str, Seal]:
+        """What the checkpoints in the folder stand on, by arm."""
+        seals = {}
+        for path in sorted(self.folder.glob("checkpoint-*.safetensors")):
+            saved = self._load(path)
+            seals[saved["arm"]] = Seal(path, saved["records"], saved["records_sha256"])
+        return seals
+
+    def _load(self, path: Path) -> State:
+        """A checkpoint of this run and of the arm that the file is named after.
+
+        Raises:
+            CheckpointError: if it is damaged, or another's.
+        """
+        saved = load_checkpoint(path)
+        arm = path.name.removeprefix("checkpoint-").removesuffix(".safetensors")
+        found = (saved.get("run"), saved.get("arm")) if isinstance(saved, dict) else None
+        if found != (self.folder.name, arm) or not saved.keys() >= KEYS:
             raise CheckpointError(
-                f"load_checkpoint({path}): expected run, arm and parts {expected}, got {found}. "
+                f"load_checkpoint({path}): expected run and arm {(self.folder.name, arm)} and {sorted(KEYS)}, "
+                f"got {found}{'' if found is None else f' and {sorted(saved)}'}. "
+                f"Restore the file, or delete it to train this part again."
+            )
+        return saved
+
+    def _check_parts(self, path: Path, saved: State, parts: Collection[str]) -> None:
+        """Raises CheckpointError unless the checkpoint holds these parts."""
+        if saved["state"].keys() != set(parts):
+            raise CheckpointError(
+                f"load_checkpoint({path}): expected the parts {sorted(parts)}, got {sorted(saved['state'])}. "
                 f"Restore the file, or delete it to train this part again."
             )
 
@@ -197,8 +230,7 @@ class Run:
                 raise self._diverged(f"a finite {name}", f"{value:g}")
         self._read += cost.total()
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
-        append_record(self.records_path, values | {"seconds": seconds})
-        self._kept += 1
+        self._kept.add(append_record(self.records_path, values | {"seconds": seconds}))
 
 
 def _state(part: Stateful | torch.Generator) -> State:

@@ -126,6 +126,8 @@ def train(module: ModuleType, config: object, found: Found, show: Show, data_dir
     """Runs one seed to its end; its result.json says that it got there."""
     run = Run(found.folder, found.seed, show, data_dir=data_dir)
     with run.locked():
+        if found.finished:  # by another process, since we looked
+            return
         found.begin()
         module.run(config, run)
         columns, rows = module.table(run.records())

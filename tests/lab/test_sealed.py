@@ -1,0 +1,246 @@
+"""What a run stands on: altered, copied, missing or hostile files are named, and stop no other run."""
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import DataError
+from gnomon_lab.papers.grok_digits import Config
+from gnomon_lab.runs import all_runs, load_run, open_run, read_records
+from gnomon_lab.runs.files import read_json_object, replace_file, replace_text, write_json
+from gnomon_lab.runs.sweep import train
+from tests.lab.test_runs import StoppedError, count
+from tests.unit.test_lines import largest_file
+
+
+class Counting:
+    """An experiment's module that counts."""
+
+    @staticmethod
+    def run(config, run):
+        for step in run.steps("a", 3):
+            run.record(step)
+
+    @staticmethod
+    def table(records):
+        return ("", "records"), [("a", str(len(records)))]
+
+
+def begun(root, seed=0):
+    return open_run(root, "grok-digits", Config(), seed)
+
+
+def finished(root, seed=0):
+    found = begun(root, seed)
+    train(Counting, Config(), found, lambda part, done, total: None, None)
+    return load_run(found.folder)
+
+
+def stopped(folder):
+    """The records of a run whose arm a is finished and whose arm b was stopped at step 7, and those of a whole one."""
+    (folder / "whole").mkdir(parents=True)
+    (folder / "broken").mkdir()
+    whole = count(folder / "whole")
+    with pytest.raises(StoppedError):
+        count(folder / "broken", stop_at=("b", 7))
+    return folder / "broken", whole
+
+
+def altered(path, old, new):
+    """The file with one text in the place of another."""
+    content = path.read_text()
+    assert old in content
+    path.write_text(content.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(("arm", "record"), [("a", '{"arm":"a","step":4,'), ("b", '{"arm":"b","step":4,')])
+def test_a_record_that_was_altered_is_refused_and_its_arm_can_be_trained_again(tmp_path, arm, record):
+    folder, whole = stopped(tmp_path)
+    path = folder / "records.jsonl"
+    altered(path, record + '"value":4.0', record + '"value":0.999')
+    before, checkpoint = path.read_bytes(), folder / f"checkpoint-{arm}.safetensors"
+    with pytest.raises(
+        DataError, match=rf"records of {arm} that its checkpoint stands on, got others: .* or delete {checkpoint} to"
+    ):
+        count(folder)
+    assert path.read_bytes() == before
+    checkpoint.unlink()
+    assert sorted(count(folder), key=lambda record: record["arm"]) == whole
+
+
+def test_records_that_a_power_failure_took_cost_one_arm(tmp_path):
+    folder, whole = stopped(tmp_path)
+    path, checkpoint = folder / "records.jsonl", folder / "checkpoint-b.safetensors"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+    with pytest.raises(DataError, match=rf"the 7 records of b that its .*, got 6\. .* or delete {checkpoint} to train"):
+        count(folder)
+    checkpoint.unlink()
+    assert count(folder) == whole
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"\0" * 80,
+        b"\0" * 80 + b'\n{"arm":"b","step":9}\n',
+        b"[" * 200_000 + b"\n",
+        b'{"arm":"b","step":1e400}\n{"arm":"strange","step":3}\n{"arm":["a"],"step":3}\n',
+    ],
+)
+def test_what_no_checkpoint_stands_on_is_made_again(tmp_path, tail):
+    folder, whole = stopped(tmp_path)
+    with (folder / "records.jsonl").open("ab") as file:
+        file.write(tail)
+    assert count(folder) == whole
+
+
+def test_a_record_without_room_leaves_the_file_whole_and_the_run_goes_on(tmp_path):
+    folder, whole = stopped(tmp_path)
+    path = folder / "records.jsonl"
+    with (
+        largest_file(path.stat().st_size + 30),
+        pytest.raises(
+            DataError, match=r"record\(.*expected room for a line of \d+ bytes, got .* the same command again"
+        ),
+    ):
+        count(folder, checkpoint_seconds=60.0)
+    assert path.read_bytes().endswith(b"\n")
+    read_records(path)
+    assert count(folder) == whole
+
+
+def test_records_are_on_the_disk_before_the_checkpoint_that_stands_on_them(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(file):
+        done.append(("sync", Path(f"/proc/self/fd/{file}").resolve().name))
+        fsync(file)
+
+    def renamed(self, target):
+        done.append(("rename", target.name))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    (tmp_path / "run").mkdir()
+    count(tmp_path / "run", steps=0, arms=("a",))
+    checkpoint = "checkpoint-a.safetensors"
+    assert done == [("sync", "records.jsonl"), ("sync", f".{checkpoint}.part"), ("rename", checkpoint), ("sync", "run")]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("config.json", '"steps": 4000', '"steps": 40'),
+        ("config.json", '"seed": 0', '"seed": 1'),
+        ("config.json", '"python"', '"snake"'),
+        ("result.json", '"records"', '"Records"'),
+        ("records.jsonl", '"step":2', '"step":5'),
+    ],
+)
+def test_a_finished_run_of_which_a_file_was_altered_is_refused(tmp_path, name, old, new):
+    found = finished(tmp_path)
+    altered(found.folder / name, old, new)
+    with pytest.raises(DataError, match=rf"run\({found.folder / name}\): expected .*altered"):
+        load_run(found.folder).records()
+
+
+def test_a_begun_run_whose_configuration_was_altered_is_refused(tmp_path):
+    found = begun(tmp_path)
+    altered(found.folder / "config.json", '"steps": 4000', '"steps": 40')
+    with pytest.raises(
+        DataError, match=r"config\.json\): expected the configuration and seed that grok-digits/\w+-seed0"
+    ):
+        begun(tmp_path)
+
+
+def test_a_run_without_seals_is_refused(tmp_path):
+    found = finished(tmp_path)
+    write_json(found.folder / "result.json", {"columns": [], "rows": []})
+    with pytest.raises(DataError, match=r"result\.json\): expected the result that the run finished with, got another"):
+        load_run(found.folder)
+    (found.folder / "result.json").unlink()
+    assert finished(tmp_path).records() == found.records()
+
+
+@pytest.mark.parametrize("place", ["grok-digits/copy", "grok-digits/{}-seed1", "rank/{}-seed0"])
+def test_a_copied_folder_is_no_second_seed(tmp_path, place):
+    found = finished(tmp_path)
+    copy = tmp_path / place.format(found.digest)
+    shutil.copytree(found.folder, copy)
+    runs, (said,) = all_runs(tmp_path)
+    assert runs == [found]
+    assert f"{copy / 'config.json'}): expected the configuration and seed that" in said
+    altered(copy / "config.json", '"seed": 0', '"seed": 1')
+    assert all_runs(tmp_path)[0] == [found]
+
+
+CONFIGS = {
+    "bracket": "{",
+    "array": "[]",
+    "null": "null",
+    "deep": "[" * 200_000,
+    "deep object": '{"a":' * 60 + "1" + "}" * 60,
+    "long number": '{"seed": ' + "1" * 5000 + "}",
+    "no text": b"\xff\xfe{",
+    "nothing": "",
+}
+FIELDS = {
+    "experiment": [None, "", "../rank", "\x1b[31m", "[/b]", 3],
+    "config": [None, [], "small"],
+    "seed": [10**22, -1, True, 0.0, "0", None],
+    "made_with": [None, {}, [None], 3],
+    "started": [None, 3],
+}
+
+
+@pytest.mark.parametrize("content", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+def test_one_hostile_file_is_a_sentence_and_stops_no_other_run(tmp_path, name, content):
+    healthy, hurt = finished(tmp_path, 0), finished(tmp_path, 1)
+    (hurt.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=r"\): expected "):
+        load_run(hurt.folder)
+    runs, (said,) = all_runs(tmp_path)
+    assert runs == [healthy]
+    assert str(hurt.folder / name) in said
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in FIELDS.items() for value in values])
+def test_a_field_of_config_json_that_is_not_sound_is_named(tmp_path, name, value):
+    folder = begun(tmp_path).folder
+    write_json(folder / "config.json", read_json_object(folder / "config.json") | {name: value})
+    with pytest.raises(DataError, match=rf"expected experiment, .* in config\.json, got no sound {name}\."):
+        load_run(folder)
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "result.json", "checkpoint-a.safetensors"])
+def test_what_is_no_file_is_not_opened(tmp_path, name):
+    """A pipe would be waited for."""
+    folder = begun(tmp_path).folder
+    os.mkfifo(folder / name)
+    with pytest.raises(
+        Exception, match=rf"{name}\): expected (a file|a whole checkpoint), got (something else|no file)"
+    ):
+        finished(tmp_path)
+
+
+def test_writers_of_one_file_do_not_meet(tmp_path):
+    def write(number):
+        for _ in range(20):
+            replace_text(tmp_path / "file", f"{number}" * 1000)
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(write, range(4)))
+    assert len(set((tmp_path / "file").read_text())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_a_killed_writer_left_is_written_over(tmp_path):
+    (tmp_path / ".file.part").write_text("half of a long text")
+    replace_file(tmp_path / "file", lambda beside: beside.write_text("whole"))
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "whole")]
