@@ -140,6 +140,7 @@ def test_seeds_are_runs(tmp_path):
     assert sorted(path.name[-5:] for path in (tmp_path / "runs" / "grok-digits").iterdir()) == [
         "seed1",
         "seed3",
+        "seeds",
     ]
 
 
@@ -154,10 +155,15 @@ def test_list_and_report(ran, here):
     assert here(folder, "report", str(run)).returncode == 0
 
 
-def test_verify_counts_only_the_stated_settings(ran, tmp_path, here):
-    done = here(ran[0], "verify")
-    assert done.returncode == 0
+def test_verify_counts_only_the_stated_settings(ran, here):
+    done = here(ran[0], "verify", "grok-digits")
     assert "not run" in done.stdout
+    assert "verify(--runs): expected finished runs of the settings that claims are about, got none" in complaint(done)
+
+
+def test_verify_of_no_folder_is_one_line(tmp_path, here):
+    said = complaint(here(tmp_path, "verify", "--runs", "typo"))
+    assert "verify(--runs): expected a folder of runs, got 'typo', which is none." in said
 
 
 @pytest.mark.parametrize(
@@ -215,7 +221,7 @@ def test_cut_records_of_a_finished_run_are_one_line(ran, tmp_path, here):
     path = run / "records.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
     for command in (["run", *TINY], ["report", str(run)]):
-        assert "expected the records that the run finished with" in complaint(here(tmp_path, *command))
+        assert "records.jsonl): expected what the run finished with" in complaint(here(tmp_path, *command))
 
 
 def test_full_disk_at_a_checkpoint_is_one_line(tmp_path):

@@ -4,9 +4,12 @@ import pytest
 import torch
 
 from gnomon import Probe, accuracy, every, frobenius_norm
-from gnomon_lab.papers import EXPERIMENTS, anatomy, experiment, grok_digits
+from gnomon.plot import Curves, Line, Mark, Panel
+from gnomon_lab.papers import EXPERIMENTS, anatomy, experiment
 from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
+from gnomon_lab.report.over_seeds import build_over_seeds, together
+from gnomon_lab.report.spread import over, spread
 from gnomon_lab.runs import Run, open_run
 from tests.lab.test_anatomy import made_up
 
@@ -57,25 +60,59 @@ def test_figures_over_seeds_are_the_experiments_own(name):
         assert module.figures_over_seeds.__module__ == module.__name__
 
 
-def test_an_experiment_without_figures_over_seeds_has_its_page_with_several(tmp_path):
-    config = grok_digits.Config(steps=2, width=8, train=60, readings=2)
-    for seed in range(2):
-        found = open_run(tmp_path, "grok-digits", config, seed)
-        grok_digits.run(config, Run(found.folder, seed))
-        found.finish()
-        assert "What each network looks for" in build(found).read_text()
+def test_what_differs_between_the_seeds_is_not_said_of_all():
+    def figures(title, lines, marks):
+        return [Curves("curves", title, "As trained.", "step", (Panel("loss", "", lines, marks, (0.0, 1.0)),))]
+
+    first = figures("grokked at step 3", (Line("a", (1, 2), (0.5, 0.25)),), (Mark("grokked", 3),))
+    second = figures("grokked at step 5", (Line("a", (1, 2), (0.75, 0.5)),), (Mark("grokked", 5),))
+    (curves,) = together([first, second])
+    assert (curves.name, curves.title) == ("curves-seeds", "curves")
+    assert curves.caption == "A line for each of 2 seeds. As trained."
+    assert curves.panels == (
+        Panel("loss", "", (Line("a", (1, 2), (0.5, 0.25)), Line("a", (1, 2), (0.75, 0.5))), (), (0.0, 1.0)),
+    )
+    assert together([first, []]) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["0.50", "0.55", "0.51"], "0.52 (0.50 to 0.55)"),
+        (["98.0%", "99.0%"], "98.5% (98.0% to 99.0%)"),
+        (["step 1,200", "step 800"], "step 1,000 (800 to 1,200)"),
+        (["-1.5", "\N{MINUS SIGN}2.5"], "-2.0 (\N{MINUS SIGN}2.5 to -1.5)"),
+        (["1e-05", "3e-05"], "2e-05 (1e-05 to 3e-05)"),
+        (["3 of 10", "5 of 10"], "4 (3 to 5) of 10"),
+        (["never", "step 3", "step 5"], "never in 1 of 3; step 4 (3 to 5) in 2 of 3"),
+        (["yes", "yes"], "yes"),
+        (["7"], "7"),
+    ],
+)
+def test_a_cell_over_seeds(cells, expected):
+    assert over(cells) == expected
+
+
+def test_tables_are_joined_by_the_names_of_their_rows():
+    first = (("", "test"), [("a", "1.0"), ("b", "2.0")])
+    second = (("", "test"), [("b", "4.0"), ("c", "5.0")])
+    assert spread([first, second]) == (("", "test"), (("a", "1.0"), ("b", "3.0 (2.0 to 4.0)"), ("c", "5.0")))
 
 
 def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
-    first = finished(tmp_path, 0, 0)
-    assert "order-over-seeds" not in build(first).read_text()
-    second = finished(tmp_path, 1, 1)
-    page = build(second).read_text()
+    runs = [finished(tmp_path, 1, 1), finished(tmp_path, 0, 0)]
+    path = build_over_seeds(runs)
+    page = path.read_text()
+    assert path == tmp_path / "anatomy" / f"{runs[0].digest}-seeds" / "report.html"
+    assert "anatomy, 2 seeds: one training run" in page
+    assert "2 runs that differ in the seed alone (default setting)." in page
     assert "2 seeds: where all change, their range holds the median over all seeds with 50%" in page
-    assert (second.folder / "figures" / "order-over-seeds.svg").exists()
-    # Another setting's runs are not among them.
-    other = open_run(tmp_path, "anatomy", anatomy.PAPER, 0)
-    for record in made_up():
-        Run(other.folder, 0).record(record["step"], **{k: v for k, v in record.items() if k not in ("step", "seconds")})
-    other.finish()
-    assert "order-over-seeds" not in build(other).read_text()
+    assert {figure.name for figure in (path.parent / "figures").iterdir()} == {
+        "order-over-seeds.svg",
+        "anatomy-seeds.svg",
+    }
+    steps = [line.x for panel in anatomy.figures(runs[0].records())[1].panels for line in panel.lines]
+    (together_,) = together([anatomy.figures(run.records()) for run in runs])
+    assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
+    # They are not on the page of one.
+    assert "order-over-seeds" not in build(runs[0]).read_text()

@@ -28,6 +28,10 @@ class Counting:
     def table(records):
         return ("", "records"), [("a", str(len(records)))]
 
+    @staticmethod
+    def summary(records):
+        return f"{len(records)} records."
+
 
 def begun(root, seed=0):
     return open_run(root, "grok-digits", Config(), seed)

@@ -144,10 +144,10 @@ def test_any_executor_makes_the_runs_and_their_failures_are_said(made_up, tmp_pa
 
 def test_gnomon_s_own_errors_are_one_line(made_up, tmp_path):
     (task,) = tasks_of(made_up, tmp_path, [0])
-    (open_run(tmp_path, "made-up", task.config, 0).folder / "records.jsonl").write_text("no record\n")
+    (open_run(tmp_path, "made-up", task.config, 0).folder / "checkpoint-only.safetensors").write_text("no checkpoint")
     with ThreadPoolExecutor() as executor:
         (line,) = ends([task], executor)[0]
-    assert "expected a record with arm and step in line 1, got b'no record'" in line
+    assert "checkpoint-only.safetensors): expected a whole checkpoint, got SafetensorError" in line
 
 
 def test_progress_is_told_and_a_stopped_sweep_goes_on(made_up, tmp_path):

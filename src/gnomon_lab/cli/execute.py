@@ -13,15 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from gnomon.errors import GnomonError
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.cli.say import say
+from gnomon_lab.cli.state import how_far
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.report.build import build, then
+from gnomon_lab.report.over_seeds import build_over_seeds
 from gnomon_lab.report.page import UNJUDGED
-from gnomon_lab.runs import Found, all_runs, open_run
+from gnomon_lab.runs import Found, all_runs, find_run, open_run
 from gnomon_lab.runs.claims import reproduced
-from gnomon_lab.runs.executors import open_executor
-from gnomon_lab.runs.find import digest, plain
+from gnomon_lab.runs.executors import open_executor, require_place
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep, train
 
 WIDE = 1000
@@ -36,11 +38,14 @@ def execute(name: str, module: ModuleType, config: object, seed: int, root: Path
         say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
     else:
         say(f"{name}, seed {seed}, in {found.folder}", console)
+        if reached := how_far(found):
+            say(f"goes on from its checkpoints: {reached}", console)
         with Progress(console) as progress:
             train(module, config, found, progress.show, data_dir)
     show_table(module, found, console)
     show_claims(module, [found], console)
     show_page(found, console)
+    show_page_of_seeds(found, console)
     say(then(name), console)
     return 0
 
@@ -56,22 +61,17 @@ def execute_many(
     workers: int | None,
 ) -> int:
     """Makes the runs that are not finished in workers, and prints each one's table or last lines; 1 if one failed."""
-    console, finished, failed = Terminal(), list[Found](), list[int]()
-    before = {
-        run.seed: run for run in all_runs(root, name) if run.finished and run.digest == digest(name, plain(config))
-    }
-    for seed in seeds:
-        if seed in before:
-            say(f"{name}, seed {seed}: finished before, in {before[seed].folder}", console)
-            if not (before[seed].folder / "report.html").exists():  # the command ended between a run and its page
-                show_page(before[seed], console)
+    console, finished, failed, threads = Terminal(), list[Found](), list[int](), getattr(config, "threads", 1)
+    require_place(on, workers, threads)
+    looked = {seed: finished_before(name, config, seed, root, console) for seed in seeds}
+    before = [found for found in looked.values() if found is not None]
     made = (module.__name__, name, config)
     where = (root.resolve(), data_dir and data_dir.resolve())
-    tasks = [Task(*made, seed, *where) for seed in seeds if seed not in before]
+    tasks = [Task(*made, seed, *where) for seed, found in looked.items() if found is None]
     if not tasks:
         return 0
     with (
-        open_executor(on, workers, getattr(config, "threads", 1), root.resolve() / ".slurm") as executor,
+        open_executor(on, workers, threads, root.resolve() / ".slurm") as executor,
         Board(console, len(tasks)) as board,
         closing(sweep(tasks, executor)) as events,
     ):
@@ -91,13 +91,32 @@ def execute_many(
                 say(f"{name}, seed {seed}: finished, in {found.folder}", console)
                 show_table(module, found, console)
     if finished:
-        show_claims(module, [*before.values(), *finished], console)
+        show_claims(module, [*before, *finished], console)
     for found in sorted(finished, key=lambda run: run.seed):
         show_page(found, console)
+    if finished:
+        show_page_of_seeds(finished[0], console)
     if failed:
         which = ", ".join(map(str, sorted(failed)))
         say(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", console)
     return int(bool(failed))
+
+
+def finished_before(name: str, config: object, seed: int, root: Path, console: Terminal) -> Found | None:
+    """The run if it is finished; says so, or from where it goes on. What is wrong with it its worker says."""
+    try:
+        found = find_run(root, name, config, seed)
+        reached = "" if found is None else how_far(found)
+    except GnomonError:
+        return None
+    if found is None or not found.finished:
+        if reached:
+            say(f"{name}, seed {seed}: goes on from its checkpoints: {reached}", console)
+        return None
+    say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
+    if not (found.folder / "report.html").exists():  # the command ended between a run and its page
+        show_page(found, console)
+    return found
 
 
 class Board:
@@ -177,6 +196,13 @@ def show_claims(module: ModuleType, runs: Sequence[Found], console: Terminal) ->
 def show_page(found: Found, console: Terminal) -> None:
     """Writes the run's page and says where."""
     say(f"report: {build(found)}", console)
+
+
+def show_page_of_seeds(found: Found, console: Terminal) -> None:
+    """Writes the page of all finished seeds of a run's setting and says where, if there are several."""
+    runs = [run for run in all_runs(found.root, found.experiment)[0] if run.finished and run.digest == found.digest]
+    if len(runs) > 1:
+        say(f"report over {len(runs)} seeds: {build_over_seeds(runs)}", console)
 
 
 def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> Table:

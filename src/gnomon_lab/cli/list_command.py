@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS
 
+if TYPE_CHECKING:
+    from gnomon_lab.runs import Found
+
 
 @dataclass(frozen=True)
 class Options:
-    """The experiments, and the runs on disk."""
+    """The experiments, and the runs on disk: their settings, how long they took, and what came out."""
 
     runs: Path = Path("runs")
     """The folder that holds all runs."""
@@ -20,12 +24,24 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Prints both."""
     options = parse(Options, arguments, "gnomon list")
+    from gnomon_lab.cli.state import state
+    from gnomon_lab.report.setting import setting
     from gnomon_lab.runs import all_runs
 
     say("experiments")
     for name, entry in EXPERIMENTS.items():
         say(f"  {name:<20} {entry.shows} ({entry.source})")
-    say(f"runs in {options.runs}")
-    for found in all_runs(options.runs):
-        say(f"  {found.folder}  seed {found.seed}, {'finished' if found.finished else 'not finished'}")
+    say(f"runs in {options.runs}" + ("" if options.runs.is_dir() else ": there is no such folder"))
+    runs, damaged = all_runs(options.runs)
+    by_setting: dict[str, list[Found]] = {}
+    for found in runs:
+        by_setting.setdefault(f"{found.experiment}, {setting(found)}", []).append(found)
+    for words, group in by_setting.items():
+        say(f"  {words}")
+        for found in group:
+            say(f"    {found.folder}  seed {found.seed}, {state(found)}")
+            if found.finished and (summary := found.result().get("summary")):
+                say(f"      {summary}")
+    for sentence in damaged:
+        say(f"  left out: {sentence}")
     return 0

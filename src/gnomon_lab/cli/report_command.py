@@ -9,7 +9,7 @@ import tyro
 from gnomon.errors import DataError
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
-from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers import EXPERIMENTS, experiment
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,10 @@ class Options:
     """Write a run's page again, from its records."""
 
     run: tyro.conf.Positional[str]
-    """The run's folder, or an experiment's name for its latest finished run."""
+    """The run's folder, or an experiment's name: its latest finished run, of the default setting if there is one.
+
+    Of several seeds of that setting, one page.
+    """
     runs: Path = Path("runs")
     """The folder that holds all runs."""
 
@@ -26,16 +29,33 @@ def main(arguments: Sequence[str]) -> int:
     """Writes the page and prints its path."""
     options = parse(Options, arguments, "gnomon report")
     from gnomon_lab.report.build import build
-    from gnomon_lab.runs import all_runs, load_run
+    from gnomon_lab.runs import load_run
 
     if options.run in EXPERIMENTS:
-        found = [run for run in all_runs(options.runs, options.run) if run.finished]
-        if not found:
-            raise DataError(
-                f"report({options.run}): expected a finished run in {options.runs}, got none. "
-                f"Call `gnomon run {options.run}` first."
-            )
-        say(str(build(found[-1])))
+        say(str(page_of(options.run, options.runs)))
     else:
         say(str(build(load_run(Path(options.run)))))
     return 0
+
+
+def page_of(name: str, root: Path) -> Path:
+    """Writes the page of an experiment's latest run, or of all its seeds; says on stderr which it takes."""
+    from gnomon_lab.cli.terminal import Terminal
+    from gnomon_lab.report.build import build
+    from gnomon_lab.report.over_seeds import build_over_seeds
+    from gnomon_lab.report.setting import setting
+    from gnomon_lab.runs import all_runs
+
+    terminal = Terminal(stderr=True)
+    runs, damaged = all_runs(root, name)
+    for sentence in damaged:
+        say(f"left out: {sentence}", terminal)
+    finished = [run for run in runs if run.finished]
+    if not finished:
+        raise DataError(f"report({name}): expected a finished run in {root}, got none. Call `gnomon run {name}` first.")
+    usual = [run for run in finished if run.has_one_of([experiment(name).SMALL])]
+    latest = (usual or finished)[-1]
+    seeds = [run for run in finished if run.digest == latest.digest]
+    which = ", ".join(str(seed) for seed in sorted(run.seed for run in seeds))
+    say(f"{name}, {setting(latest)}, seed {which}", terminal)
+    return build(latest) if len(seeds) == 1 else build_over_seeds(seeds)

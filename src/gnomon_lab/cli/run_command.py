@@ -1,5 +1,6 @@
 """`gnomon run NAME`: run an experiment, or resume it where it stopped."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ import tyro
 from gnomon.errors import DataError
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.papers import EXPERIMENTS, experiment
+
+SEEDS, MOST = 10**9, 10_000
+"""Seeds are below the one, and in one command there are at most the other."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,16 @@ def seeds(text: str) -> list[int]:
     """
     found: list[int] = []
     for part in text.split(","):
-        first, dash, final = part.strip().partition("-")
-        if not first.isdecimal() or (dash and (not final.isdecimal() or int(final) < int(first))):
-            raise DataError(f"run(--seeds): expected numbers like 0, 0-9 or 0,3,5, got {text!r}. Correct it.")
-        if int(final or first) >= 10**9 or int(final or first) - int(first) >= 10_000:
-            raise DataError(f"run(--seeds): expected seeds below 10^9, 10,000 at most, got {text!r}. Ask for fewer.")
-        found += range(int(first), int(final or first) + 1)
+        words = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
+        # Ten digits are too many, and Python reads no number of thousands.
+        first, final = (
+            (int(word.lstrip("0")[:10] or 0) for word in (words[1], words[2] or words[1])) if words else (1, 0)
+        )
+        if final < first:
+            raise DataError(f"run(--seeds): expected numbers like 0, 0-9 or 0,3,5, got {text[:80]!r}. Correct it.")
+        if final >= SEEDS or len(found) + final - first >= MOST:
+            raise DataError(
+                f"run(--seeds): expected seeds below 10^9, 10,000 at most, got {text[:80]!r}. Ask for fewer."
+            )
+        found += range(first, final + 1)
     return list(dict.fromkeys(found))

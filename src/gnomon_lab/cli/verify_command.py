@@ -1,22 +1,28 @@
 """`gnomon verify`: check the papers' claims against the finished runs."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
+from gnomon.errors import DataError, EmptyError
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS, experiment
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gnomon_lab.runs import Claim, Record
 
 
 @dataclass(frozen=True)
 class Options:
     """Check the papers' claims against the finished runs of the --small and --paper settings.
 
-    Exit code 1 if one is not reproduced.
+    Exit code 1 if one is not reproduced, or a run was left out since its files are damaged.
     """
 
     name: tyro.conf.Positional[str] = ""
@@ -30,24 +36,54 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Options, arguments, "gnomon verify")
     if options.name:
         experiment(options.name)
+    if not options.runs.is_dir():
+        raise DataError(
+            f"verify(--runs): expected a folder of runs, got {str(options.runs)!r}, which is none. Correct the path."
+        )
+    from gnomon_lab.cli.terminal import Terminal
+
+    console, verdicts, left_out = Terminal(), list[bool](), list[str]()
+    for name in [options.name] if options.name else EXPERIMENTS:
+        groups, damaged = by_setting(options.runs, name)
+        left_out += damaged
+        say(f"{name} ({EXPERIMENTS[name].source})" + ("" if groups else ": not run"), console, style="bold")
+        for digest, seeds in groups.items():
+            claims = experiment(name).claims(seeds)
+            verdicts += [claim.holds for claim in claims]
+            console.print(board(claims, f"{options.runs / name / digest}-*"))
+    for sentence in left_out:
+        say(f"left out: {sentence}", console, style="red")
+    if not verdicts:
+        raise EmptyError(
+            f"verify(--runs): expected finished runs of the settings that claims are about, got none in "
+            f"{options.runs}. Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` first."
+        )
+    return int(bool(left_out) or not all(verdicts))
+
+
+def by_setting(root: Path, name: str) -> tuple[dict[str, list[list["Record"]]], list[str]]:
+    """The records of the finished runs that claims are about, by their setting's digest; and what others lack."""
+    from gnomon_lab.runs import all_runs
+
+    groups: dict[str, list[list[Record]]] = {}
+    runs, damaged = all_runs(root, name)
+    settings = experiment(name).SETTINGS
+    for found in sorted(runs, key=lambda run: run.digest):
+        if found.finished and found.has_one_of(settings):
+            try:
+                groups.setdefault(found.digest, []).append(found.records())
+            except DataError as error:
+                damaged.append(str(error))
+    return groups, damaged
+
+
+def board(claims: Sequence["Claim"], caption: str) -> "Table":
+    """What is claimed, and what was measured."""
     from rich.table import Table
     from rich.text import Text
 
-    from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.runs import all_runs
-
-    console, failed = Terminal(), False
-    for name in [options.name] if options.name else EXPERIMENTS:
-        settings = experiment(name).SETTINGS
-        finished = [found for found in all_runs(options.runs, name) if found.finished and found.has_one_of(settings)]
-        say(f"{name} ({EXPERIMENTS[name].source})" + ("" if finished else ": not run"), console, style="bold")
-        finished.sort(key=lambda run: run.digest)
-        for digest, group in itertools.groupby(finished, key=lambda run: run.digest):
-            seeds = [found.records() for found in group]
-            board = Table("claim", "expected", "measured", "verdict", caption=f"{options.runs / name / digest}-*")
-            for claim in experiment(name).claims(seeds):
-                failed |= not claim.holds
-                verdict = Text("reproduced", "green") if claim.holds else Text("not reproduced", "red")
-                board.add_row(claim.says, claim.expected, claim.measured, verdict)
-            console.print(board)
-    return int(failed)
+    table = Table("claim", "expected", "measured", "verdict", caption=caption)
+    for claim in claims:
+        verdict = Text("reproduced", "green") if claim.holds else Text("not reproduced", "red")
+        table.add_row(claim.says, claim.expected, claim.measured, verdict)
+    return table

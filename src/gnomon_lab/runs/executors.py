@@ -18,6 +18,8 @@ from gnomon.errors import DataError
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+SLURM = ("slurm", "slurm:local")
+DASK = "dask://"
 POLL = 0.2
 """Seconds between two looks at a call that runs elsewhere."""
 SECONDS_TO_ANSWER = 10
@@ -43,35 +45,43 @@ def open_executor(on: str | None, workers: int | None, threads: int, logs: Path)
         DataError: if the words make no sense, or there is no such cluster.
         MissingExtraError: if the extra `dask` or `slurm` is not installed, or broken.
     """
-    if workers is not None and workers < 1:
-        raise DataError(f"run(--workers): expected at least 1, got {workers}. Correct it.")
+    require_place(on, workers, threads)
     if on is None:
-        with Watched(_require_cores(workers or 1, threads), OwnProcess) as executor:
+        with Watched(workers or 1, OwnProcess) as executor:
             yield executor
-    elif on in ("slurm", "slurm:local"):
+    elif on in SLURM:
         with slurm(on.removeprefix("slurm:"), workers or MOST_JOBS, threads, logs) as executor:
             yield executor
-    elif not on.startswith("dask://"):
-        raise DataError(f"run(--on): expected dask://HOST:PORT, slurm or slurm:local, got {on!r}. Correct it.")
-    elif workers is not None:
-        raise DataError(
-            f"run(--workers): expected none with --on {on}, got {workers}. "
-            f"Start as many `dask worker` as there shall be runs at a time."
-        )
     else:
-        with dask(on.removeprefix("dask://")) as executor:
+        with dask(on.removeprefix(DASK)) as executor:
             yield executor
 
 
-def _require_cores(workers: int, threads: int) -> int:
-    """The workers, if there is a core for each of their threads; with more, each run takes many times as long."""
+def require_place(on: str | None, workers: int | None, threads: int) -> None:
+    """Raises DataError if `--on` and `--workers` make no sense, as can be seen before anyone is asked for work.
+
+    With more workers than there are cores for their threads, each run takes many times as long.
+    """
+    if workers is not None and workers < 1:
+        raise DataError(f"run(--workers): expected at least 1, got {workers}. Correct it.")
     cores = os.cpu_count() or 1
-    if workers > 1 and workers * threads > cores:
+    if on is None and workers is not None and workers > 1 and workers * threads > cores:
         raise DataError(
             f"run(--workers): expected workers x threads of at most {cores}, the processor cores, "
             f"got {workers} x {threads}. Ask for fewer."
         )
-    return workers
+    if on is None or on in SLURM:
+        return
+    if not on.startswith(DASK):
+        raise DataError(f"run(--on): expected dask://HOST:PORT, slurm or slurm:local, got {on!r}. Correct it.")
+    if workers is not None:
+        raise DataError(
+            f"run(--workers): expected none with --on {on}, got {workers}. "
+            f"Start as many `dask worker` as there shall be runs at a time."
+        )
+    host, _, port = on.removeprefix(DASK).rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 65_535:
+        raise DataError(f"run(--on): expected dask://HOST:PORT, got {on!r}. Give both.")
 
 
 class Call(Protocol):
@@ -188,8 +198,6 @@ def dask(address: str) -> Iterator[Executor]:
     """The executor of a dask cluster, whose scheduler and workers are somebody else's and stay."""
     distributed = extra("run(--on)", "distributed", "dask")
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise DataError(f"run(--on): expected dask://HOST:PORT, got 'dask://{address}'. Give both.")
     try:
         # First, since a client that finds no scheduler may wait for its own loop for ever when it is collected.
         socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()

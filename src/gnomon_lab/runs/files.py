@@ -31,8 +31,10 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
             write(beside)
             sync(beside)
             beside.replace(path)
-        except BaseException:
+        except BaseException as error:
             beside.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno and not error.filename:  # a full disk tells no name
+                error.filename = str(path)
             raise
     sync(path.parent)
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,14 @@ from gnomon_lab.runs.records import Record, parse_records
 
 SEEDS = 10**9
 """Seeds are below it."""
+CONFIG: dict[str, Callable[[Json], object]] = {
+    "experiment": lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII),
+    "config": lambda value: isinstance(value, dict),
+    "seed": lambda value: type(value) is int and 0 <= value < SEEDS,
+    "made_with": lambda value: isinstance(value, list) and all(isinstance(here, dict) for here in value),
+    "started": lambda value: isinstance(value, str),
+}
+"""What config.json holds, in the order of Found, and what is right for each."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,11 @@ class Found:
     seed: int
     made_with: list[dict[str, object]]
     started: str
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds all runs."""
+        return self.folder.absolute().parent.parent
 
     @property
     def finished(self) -> bool:
@@ -148,6 +161,12 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
     return found
 
 
+def find_run(root: Path, experiment: str, config: object, seed: int) -> Found | None:
+    """The run of this configuration and seed, if it was begun; raises as `load_run`."""
+    folder = folder_of(root, experiment, config, seed)
+    return load_run(folder) if (folder / "config.json").exists() else None
+
+
 def load_run(folder: Path) -> Found:
     """The run in a folder.
 
@@ -173,16 +192,6 @@ def load_run(folder: Path) -> Found:
     if found.finished:
         found.result()
     return found
-
-
-CONFIG = {
-    "experiment": lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII),
-    "config": lambda value: isinstance(value, dict),
-    "seed": lambda value: type(value) is int and 0 <= value < SEEDS,
-    "made_with": lambda value: isinstance(value, list) and all(isinstance(here, dict) for here in value),
-    "started": lambda value: isinstance(value, str),
-}
-"""What config.json holds, in the order of Found, and what is right for each."""
 
 
 def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], list[str]]:

@@ -113,7 +113,7 @@ def keep_records(path: Path, seals: Mapping[str, Seal]) -> dict[str, Kept]:
     left = []
     for line in lines[:-1]:
         record = _parse(line)
-        arm = None if record is None else record["arm"]
+        arm = "" if record is None else record["arm"]
         if arm in seals and kept[arm].count < seals[arm].records:
             kept[arm].add(line)
             left.append(line)

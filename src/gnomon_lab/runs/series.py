@@ -32,3 +32,9 @@ def settled_at(records: Sequence[Record], arm: str, name: str, least: float) -> 
             break
         settled = int(step)
     return settled
+
+
+def seconds_of(records: Sequence[Record]) -> float:
+    """The wall time that was spent on what the records tell of, on training and on reading."""
+    ends = {record["arm"]: record["seconds"] for record in records}
+    return sum(end["trained"] + end["read"] for end in ends.values())

@@ -19,6 +19,7 @@ from types import ModuleType
 from gnomon.errors import GnomonError
 from gnomon_lab.runs.find import Found, open_run
 from gnomon_lab.runs.run import Run, Show
+from gnomon_lab.runs.series import seconds_of
 
 POLL = 0.5
 """Seconds between two looks at how far the runs are."""
@@ -130,8 +131,9 @@ def train(module: ModuleType, config: object, found: Found, show: Show, data_dir
             return
         found.begin()
         module.run(config, run)
-        columns, rows = module.table(run.records())
-        found.finish(columns=columns, rows=rows)
+        records = run.records()
+        columns, rows = module.table(records)
+        found.finish(columns=columns, rows=rows, summary=module.summary(records), seconds=seconds_of(records))
 
 
 class Reported:

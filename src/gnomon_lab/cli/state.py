@@ -1,0 +1,34 @@
+"""Where a run stands, in words."""
+
+from gnomon.errors import GnomonError
+from gnomon_lab.runs import Found
+
+
+def state(found: Found) -> str:
+    """Whether a run is finished and how long it took, or how far it is."""
+    if found.finished:
+        seconds = found.result().get("seconds")
+        return "finished" if seconds is None else f"finished, took {duration(seconds)}"
+    try:
+        return ": ".join(filter(None, ("not finished", how_far(found))))
+    except GnomonError as error:
+        return f"not finished: {error}"
+
+
+def how_far(found: Found) -> str:
+    """From where each part goes on that has a checkpoint; empty if none has.
+
+    Raises:
+        CheckpointError: if a checkpoint is damaged.
+    """
+    return ", ".join(
+        f"{arm} finished" if finished else f"{arm} at step {step:,}"
+        for arm, (step, finished) in found.reached().items()
+    )
+
+
+def duration(seconds: float) -> str:
+    """In the unit in which it is a small number."""
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,82 @@
+"""One page for several seeds of a setting: their spread in the place of one run's numbers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from gnomon.plot import Curves, Figure, Panel
+from gnomon.plot.static import save
+from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.report.page import Report, Table, write
+from gnomon_lab.report.setting import setting
+from gnomon_lab.report.spread import spread
+from gnomon_lab.runs import Found
+from gnomon_lab.runs.files import replace_file
+
+
+def build_over_seeds(runs: Sequence[Found]) -> Path:
+    """Writes the figures and the page of finished runs that differ in the seed alone, beside their folders.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        DataError: if the records of one are damaged.
+    """
+    runs = sorted(runs, key=lambda run: run.seed)
+    first, seeds = runs[0], [run.records() for run in runs]
+    module = experiment(first.experiment)
+    own = module.figures_over_seeds(seeds) if hasattr(module, "figures_over_seeds") else []
+    figures = (*own, *together([module.figures(records) for records in seeds]))
+    folder = first.folder.parent / f"{first.digest}-seeds"
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        replace_file(folder / "figures" / f"{figure.name}.svg", partial(save, figure))
+    columns, rows = spread([module.table(records) for records in seeds])
+    page = Report(
+        title=f"{first.experiment}, {len(runs)} seeds: {EXPERIMENTS[first.experiment].shows}",
+        summary=f"{len(runs)} runs that differ in the seed alone ({setting(first)}). In the table stands their mean "
+        f"and, in brackets, the lowest and the highest of them.",
+        introduction=module.INTRODUCTION.strip(),
+        table=Table(columns, rows),
+        claims=tuple(module.claims(seeds)) if first.has_one_of(module.SETTINGS) else (),
+        figures=figures,
+        details={
+            "configuration": first.config,
+            "each run": {f"seed {run.seed}": module.summary(records) for run, records in zip(runs, seeds, strict=True)},
+        },
+    )
+    path = folder / "report.html"
+    write(page, path)
+    return path
+
+
+def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
+    """Those curves that every run has, a line for each seed; words that differ between the runs are left out."""
+    named = [{figure.name: figure for figure in figures if isinstance(figure, Curves)} for figures in by_seed]
+    drawn = []
+    for name in named[0]:
+        curves = [figures[name] for figures in named if name in figures]
+        titles = [[panel.title for panel in figure.panels] for figure in curves]
+        if len(curves) < len(by_seed) or any(found != titles[0] for found in titles):
+            continue
+        panels = tuple(_panel(same) for same in zip(*(figure.panels for figure in curves), strict=True))
+        title = curves[0].title if len({figure.title for figure in curves}) == 1 else name
+        caption = f"A line for each of {len(curves)} seeds."
+        if len({figure.caption for figure in curves}) == 1:
+            caption += f" {curves[0].caption}"
+        drawn.append(replace(curves[0], name=f"{name}-seeds", title=title, caption=caption, panels=panels))
+    return drawn
+
+
+def _panel(panels: Sequence[Panel]) -> Panel:
+    """One panel's lines over all runs, without the moments that each has at its own place."""
+    ranges = {panel.y_range for panel in panels}
+    return replace(
+        panels[0],
+        lines=tuple(line for panel in panels for line in panel.lines),
+        marks=(),
+        y_range=panels[0].y_range if len(ranges) == 1 else None,
+        log_y=all(panel.log_y for panel in panels),
+    )

@@ -1,0 +1,25 @@
+"""A run's setting, as the options of `gnomon run` say it."""
+
+from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.runs import Found
+from gnomon_lab.runs.find import plain
+
+
+def setting(found: Found) -> str:
+    """`default setting`, or the options that differ from it, or from that of `--paper` if fewer do."""
+    if found.experiment not in EXPERIMENTS:
+        return "of an experiment that is not known here"
+    module = experiment(found.experiment)
+    small, paper = _options(found, module.SMALL), ["--paper", *_options(found, module.PAPER)]
+    return " ".join(paper if len(paper) < len(small) else small) or "default setting"
+
+
+def _options(found: Found, base: object) -> list[str]:
+    """Those that make the configuration of a base."""
+    usual, own = plain(base), found.config
+    different = [name for name in {**usual, **own} if (name in own, own.get(name)) != (name in usual, usual.get(name))]
+    return [f"--{name.replace('_', '-')} {_words(own.get(name))}" for name in different]
+
+
+def _words(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

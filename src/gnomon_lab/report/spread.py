@@ -1,0 +1,69 @@
+"""Tables of several seeds as one: the mean of each cell, and its lowest and highest."""
+
+import re
+from collections.abc import Sequence
+
+Rows = Sequence[Sequence[str]]
+
+NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """The table over all seeds, its rows matched by their names.
+
+    Args:
+        tables: of each seed the columns and the rows, whose first cells are their names.
+
+    Returns:
+        The columns and the rows.
+    """
+    columns = tuple(dict.fromkeys(column for heads, _ in tables for column in heads))
+    cells: dict[str, dict[str, list[str]]] = {}
+    for heads, rows in tables:
+        for row in rows:
+            found = cells.setdefault(row[0], {})
+            for column, cell in zip(heads[1:], row[1:], strict=True):
+                found.setdefault(column, []).append(cell)
+    return columns, tuple(
+        (name, *(over(found.get(column, [""])) for column in columns[1:])) for name, found in cells.items()
+    )
+
+
+def over(cells: Sequence[str]) -> str:
+    """One cell of several: `0.52 (0.50 to 0.55)`; of different words, how many seeds have which."""
+    kinds: dict[str, list[str]] = {}
+    for cell in cells:
+        kinds.setdefault(NUMBER.sub("#", cell), []).append(cell)
+    if len(kinds) == 1:
+        return _of_a_kind(cells)
+    return "; ".join(f"{_of_a_kind(same)} in {len(same)} of {len(cells)}" for same in kinds.values())
+
+
+def _of_a_kind(cells: Sequence[str]) -> str:
+    """Cells that differ in their numbers alone: each number by its mean, lowest and highest."""
+    if len({*cells}) == 1:
+        return cells[0]
+    words = NUMBER.split(cells[0])
+    columns = zip(*(NUMBER.findall(cell) for cell in cells), strict=True)
+    said = words[0]
+    for numbers, word in zip(columns, words[1:], strict=True):
+        unit = "%" if word.startswith("%") else ""
+        said += _numbers(numbers, unit) + word.removeprefix(unit)
+    return said
+
+
+def _numbers(numbers: Sequence[str], unit: str) -> str:
+    """The mean with as many decimals as the numbers have, the lowest and the highest as they were."""
+    values = {_value(number): number for number in numbers}
+    low, high = values[min(values)], values[max(values)]
+    if low == high:
+        return low + unit
+    mean = sum(map(_value, numbers)) / len(numbers)
+    decimals = max(len(number.partition(".")[2]) for number in numbers)
+    separator = "," if any("," in number for number in numbers) else ""
+    how = ".2g" if any("e" in number for number in numbers) else f"{separator}.{decimals}f"
+    return f"{mean:{how}}{unit} ({low}{unit} to {high}{unit})"
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", "").replace("\N{MINUS SIGN}", "-"))

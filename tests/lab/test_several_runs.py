@@ -1,0 +1,145 @@
+"""What `gnomon` says of several runs: settings, seeds, and one of them that is damaged."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from gnomon_lab.cli import main, run_command
+from gnomon_lab.cli.verify_command import by_setting
+from gnomon_lab.papers import grok_digits
+from gnomon_lab.report.setting import setting
+from gnomon_lab.runs import Run, all_runs, open_run
+
+TINY = ["run", "grok-digits", "--steps", "2", "--width", "8", "--train", "20"]
+CONFIG = grok_digits.Config(steps=2, width=8, train=20)
+
+
+@pytest.fixture
+def gnomon(monkeypatch, capsys, tmp_path):
+    """Calls `gnomon` in a folder of its own, in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["gnomon", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return subprocess.CompletedProcess(arguments, end.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two seeds of one setting, and one of another."""
+    root = tmp_path_factory.mktemp("made") / "runs"
+    for arguments in (["--seeds", "0"], ["--seeds", "1"], ["--coefficient", "0.5"]):
+        assert run_command.main([*TINY[1:], *arguments, "--runs", str(root)]) == 0
+    return root
+
+
+@pytest.fixture
+def runs(made, gnomon, tmp_path):
+    """A copy of them in the folder in which `gnomon` is called."""
+    shutil.copytree(made, tmp_path / "runs")
+    return all_runs(tmp_path / "runs")[0]
+
+
+def test_a_setting_is_told_by_the_options_that_make_it(tmp_path):
+    small, paper = grok_digits.SMALL, grok_digits.PAPER
+
+    def told(config):
+        return setting(open_run(tmp_path, "grok-digits", config, 0))
+
+    assert told(small) == "default setting"
+    assert told(CONFIG) == "--steps 2 --train 20 --width 8"
+    assert told(paper) == ("default setting" if paper == small else "--paper")
+    assert setting(open_run(tmp_path, "unknown", CONFIG, 0)) == "of an experiment that is not known here"
+
+
+def test_list_tells_settings_results_and_durations(gnomon, runs, tmp_path):
+    open_run(tmp_path / "runs", "grok-digits", CONFIG, 2)
+    (runs[2].folder / "config.json").write_text("{")
+    said = gnomon("list").stdout.splitlines()
+    at = said.index("  grok-digits, --steps 2 --train 20 --width 8")
+    first, summary, *_, begun = said[at + 1 : at + 6]
+    assert first.startswith(f"    runs/grok-digits/{runs[0].folder.name}  seed 0, finished, took ")
+    assert first.endswith(" s")
+    assert summary == f"      {grok_digits.summary(runs[0].records())}"
+    assert begun.endswith("-seed2  seed 2, not finished")
+    assert "config.json): expected a JSON file" in said[-1]
+    assert said[-1].startswith("  left out: ")
+
+
+def test_report_takes_the_default_setting_or_says_what_it_took(gnomon, runs, tmp_path, monkeypatch):
+    done = gnomon("report", "grok-digits")
+    assert done.stdout == f"runs/grok-digits/{runs[2].folder.name}/report.html\n"
+    assert done.stderr == "grok-digits, --coefficient 0.5 --steps 2 --train 20 --width 8, seed 0\n"
+    monkeypatch.setattr(grok_digits, "SMALL", CONFIG)
+    done = gnomon("report", "grok-digits")
+    assert done.stdout == f"runs/grok-digits/{runs[0].digest}-seeds/report.html\n"
+    assert done.stderr == "grok-digits, default setting, seed 0, 1\n"
+
+
+def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
+    page = (tmp_path / "runs" / "grok-digits" / f"{runs[0].digest}-seeds" / "report.html").read_text()
+    assert "grok-digits, 2 seeds: " in page
+    assert page.count("</th><td") == 2
+    assert " to " in page[page.index("<tbody>") : page.index("</tbody>")]
+    again = gnomon(*TINY, "--seeds", "0,1")
+    assert again.returncode == 0
+    assert "report over" not in again.stdout, "nothing was run"
+
+
+def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypatch):
+    monkeypatch.setattr(grok_digits, "SETTINGS", (CONFIG,))
+    healthy = gnomon("verify", "grok-digits")
+    assert healthy.returncode == 1, "so small a run reproduces nothing"
+    assert len(by_setting(runs[0].root, "grok-digits")[0][runs[0].digest]) == 2
+    (runs[1].folder / "records.jsonl").write_text("")
+    (runs[2].folder / "config.json").write_text("{")
+    said = gnomon("verify", "grok-digits").stdout
+    assert "not reproduced" in said
+    assert said.count("left out: ") == 2
+    assert len(by_setting(runs[0].root, "grok-digits")[0][runs[0].digest]) == 1
+    swept = gnomon(*TINY, "--seeds", "0", "--workers", "1")
+    assert swept.returncode == 0
+    assert "finished before" in swept.stdout
+
+
+def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnomon, runs):
+    for wrong in (["--on", "nonsense"], ["--workers", "0"], ["--on", "dask://here"]):
+        done = gnomon(*TINY, *wrong)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"gnomon: run({wrong[0]}): expected ")
+
+
+@pytest.mark.parametrize("seeds", ["1" * 23, "0-" + "9" * 23, "1" * 5000, "-1", "٣", "1-2-3", ""])
+def test_seeds_that_are_too_long_or_none_are_one_line(gnomon, seeds):
+    done = gnomon("run", "grok-digits", f"--seeds={seeds}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("gnomon: run(--seeds): expected ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_resuming_says_from_which_step(gnomon, tmp_path):
+    class StoppedError(Exception):
+        pass
+
+    class Stopping(Run):
+        def record(self, at, *readings, **values):
+            super().record(at, *readings, **values)
+            if (self._arm, at) == ("GrokAlign", 2):
+                raise StoppedError
+
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    with pytest.raises(StoppedError):
+        grok_digits.run(CONFIG, Stopping(found.folder, 0, checkpoint_seconds=0.0))
+    words = "baseline finished, GrokAlign at step 1"
+    assert f"seed 0, not finished: {words}" in gnomon("list").stdout
+    for more in ([], ["--seeds", "0,1"]):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("gnomon_lab.cli.execute.train", lambda *_: None)
+            patched.setattr("gnomon_lab.cli.execute.sweep", lambda *_: (_ for _ in ()))
+            assert f"goes on from its checkpoints: {words}\n" in gnomon(*TINY, *more).stdout
