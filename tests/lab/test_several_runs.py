@@ -103,9 +103,11 @@ def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypa
     assert "not reproduced" in said
     assert said.count("left out: ") == 2
     assert len(by_setting(runs[0].root, "grok-digits")[0][runs[0].digest]) == 1
-    swept = gnomon(*TINY, "--seeds", "0", "--workers", "1")
-    assert swept.returncode == 0
-    assert "finished before" in swept.stdout
+    swept = gnomon(*TINY, "--seeds", "0,1")
+    assert swept.returncode == 1
+    assert "seed 0: finished before" in swept.stdout
+    assert "records.jsonl): expected what the run finished with, got another file or none" in swept.stdout
+    assert swept.stdout.splitlines()[-1] == "1 of 1 runs failed: seed 1"
 
 
 def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnomon, runs):

@@ -21,7 +21,7 @@ from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.report.build import build, then
 from gnomon_lab.report.over_seeds import build_over_seeds
 from gnomon_lab.report.page import UNJUDGED
-from gnomon_lab.runs import Found, all_runs, find_run, open_run
+from gnomon_lab.runs import Found, find_run, finished_runs, open_run
 from gnomon_lab.runs.claims import reproduced
 from gnomon_lab.runs.executors import open_executor, require_place
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep, train
@@ -106,12 +106,13 @@ def finished_before(name: str, config: object, seed: int, root: Path, console: T
     """The run if it is finished; says so, or from where it goes on. What is wrong with it its worker says."""
     try:
         found = find_run(root, name, config, seed)
-        reached = "" if found is None else how_far(found)
+        if found is not None and found.finished:
+            found.records()
+        elif found is not None and (reached := how_far(found)):
+            say(f"{name}, seed {seed}: goes on from its checkpoints: {reached}", console)
     except GnomonError:
         return None
     if found is None or not found.finished:
-        if reached:
-            say(f"{name}, seed {seed}: goes on from its checkpoints: {reached}", console)
         return None
     say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
     if not (found.folder / "report.html").exists():  # the command ended between a run and its page
@@ -200,7 +201,7 @@ def show_page(found: Found, console: Terminal) -> None:
 
 def show_page_of_seeds(found: Found, console: Terminal) -> None:
     """Writes the page of all finished seeds of a run's setting and says where, if there are several."""
-    runs = [run for run in all_runs(found.root, found.experiment)[0] if run.finished and run.digest == found.digest]
+    runs = [run for run in finished_runs(found.root, found.experiment)[0] if run.digest == found.digest]
     if len(runs) > 1:
         say(f"report over {len(runs)} seeds: {build_over_seeds(runs)}", console)
 

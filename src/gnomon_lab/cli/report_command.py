@@ -44,13 +44,12 @@ def page_of(name: str, root: Path) -> Path:
     from gnomon_lab.report.build import build
     from gnomon_lab.report.over_seeds import build_over_seeds
     from gnomon_lab.report.setting import setting
-    from gnomon_lab.runs import all_runs
+    from gnomon_lab.runs import finished_runs
 
     terminal = Terminal(stderr=True)
-    runs, damaged = all_runs(root, name)
+    finished, damaged = finished_runs(root, name)
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
-    finished = [run for run in runs if run.finished]
     if not finished:
         raise DataError(f"report({name}): expected a finished run in {root}, got none. Call `gnomon run {name}` first.")
     usual = [run for run in finished if run.has_one_of([experiment(name).SMALL])]

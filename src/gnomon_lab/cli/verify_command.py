@@ -63,17 +63,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def by_setting(root: Path, name: str) -> tuple[dict[str, list[list["Record"]]], list[str]]:
     """The records of the finished runs that claims are about, by their setting's digest; and what others lack."""
-    from gnomon_lab.runs import all_runs
+    from gnomon_lab.runs import finished_runs
 
     groups: dict[str, list[list[Record]]] = {}
-    runs, damaged = all_runs(root, name)
+    finished, damaged = finished_runs(root, name)
     settings = experiment(name).SETTINGS
-    for found in sorted(runs, key=lambda run: run.digest):
-        if found.finished and found.has_one_of(settings):
-            try:
-                groups.setdefault(found.digest, []).append(found.records())
-            except DataError as error:
-                damaged.append(str(error))
+    for found in sorted(finished, key=lambda run: run.digest):
+        if found.has_one_of(settings):
+            groups.setdefault(found.digest, []).append(found.records())
     return groups, damaged
 
 

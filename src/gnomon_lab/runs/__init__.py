@@ -1,7 +1,7 @@
 """Runs: folders that hold a configuration, its records and its checkpoints, and survive being killed."""
 
 from gnomon_lab.runs.claims import Claim, over_seeds
-from gnomon_lab.runs.find import Found, all_runs, find_run, load_run, open_run
+from gnomon_lab.runs.find import Found, all_runs, find_run, finished_runs, load_run, open_run
 from gnomon_lab.runs.records import Record, read_records
 from gnomon_lab.runs.run import Run
 from gnomon_lab.runs.series import last, series, settled_at
@@ -13,6 +13,7 @@ __all__ = [
     "Run",
     "all_runs",
     "find_run",
+    "finished_runs",
     "last",
     "load_run",
     "open_run",

@@ -205,6 +205,20 @@ def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], li
     return sorted(runs, key=lambda run: run.started), damaged
 
 
+def finished_runs(root: Path, experiment: str) -> tuple[list[Found], list[str]]:
+    """The finished runs of an experiment whose records are those that they finished with; and what others lack."""
+    runs, damaged = all_runs(root, experiment)
+    whole = []
+    for found in runs:
+        try:
+            if found.finished:
+                found.records()
+                whole.append(found)
+        except (DataError, OSError) as error:
+            damaged.append(str(error))
+    return whole, damaged
+
+
 def plain(config: object) -> dict[str, Any]:
     """A configuration as config.json holds it."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):

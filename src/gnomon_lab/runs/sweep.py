@@ -111,7 +111,9 @@ def work(task: Task, place: Path) -> None:
     try:
         show("starting", 0, 0)
         found = open_run(task.root, task.experiment, task.config, task.seed)
-        if not found.finished:
+        if found.finished:
+            found.records()  # which raises if they were altered
+        else:
             train(importlib.import_module(task.module), task.config, found, show, task.data_dir)
     except CancelledError:
         raise
