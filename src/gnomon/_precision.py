@@ -1,11 +1,17 @@
 """In which precision gnomon computes: that of its arguments, whatever is trained around it."""
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import torch
+from torch import Tensor
+
+from gnomon.errors import RangeError
+
+HALF = frozenset({torch.float16, torch.bfloat16})
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,3 +38,58 @@ def autocasting() -> list[str]:
     accelerator = torch.accelerator.current_accelerator()
     kinds = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
     return [kind for kind in kinds if torch.is_autocast_enabled(kind)]
+
+
+def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
+    """As `full_precision`; and what comes in half precision is taken up to float32, and its result given back in half.
+
+    Half precision has no decompositions, and cannot hold sums. Where arguments come in several dtypes, the widest is
+    that of the result, as torch has it.
+    """
+    precise = full_precision(function)
+
+    @functools.wraps(function)
+    def wide(*args: P.args, **kwargs: P.kwargs) -> R:
+        dtypes = {tensor.dtype for tensor in floating((*args, *kwargs.values()))}
+        if not dtypes & HALF:
+            return precise(*args, **kwargs)
+        came = functools.reduce(torch.promote_types, dtypes)
+        raised = [changed(value, HALF, torch.float32) for value in args]
+        named = {name: changed(value, HALF, torch.float32) for name, value in kwargs.items()}
+        result = cast(Callable[..., R], precise)(*raised, **named)
+        if came not in HALF:
+            return result
+        given = changed(result, {torch.float32}, came)
+        for before, after in zip(floating([result]), floating([given]), strict=True):
+            if (before.isfinite() & ~after.isfinite()).any():
+                raise RangeError(
+                    f"{function.__name__}: expected a result that {came} can hold, got one up to "
+                    f"{float(before.detach().abs().amax()):.3g}. Pass float32."
+                )
+        return cast(R, given)
+
+    return wide
+
+
+def floating(values: Iterable[object]) -> Iterator[Tensor]:
+    """The floating-point tensors among values, their fields and entries."""
+    for value in values:
+        if isinstance(value, Tensor):
+            if value.is_floating_point():
+                yield value
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from floating(getattr(value, field.name) for field in dataclasses.fields(value))
+        elif isinstance(value, tuple):
+            yield from floating(value)
+
+
+def changed(value: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
+    """The value, with its tensors of some dtypes in another."""
+    if isinstance(value, Tensor):
+        return value.to(to) if value.dtype in dtypes else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **{name: changed(part, dtypes, to) for name, part in fields.items()})
+    if isinstance(value, tuple):
+        return tuple(changed(part, dtypes, to) for part in value)
+    return value

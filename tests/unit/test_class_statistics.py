@@ -337,3 +337,16 @@ def test_bad_input_is_named():
         ClassStatistics(1)
     with pytest.raises(RangeError, match=r"class_moments: expected classes at least 2, got 1"):
         class_moments(features, labels, 1)
+
+
+@pytest.mark.parametrize(("n", "width"), [(40, 3), (5, 30)])
+def test_what_is_done_to_the_moments_does_not_reach_the_state(n, width):
+    statistics = ClassStatistics(2)
+    statistics.update(torch.randn(n, width), torch.arange(n) % 2)
+    moments = statistics.compute()
+    expected = moments.means.clone(), moments.counts.clone(), moments.within.dense().clone()
+    moments.means.zero_()
+    moments.counts.zero_()
+    (moments.within.matrix if isinstance(moments.within, Dense) else moments.within.rows).zero_()
+    again = statistics.compute()
+    torch.testing.assert_close((again.means, again.counts, again.within.dense()), expected)

@@ -8,6 +8,7 @@ import torch
 import gnomon
 from gnomon import measure
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.linalg import Factored
 from tests.contract import CONTRACTS
 from tests.zoo import BUILDERS, zoo
 
@@ -179,3 +180,50 @@ def test_alignment_is_one_exactly_for_aligned_jacobians():
     torch.testing.assert_close(gnomon.centroid_alignment(aligned.sum(1), x), c.sum(1).sign())
     across = x - 2 * x.roll(1, 0)
     assert (gnomon.jacobian_alignment(torch.einsum("nc,nd->ncd", c, across), x) < 0.999).all()
+
+
+SIZES = [1e25, 1e-30]
+BILINEAR = {"centroid_inner_product"}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", sorted(set(CONTRACTS) - BILINEAR))
+def test_float32_neither_overflows_nor_underflows(name, size):
+    """Where the result can be held, the squares on the way to it cost nothing."""
+    contract = CONTRACTS[name]
+    arguments = {
+        key: (size * value).float() if value.is_floating_point() else value
+        for key, value in arguments_of(contract).items()
+    }
+    exact = {key: value.double() if value.is_floating_point() else value for key, value in arguments.items()}
+    expected = contract.oracle(**exact)
+    unit = expected.abs().max()
+    torch.testing.assert_close(contract.quantity(**arguments) / unit, (expected / unit).float(), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("quantity", "degree"),
+    [
+        (gnomon.equinorm, 0),
+        (gnomon.equiangularity, 0),
+        (gnomon.maximal_equiangularity, 0),
+        (gnomon.nc2_etf, 0),
+        (gnomon.nc2_orthogonal, 0),
+        (gnomon.fourier_norms, 1),
+        (lambda rows: gnomon.gini(rows.abs()), 0),
+        (lambda rows: gnomon.polar_decomposition(rows).rotation, 0),
+        (lambda rows: gnomon.polar_decomposition(rows).modulus, 1),
+        (lambda rows: gnomon.effective_rank(Factored(rows)), 0),
+        (lambda rows: gnomon.nfa_correlation(rows, torch.diag(torch.arange(1.0, 7.0, dtype=rows.dtype))), 0),
+        (lambda rows: gnomon.aligned_jacobian(rows, torch.arange(4), 4, 1e35, "mse"), -1),
+        (lambda rows: gnomon.spectral_mse(rows.abs(), 9).least_squares, None),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_other_quantities_neither_overflow_nor_underflow(quantity, degree, size):
+    rows = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    single = (size * rows).float()
+    expected = quantity(single.double())
+    scale = 1.0 if degree is None else size**degree
+    torch.testing.assert_close(quantity(single).double() / scale, expected / scale, rtol=1e-4, atol=1e-5)

@@ -328,3 +328,51 @@ def test_bad_input_is_named():
         mse_decomposition(weight * torch.nan, offset, moments)
     with pytest.raises(RangeError, match=r"number of snr_singular_values at most 2, got 3"):
         spectral_mse(torch.ones(3), 3)
+
+
+def of_moments(moments, decay, bias):
+    """Least squares in float64 on a design that has these moments, not on its squares."""
+    counts, means = moments.counts.double(), moments.means.double()
+    shares, (classes, width) = counts / counts.sum(), means.shape
+    values, vectors = torch.linalg.eigh(moments.within.double().dense() / counts.sum())
+    design = torch.cat([values.clamp(min=0).sqrt()[:, None] * vectors.mT, shares.sqrt()[:, None] * means])
+    target = torch.cat([torch.zeros(width, classes).double(), shares.sqrt().diag()])
+    ones = torch.cat([torch.zeros(width, 1).double(), shares.sqrt()[:, None]])
+    design = torch.cat([design, ones], 1) if bias else design
+    ridge = decay**0.5 * torch.eye(design.shape[1]).double()
+    design = torch.cat([design, ridge])
+    target = torch.cat([target, torch.zeros(len(ridge), classes).double()])
+    found = torch.linalg.lstsq(design, target, driver="gelsd").solution
+    return found[:width].mT, (design @ found - target).square().sum() / 2
+
+
+@settings
+@decays
+@pytest.mark.parametrize("mean", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize(("n", "width"), [(300, 5), (20, 40)])
+def test_a_large_common_mean_costs_no_digits_of_float32_moments(n, width, mean, decay, bias):
+    if n < width and decay == 0:
+        pytest.skip("features interpolate: the loss is rounding")
+    labels = torch.arange(n) % 3
+    features = normal(n, width) + normal(3, width, seed=1)[labels] + mean * normal(width, seed=2).sign()
+    moments = class_moments(features.float(), labels, 3)
+    expected, least = of_moments(moments, decay, bias)
+    weight, _ = least_squares_classifier(moments, decay, with_bias=bias)
+    assert weight.dtype == torch.float32
+    torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+    zero = torch.zeros(3, width), torch.zeros(3) if bias else None
+    parts = mse_decomposition(*zero, moments, decay)
+    assert parts.least_squares.dtype == torch.float32
+    torch.testing.assert_close(parts.least_squares.double(), least, rtol=1e-6, atol=0)
+    torch.testing.assert_close(parts.total, torch.tensor(0.5))
+
+
+@pytest.mark.parametrize("width", [5, 40])
+def test_a_mean_beyond_the_features_directions_is_fitted_by_itself(width):
+    """All samples share one more coordinate, which then is the bias of a classifier without one."""
+    features, labels = samples((6, 9, 4), width)
+    moved = torch.cat([features - features.mean(0), torch.full((len(labels), 1), 1e3).double()], 1)
+    weight, _ = least_squares_classifier(moments_of(moved, labels), with_bias=False)
+    plain, offset = least_squares_classifier(moments_of(features, labels))
+    torch.testing.assert_close(weight[:, :-1], plain, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(weight[:, -1] * 1e3, offset + plain @ features.mean(0), rtol=1e-7, atol=1e-9)

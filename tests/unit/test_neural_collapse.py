@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from gnomon import (
+    ClassMoments,
+    ClassStatistics,
     class_moments,
     equiangularity,
     equinorm,
@@ -15,6 +17,8 @@ from gnomon import (
     nc1_trace_ratio,
     nearest_mean_disagreement,
     self_duality,
+    snr,
+    snr_singular_values,
 )
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
@@ -326,3 +330,68 @@ def test_bad_input_is_named():
         nearest_mean_disagreement(features[:0], logits[:0], moments)
     with pytest.raises(RangeError, match=rf"{name}\(logits\): expected finite numbers, got nan"):
         nearest_mean_disagreement(features, logits * torch.nan, moments)
+
+
+def of_constant(value, k, streamed, n=1000):
+    features, labels = torch.full((n, 6), value), torch.arange(n) % k
+    if not streamed:
+        return class_moments(features, labels, k)
+    statistics = ClassStatistics(k)
+    for part, its in zip(features.split(300), labels.split(300), strict=True):
+        statistics.update(part, its)
+    return statistics.compute()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("value", [0.1, 1e4, 1e-4])
+def test_samples_that_coincide_have_no_separation_made_of_rounding(value, k, streamed):
+    moments = of_constant(value, k, streamed)
+    zero = torch.zeros((), dtype=moments.means.dtype)
+    torch.testing.assert_close(moments.centred_means, zero.expand(k, 6))
+    torch.testing.assert_close(moments.means, torch.full_like(moments.means, value))
+    torch.testing.assert_close(nc1(moments), zero)
+    assert nc1_trace_ratio(moments).isnan()
+    torch.testing.assert_close(snr(moments), zero.expand(6, k))
+    torch.testing.assert_close(snr_singular_values(moments), zero.expand(min(k - 1, 6)))
+    weight = torch.randn(k, 6, dtype=moments.means.dtype)
+    torch.testing.assert_close(self_duality(weight, moments), torch.ones_like(zero))
+    for angle_or_length in (equinorm, equiangularity):
+        torch.testing.assert_close(angle_or_length(moments.centred_means), zero)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e4])
+def test_means_that_coincide_are_no_separation_where_samples_do_not(value):
+    """Each class has the same samples, in another order: the sums of float32 differ by rounding."""
+    one = value + value / 1000 * torch.randn(500, 6, generator=torch.Generator().manual_seed(0))
+    orders = [torch.randperm(500, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    moments = class_moments(torch.cat([one[order] for order in orders]), torch.arange(3).repeat_interleave(500), 3)
+    torch.testing.assert_close(nc1(moments), torch.tensor(0.0))
+    torch.testing.assert_close(nc1_trace_ratio(moments), torch.tensor(torch.inf))
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e4])
+def test_rounding_of_means_on_a_line_makes_no_second_direction(offset):
+    labels = torch.arange(3000) % 3
+    noise, line = normal(3000, 6), normal(6, seed=1)
+    noise = noise - torch.stack([noise[labels == c].mean(0) for c in range(3)])[labels]
+    moments = class_moments((offset + labels[:, None] * line + noise).float(), labels, 3)
+    # Of one direction, u: the variance within along u over that between, a third of it.
+    direction = line / line.norm()
+    expected = (noise @ direction).square().mean() / (2 / 3 * line.square().sum()) / 3
+    torch.testing.assert_close(nc1(moments).double(), expected, rtol=1e-2, atol=0)
+
+
+def test_samples_close_beside_their_mean_keep_the_digits_of_their_scatter():
+    labels = torch.arange(4000) % 4
+    features = (1e4 + normal(4000, 3) + normal(4, 3, seed=1)[labels]).float()
+    single, exact = (class_moments(part, labels, 4) for part in (features, features.double()))
+    torch.testing.assert_close(single.within.dense().double(), exact.within.dense(), rtol=1e-5, atol=1e-2)
+    torch.testing.assert_close(single.means.double(), exact.means, rtol=1e-7, atol=0)
+
+
+def test_coincidence_keeps_the_gradient_of_the_means():
+    moments = class_moments(torch.zeros(4, 2, dtype=torch.float64), torch.tensor([0, 0, 1, 1]), 2)
+    means = moments.means.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(ClassMoments(moments.counts, means, moments.within).centred_means[0, 0], means)
+    torch.testing.assert_close(gradient, torch.tensor([[0.5, 0.0], [-0.5, 0.0]]).double())

@@ -1,8 +1,12 @@
 """What is computed does not depend on what training is done in."""
 
+import copy
+
 import pytest
 import torch
 
+import gnomon
+from gnomon.errors import RangeError
 from tests.fuzz import callables, cast, missing, tensors
 
 EVERY = {name: (function, arguments) for name, function, arguments in callables()}
@@ -32,3 +36,59 @@ def test_autocast_around_a_call_changes_no_bit(name):
     assert len(plain) == len(mixed)
     for one, other in zip(plain, mixed, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+# Of tensors alone, or of moments; those of networks compute as the network does.
+HALVES = [
+    "agop", "aligned_jacobian", "central_path_distance", "centroid_alignment", "centroid_inner_product",
+    "effective_rank", "equiangularity", "equinorm", "explained_variance", "fourier_norms", "frobenius_norm", "gini",
+    "jacobian_alignment", "least_squares_classifier", "maximal_equiangularity", "mse_decomposition", "nc1",
+    "nc1_trace_ratio", "nc2_etf", "nc2_orthogonal", "nfa_correlation", "polar_decomposition", "psd_root",
+    "robust_radius", "row_alignment", "self_duality", "singular_values", "snr", "snr_growth", "snr_singular_values",
+    "spectral_mse", "squared_distances", "top_eigenvectors", "kernel_gram", "kernel_agop",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_keeps_its_digits_and_its_dtype(name, dtype):
+    """The value is that of the same rounded numbers, computed in float64."""
+    function, arguments = EVERY[name]
+    given = cast(arguments(torch.Generator().manual_seed(0)), dtype)
+    exact = cast(copy.deepcopy(given), torch.float64)
+    few = 8 * torch.finfo(dtype).eps
+    for result, expected in zip(tensors(function(**given)), tensors(function(**exact)), strict=True):
+        assert result.dtype == dtype
+        torch.testing.assert_close(
+            result.double(), expected, rtol=few, atol=few * float(expected.detach().abs().amax())
+        )
+
+
+def test_half_precision_of_many_numbers():
+    values = torch.rand(3072, generator=torch.Generator().manual_seed(0)).half()
+    expected = gnomon.gini(values.double())
+    torch.testing.assert_close(gnomon.gini(values).double(), expected, rtol=1e-3, atol=0)
+
+
+def test_a_result_beyond_half_precision_is_refused():
+    large = torch.full((1, 2, 2), 6e4, dtype=torch.float16)
+    with pytest.raises(
+        RangeError, match=r"frobenius_norm: expected a result that torch.float16 can hold, got .*1.2e\+05"
+    ):
+        gnomon.frobenius_norm(large)
+    torch.testing.assert_close(gnomon.frobenius_norm(large.float()), torch.tensor([1.2e5]), rtol=1e-3, atol=0)
+
+
+def test_results_are_in_the_widest_dtype_that_came():
+    jacobian, x = torch.randn(3, 2, 4).bfloat16(), torch.randn(3, 4)
+    assert gnomon.jacobian_alignment(jacobian, x).dtype == torch.float32
+    assert gnomon.jacobian_alignment(jacobian, x.half()).dtype == torch.float32
+    assert gnomon.jacobian_alignment(jacobian, x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_gradients_pass_through_half_precision():
+    jacobian = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+    (gradient,) = torch.autograd.grad(gnomon.explained_variance(jacobian).sum(), jacobian)
+    exact = jacobian.detach().double().requires_grad_()
+    (expected,) = torch.autograd.grad(gnomon.explained_variance(exact).sum(), exact)
+    torch.testing.assert_close(gradient.double(), expected, rtol=0.03, atol=0.01)

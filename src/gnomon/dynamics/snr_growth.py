@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ConvergenceError
 
 Projection = Literal["orthogonal", "renormalised"]
@@ -18,7 +18,7 @@ STEPS = 64
 """Newton steps before giving up; six are the rule."""
 
 
-@full_precision
+@half_as_single
 def snr_growth(
     initial: Float[Tensor, "j"],
     times: Float[Tensor, "t"],

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 from gnomon.kernels.distances import over_pairs
 from gnomon.kernels.radial import Kernel
@@ -14,7 +14,7 @@ BUDGET = 512 * 2**20
 """Bytes that the blocks may take beyond the slopes, n x n, and the result."""
 
 
-@full_precision
+@half_as_single
 def kernel_agop(
     kernel: Kernel,
     x: Float[Tensor, "n d"],

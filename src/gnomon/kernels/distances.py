@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 
 CLOSE = 1e4
 """Epsilons of the points' own squared lengths below which a squared distance is taken from the difference."""
@@ -15,7 +15,7 @@ BLOCK = 2**24
 """Entries of the differences that are held at once."""
 
 
-@full_precision
+@half_as_single
 def squared_distances(
     x: Float[Tensor, "n d"], z: Float[Tensor, "m d"], metric: Float[Tensor, "d d"] | None = None
 ) -> Float[Tensor, "n m"]:

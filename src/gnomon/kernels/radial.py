@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.kernels.distances import squared_distances
 
 
@@ -54,12 +54,12 @@ class LaplaceKernel:
     def __post_init__(self) -> None:
         check_bandwidth("LaplaceKernel", self.bandwidth)
 
-    @full_precision
+    @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L)$."""
         return (root(squares) / -self.bandwidth).exp()
 
-    @full_precision
+    @half_as_single
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L) / (L\sqrt s)$, and 0 at 0."""
         distance = root(squares)
@@ -95,18 +95,18 @@ class GaussianKernel:
     def __post_init__(self) -> None:
         check_bandwidth("GaussianKernel", self.bandwidth)
 
-    @full_precision
+    @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-s / 2L^2)$."""
         return (squares / (-2 * self.bandwidth**2)).exp()
 
-    @full_precision
+    @half_as_single
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-s / 2L^2) / L^2$."""
         return self.value(squares) / self.bandwidth**2
 
 
-@full_precision
+@half_as_single
 def kernel_gram(
     kernel: Kernel,
     x: Float[Tensor, "n d"],

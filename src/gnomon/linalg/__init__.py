@@ -1,7 +1,7 @@
 """Tensors only: directions, spectra and covariances."""
 
 from gnomon.linalg.covariance import Covariance, Dense, Factored, smaller
-from gnomon.linalg.directions import cosine, unit
+from gnomon.linalg.directions import cosine, length, unit
 from gnomon.linalg.gram_sum import GramSum, Sketch
 from gnomon.linalg.roots import psd_root
 from gnomon.linalg.spectra import top_share
@@ -13,6 +13,7 @@ __all__ = [
     "GramSum",
     "Sketch",
     "cosine",
+    "length",
     "psd_root",
     "smaller",
     "top_share",

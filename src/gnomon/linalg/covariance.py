@@ -34,9 +34,29 @@ class Dense:
         return a @ self.matrix @ a.mT
 
     @full_precision
-    def regression(self, rows: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
+    def regression(
+        self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
+    ) -> Float[Tensor, "m p"]:
         r"""$A\,(\Sigma + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
-        return shifted_solve(self.matrix + rows.mT @ rows, rows, shift)
+        return shifted_solve(self.matrix + rows.mT @ rows, rows, shift, eps)
+
+    @full_precision
+    def solve(
+        self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
+        r"""$(\Sigma + \mathrm{shift}\,I)^{-1}v$, and what of v lies beyond the range: at shift 0, by pseudo-inverse."""
+        if shift > 0:
+            return shifted_solve(self.matrix, v[None], shift)[0], torch.zeros_like(v)
+        inverse = pseudo_inverse(self.matrix, eps)
+        rank = (inverse * self.matrix).sum().detach().round()
+        beyond = v - self.matrix @ (inverse @ v)
+        # Twice, since the first difference still holds rounding within the range.
+        beyond = beyond - self.matrix @ (inverse @ beyond)
+        return inverse @ v, torch.where(rank < len(v), beyond, 0)
+
+    def double(self) -> "Dense":
+        """The same in float64."""
+        return Dense(self.matrix.double())
 
     def __truediv__(self, divisor: Tensor | float | int) -> "Dense":
         return Dense(self.matrix / divisor)
@@ -78,11 +98,37 @@ class Factored:
         return half @ half.mT
 
     @full_precision
-    def regression(self, rows: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
+    def regression(
+        self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
+    ) -> Float[Tensor, "m p"]:
         r"""$A\,(F^\top F + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
         joined = torch.cat([self.rows, rows])
         gram = joined @ joined.mT
-        return shifted_solve(gram, identity(gram)[len(self.rows) :], shift) @ joined
+        return shifted_solve(gram, identity(gram)[len(self.rows) :], shift, eps) @ joined
+
+    @full_precision
+    def solve(
+        self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
+        r"""$(F^\top F + \mathrm{shift}\,I)^{-1}v$ and, at shift 0, by pseudo-inverse, what of v lies beyond."""
+        gram = self.rows @ self.rows.mT
+        if shift > 0:
+
+            def inverted(v: Tensor) -> Tensor:
+                return (v - shifted_solve(gram, (self.rows @ v)[None], shift)[0] @ self.rows) / shift
+
+            first = inverted(v)
+            # Once more for what the difference has cost.
+            return first + inverted(v - shift * first - self.rows.mT @ (self.rows @ first)), torch.zeros_like(v)
+        inverse = pseudo_inverse(gram, eps)
+        within = inverse @ (self.rows @ v)
+        beyond = v - self.rows.mT @ within
+        beyond = beyond - self.rows.mT @ (inverse @ (self.rows @ beyond))
+        return self.rows.mT @ (inverse @ within), beyond
+
+    def double(self) -> "Factored":
+        """The same in float64."""
+        return Factored(self.rows.double())
 
     def __truediv__(self, divisor: Tensor | float | int) -> "Factored":
         return Factored(self.rows / torch.as_tensor(divisor, dtype=self.rows.dtype).sqrt())
@@ -103,14 +149,19 @@ def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
     return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
 
 
-def shifted_solve(matrix: Float[Tensor, "p p"], b: Float[Tensor, "m p"], shift: float | int) -> Float[Tensor, "m p"]:
-    r"""$b\,(\Sigma + \mathrm{shift}\,I)^{-1}$; at shift 0 the pseudo-inverse, blind to what rounding fills.
-
-    That is eigenvalues below p epsilons of the largest.
-    """
+def shifted_solve(
+    matrix: Float[Tensor, "p p"], b: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
+) -> Float[Tensor, "m p"]:
+    r"""$b\,(\Sigma + \mathrm{shift}\,I)^{-1}$; at shift 0 the pseudo-inverse."""
     if shift > 0:
         return torch.linalg.solve(matrix + shift * identity(matrix), b, left=False)
-    return b @ torch.linalg.pinv(matrix, hermitian=True)
+    return b @ pseudo_inverse(matrix, eps)
+
+
+def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float | None = None) -> Float[Tensor, "p p"]:
+    """The pseudo-inverse, blind to what rounding fills: eigenvalues below p epsilons, the dtype's, of the largest."""
+    eps = torch.finfo(matrix.dtype).eps if eps is None else eps
+    return torch.linalg.pinv(matrix, rtol=len(matrix) * eps, hermitian=True)
 
 
 def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:

@@ -17,6 +17,21 @@ def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     return v / torch.where(largest > 0, length, 1)
 
 
+def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+    """The Euclidean length of each vector of the last axis; the gradient at a zero vector is zero.
+
+    Where squares overflow, or are so small that they lose digits, the largest entry is divided out first.
+    """
+    lengths = torch.linalg.vector_norm(v, dim=-1)
+    limits = torch.finfo(v.dtype)
+    plain = lengths.detach()
+    if (plain.isfinite() & (plain > (limits.tiny / limits.eps) ** 0.5)).all():
+        return lengths
+    largest = v.detach().abs().amax(-1, keepdim=True)
+    largest = torch.where(largest > 0, largest, 1)
+    return torch.linalg.vector_norm(v / largest, dim=-1) * largest.squeeze(-1)
+
+
 def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor, "*n"]:
     """The cosine of the angle between the vectors of the last axis, in [-1, 1]; 0 where either vector is zero."""
     return (unit(a) * unit(b)).sum(-1)

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import RangeError, ShapeError
 
 
-@full_precision
+@half_as_single
 def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     r"""The one positive semi-definite matrix whose square this is.
 

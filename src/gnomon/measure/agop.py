@@ -4,12 +4,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 from gnomon.linalg import Covariance, Dense, Factored
 
 
-@full_precision
+@half_as_single
 def agop(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
     r"""The average gradient outer product: the uncentred covariance of the gradients of all outputs.
 

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
-from gnomon._precision import full_precision
-from gnomon.linalg import unit
+from gnomon._precision import half_as_single
+from gnomon.linalg import length, unit
 
 
-@full_precision
+@half_as_single
 def aligned_jacobian(
     x: Float[Tensor, "n *d"],
     labels: Int[Tensor, "n"],
@@ -62,6 +62,8 @@ def aligned_jacobian(
         ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
     )
     _checks.floating(where, x=x)
+    largest = torch.finfo(x.dtype).max
+    _checks.settings(where, ("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
     _checks.samples(where, x=x)
     _checks.finite(where, x=x)
     _checks.class_labels(where, labels, len(x), classes)
@@ -70,7 +72,7 @@ def aligned_jacobian(
     if loss == "cross_entropy":
         factors = norm * math.sqrt(classes / (classes - 1)) * (target - 1 / classes)
     else:
-        length = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
-        binds = length * norm <= 1
-        factors = target * torch.where(binds, norm, 1 / torch.where(binds, 1, length))
+        lengths = length(flat).unsqueeze(1)
+        binds = lengths * norm <= 1
+        factors = target * torch.where(binds, norm, 1 / torch.where(binds, 1, lengths))
     return (factors.unsqueeze(2) * unit(flat).unsqueeze(1)).view(len(x), classes, *x.shape[1:])

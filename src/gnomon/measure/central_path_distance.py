@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.measure.class_moments import ClassMoments
 from gnomon.measure.mse_decomposition import mse_decomposition
 
 
-@full_precision
+@half_as_single
 def central_path_distance(
     weight: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,

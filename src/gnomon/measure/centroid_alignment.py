@@ -4,11 +4,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.linalg import cosine
 
 
-@full_precision
+@half_as_single
 def centroid_alignment(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The cosine of the angle between each sample and the centroid of its linear region.
 

@@ -4,10 +4,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 
 
-@full_precision
+@half_as_single
 def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The inner product of each sample with the centroid of its linear region.
 

@@ -13,6 +13,10 @@ from gnomon.linalg import Covariance, Factored, smaller
 
 SHOWN = 5
 """Of many classes without samples, so many are named."""
+CLOSE = 10
+"""How many times their spread samples may be away from 0 before they are summed from elsewhere."""
+LOOK = 64
+"""Samples from which the spread is judged."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,14 @@ class ClassMoments:
     @property
     @full_precision
     def centred_means(self) -> Float[Tensor, "k p"]:
-        r"""$\mu_c - \mu_G$; of rank k - 1 at most, since the weighted sum is zero."""
-        return self.means - self.global_mean
+        r"""$\mu_c - \mu_G$; of rank k - 1 at most, since the weighted sum is zero.
+
+        What is not above the rounding of the means is 0: means that coincide up to rounding do coincide.
+        """
+        centred = self.means - self.global_mean
+        rounding = len(centred) * torch.finfo(centred.dtype).eps * self.means.detach().abs().amax(0)
+        # Taken off, not replaced, so that the gradient is that of the difference.
+        return centred - torch.where(centred.detach().abs() <= rounding, centred.detach(), 0)
 
     @property
     @full_precision
@@ -132,6 +142,33 @@ def further(
     each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
     the new samples' scatter is theirs about $\mu_b$ plus $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
     """
+    classes = len(counts)
+    first = first_of_each(features.detach(), labels, classes)
+    if lie_close(features, labels, first):
+        # From one sample of each class, since sums of the samples themselves would round at the size of the mean.
+        total, further_means, rows = from_origin(counts, means - first, features - first[labels], labels)
+        return total, further_means + first, rows
+    return from_origin(counts, means, features, labels)
+
+
+def first_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Float[Tensor, "k p"]:
+    """One sample of each class; 0 where there is none."""
+    n = len(labels)
+    none = labels.new_full((classes,), n)
+    first = none.scatter_reduce(0, labels, torch.arange(n, device=labels.device), "amin")
+    return torch.where((first < n).unsqueeze(1), features[first.clamp(max=n - 1)], 0)
+
+
+def lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: Float[Tensor, "k p"]) -> bool:
+    """Whether samples of a class differ by so little, beside their size, that sums of them would cost digits."""
+    spread = (features[:LOOK].detach() - first[labels[:LOOK]]).square().mean(0).sqrt()
+    return bool((first.abs().amax(0) > CLOSE * spread).any())
+
+
+def from_origin(
+    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
+    """What `further` gives, by sums of the features as they are."""
     classes = len(counts)
     added = torch.bincount(labels, minlength=classes)
     sums = features.new_zeros(classes, features.shape[1]).index_add(0, labels, features)

@@ -126,7 +126,7 @@ class ClassStatistics(Metric):
         if moments.n == 0:
             raise EmptyError(f"{where}(features): expected samples, got none. Call update first.")
         check_classes(where, moments)
-        return moments
+        return self._apart(moments)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         # torchmetrics would clone and squeeze the tensors in the result, which a frozen dataclass does not allow.
@@ -144,6 +144,12 @@ class ClassStatistics(Metric):
             return moments
         rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
         return dataclasses.replace(moments, within=moments.within + smaller(rows))
+
+    def _apart(self, moments: ClassMoments) -> ClassMoments:
+        """The moments in memory of their own: what is done to them does not reach the state."""
+        within = moments.within
+        copied = Dense(within.matrix.clone()) if isinstance(within, Dense) else Factored(within.rows.clone())
+        return ClassMoments(moments.counts.clone(), moments.means.clone(), copied)
 
     def _keep(self, moments: ClassMoments) -> None:
         within = moments.within

@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
-from gnomon.linalg import Covariance, Dense
+from gnomon._precision import half_as_single
+from gnomon.linalg import Covariance, Dense, Factored
 from gnomon.measure.agop import covariance_of
 
 
-@full_precision
+@half_as_single
 def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]:
     r"""The trace over the largest eigenvalue: how many directions, each as strong as the first, would carry as much.
 
@@ -36,6 +36,10 @@ def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]
         tensor(2.)
     """
     held = covariance_of("effective_rank", agop)
+    if isinstance(held, Factored):
+        # The largest entry is divided out, so that products neither overflow nor underflow.
+        largest = held.rows.detach().abs().amax()
+        held = Factored(held.rows / torch.where(largest > 0, largest, 1))
     small = held.matrix if isinstance(held, Dense) else held.rows @ held.rows.mT
     largest = torch.linalg.eigvalsh(small)[-1]
     positive = largest > 0

@@ -5,12 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 from gnomon.linalg import unit
 
 
-@full_precision
+@half_as_single
 def equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The standard deviation of the cosines between all pairs of the vectors.
 

@@ -5,10 +5,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
+from gnomon.linalg import length
 
 
-@full_precision
+@half_as_single
 def equinorm(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The coefficient of variation of the vectors' lengths.
 
@@ -37,6 +38,9 @@ def equinorm(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     where = "equinorm"
     _checks.samples(where, vectors=vectors)
     _checks.finite(where, vectors=vectors)
-    lengths = torch.linalg.vector_norm(vectors, dim=1)
+    lengths = length(vectors)
+    # A ratio, so that the largest can be divided out: squares neither overflow nor underflow.
+    largest = lengths.detach().amax()
+    lengths = lengths / torch.where(largest > 0, largest, 1)
     mean = lengths.mean()
     return lengths.std(correction=0) / torch.where(mean > 0, mean, 1)

@@ -4,11 +4,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.linalg import top_share
 
 
-@full_precision
+@half_as_single
 def explained_variance(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
     r"""The share of each Jacobian's squared norm that its first singular direction carries (PC1).
 

@@ -7,11 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import EmptyError, ShapeError
+from gnomon.linalg import length
 
 
-@full_precision
+@half_as_single
 def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
     r"""The norms of a matrix's Fourier components over its first axis, one for each of the p basis vectors.
 
@@ -55,7 +56,7 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
     p = len(matrix)
     # Real parts belong to cosines, imaginary parts to sines, (p, 2); the sines of constant and alternation are none.
     waves = torch.view_as_real(torch.fft.rfft(matrix.flatten(1), dim=0))
-    norms = torch.linalg.vector_norm(waves, dim=1) * math.sqrt(2 / p)
+    norms = length(waves.mT) * math.sqrt(2 / p)
     first, middle, last = norms[:1, 0], norms[1 : (p + 1) // 2].flatten(), norms[(p + 1) // 2 :, 0]
     half = math.sqrt(1 / 2)
     return torch.cat([half * first, middle, half * last])

@@ -1,14 +1,14 @@
 """The size of the Jacobian."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
+from gnomon.linalg import length
 
 
-@full_precision
+@half_as_single
 def frobenius_norm(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
     r"""The Frobenius norm of each Jacobian: how far outputs move, in root mean square, when the input does.
 
@@ -34,4 +34,4 @@ def frobenius_norm(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
     where = "frobenius_norm"
     _checks.samples(where, 3, jacobian=jacobian)
     _checks.finite(where, jacobian=jacobian)
-    return torch.linalg.vector_norm(jacobian.flatten(1), dim=1)
+    return length(jacobian.flatten(1))

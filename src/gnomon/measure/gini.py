@@ -5,11 +5,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import EmptyError, RangeError
 
 
-@full_precision
+@half_as_single
 def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
     r"""The Gini coefficient of the last axis: 0 where all entries are equal, near 1 where one of them has it all.
 

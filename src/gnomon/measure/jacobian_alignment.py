@@ -5,11 +5,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.linalg import unit
 
 
-@full_precision
+@half_as_single
 def jacobian_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The share of each Jacobian's norm that lies along the sample: 1 exactly when $J = c\,x^\top$.
 

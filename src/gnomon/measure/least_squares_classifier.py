@@ -7,11 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
+from gnomon.linalg import smaller
 from gnomon.measure.class_moments import ClassMoments
 
 
-@full_precision
+@half_as_single
 def least_squares_classifier(
     class_moments: ClassMoments, weight_decay: float | int = 0.0, *, with_bias: bool = True
 ) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
@@ -24,7 +25,8 @@ def least_squares_classifier(
     \big(\Sigma_W + \Sigma_B + \theta\mu_G\mu_G^\top + \lambda I\big)^{-1}$ and
     $b_{LS} = \frac{w - W_{LS}\,\mu_G}{1 + \lambda}$
 
-    This is the paper's extended form with the bias eliminated: centred, so that large means cost no digits. Its loss
+    This is the paper's extended form with the bias eliminated: centred, and in float64, so that large means cost no
+    digits beyond those that they cost the moments. Its loss
     sums squares over outputs. `torch.nn.MSELoss` averages over them, and torch's optimisers add $\mathrm{wd}\,W$ to
     the gradient: a network trained so descends $\frac2k\mathcal L$ with $\lambda = k\,\mathrm{wd}/2$. (The authors'
     notebook decomposes with $\lambda = \mathrm{wd}/2$, right for the squared norm averaged over samples alone.)
@@ -53,15 +55,42 @@ def least_squares_classifier(
                 [ 0.5000]]), tensor([0.5000, 0.5000]))
     """
     decays("least_squares_classifier", weight_decay)
-    shares, mean = class_moments.weights, class_moments.global_mean
+    weight, offset = fitted(class_moments, weight_decay, with_bias=with_bias)
+    return weight.to(class_moments.means.dtype), offset.to(class_moments.means.dtype)
+
+
+def fitted(
+    class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
+) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
+    r"""Weight and bias in float64, where outputs at large means keep the digits that they have.
+
+    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the mean's part
+    comes last, by Sherman and Morrison, so that nothing as large as its square is ever added to the covariance:
+    $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$. Where C has a
+    kernel and the mean a part m in it, that part alone does it: $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
+    """
+    # What the moments' own dtype has rounded is no direction of the features.
+    eps = torch.finfo(class_moments.means.dtype).eps
+    moments = in_float64(class_moments)
+    shares, mean = moments.weights, moments.global_mean
     theta = weight_decay / (1 + weight_decay) if with_bias else 1.0
     root = shares.sqrt().unsqueeze(1)
-    rows = torch.cat([root * class_moments.centred_means, math.sqrt(theta) * mean.unsqueeze(0)])
-    targets = torch.cat([root.flatten().diag(), math.sqrt(theta) * shares.unsqueeze(0)])
-    covariance = class_moments.within / class_moments.n.to(shares.dtype)
-    weight = targets.mT @ covariance.regression(rows, weight_decay)
-    offset = (shares - weight @ mean) / (1 + weight_decay)
-    return weight, offset if with_bias else torch.zeros_like(offset)
+    rows = root * moments.centred_means
+    covariance = moments.within / moments.n.to(shares.dtype)
+    weight = root * covariance.regression(rows, weight_decay, eps)
+    if theta > 0:
+        inside, beyond = (covariance + smaller(rows)).solve(mean, weight_decay, eps)
+        least = 10 * len(mean) * eps * torch.linalg.vector_norm(mean.detach())
+        apart = torch.linalg.vector_norm(beyond.detach()) > least
+        along = theta * inside / (1 + theta * (mean @ inside))
+        along = torch.where(apart, beyond / torch.where(apart, beyond.square().sum(), 1), along)
+        weight = weight + torch.outer(shares - weight @ mean, along)
+    return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
+
+
+def in_float64(class_moments: ClassMoments) -> ClassMoments:
+    """The same moments in float64."""
+    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.double())
 
 
 def decays(where: str, weight_decay: float | int) -> None:

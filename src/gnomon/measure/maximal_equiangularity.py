@@ -3,11 +3,11 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.measure.equiangularity import pair_cosines
 
 
-@full_precision
+@half_as_single
 def maximal_equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The mean distance of the cosines between the vectors from that of a simplex.
 

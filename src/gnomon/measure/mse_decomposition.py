@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import RangeError, ShapeError
 from gnomon.measure.class_moments import ClassMoments
-from gnomon.measure.least_squares_classifier import decays, least_squares_classifier
+from gnomon.measure.least_squares_classifier import decays, fitted, in_float64
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MSEDecomposition:
     total: Float[Tensor, "*n"]
 
 
-@full_precision
+@half_as_single
 def mse_decomposition(
     weight: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,
@@ -80,7 +80,10 @@ def mse_decomposition(
     where = "mse_decomposition"
     decays(where, weight_decay)
     weight, offset = classifier(where, weight, bias, class_moments)
-    best, best_offset = least_squares_classifier(class_moments, weight_decay, with_bias=bias is not None)
+    dtype = class_moments.means.dtype
+    best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
+    # In float64 throughout: outputs at large means are differences of large numbers.
+    class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
     eye = torch.eye(len(best), dtype=best.dtype, device=best.device)
     nc1 = spread(best, best_offset, class_moments, weight_decay)
     nc23 = at_means(best, best_offset, eye, class_moments)
@@ -88,7 +91,8 @@ def mse_decomposition(
     deviation = spread(away, offset_away, class_moments, weight_decay) + at_means(
         away, offset_away, torch.zeros_like(eye), class_moments
     )
-    return MSEDecomposition(nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation)
+    parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
+    return MSEDecomposition(*(part.to(dtype) for part in parts))
 
 
 def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:

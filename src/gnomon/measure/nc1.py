@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.measure.class_moments import ClassMoments
 
 
-@full_precision
+@half_as_single
 def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The variability within classes in the metric of the variability between them, a class.
 
@@ -41,5 +41,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     root = class_moments.weights.sqrt().unsqueeze(1)
     others = torch.linalg.qr(root, mode="complete").Q[:, 1:]
     spread = others.mT @ (root * class_moments.centred_means)
-    inverse = torch.linalg.pinv(spread)
+    # What the rounding of the means makes is no separation.
+    eps = torch.finfo(spread.dtype).eps
+    rounding = len(root) * eps * torch.linalg.matrix_norm((root * class_moments.means).detach())
+    inverse = torch.linalg.pinv(spread, atol=rounding, rtol=eps * max(spread.shape))
     return class_moments.within_covariance.quadratic(inverse.mT).trace() / len(root)

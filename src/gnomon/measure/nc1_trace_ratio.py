@@ -3,11 +3,11 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.measure.class_moments import ClassMoments
 
 
-@full_precision
+@half_as_single
 def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The variance within classes over the variance between them.
 

@@ -5,12 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 from gnomon.linalg import unit
 
 
-@full_precision
+@half_as_single
 def nc2_etf(means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""How far the centred directions of the class means are from a simplex equiangular tight frame.
 
@@ -45,7 +45,7 @@ def nc2_etf(means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     return apart(means - means.mean(0), (1 + 1 / (k - 1)) * one - 1 / (k - 1))
 
 
-@full_precision
+@half_as_single
 def nc2_orthogonal(means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""How far the directions of the class means, not centred, are from being orthogonal.
 

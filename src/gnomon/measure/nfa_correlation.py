@@ -5,13 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 from gnomon.linalg import Covariance, Dense, Factored, cosine, psd_root
 from gnomon.measure.agop import covariance_of
 
 
-@full_precision
+@half_as_single
 def nfa_correlation(
     layer_weight: Float[Tensor, "q *p"],
     agop: Float[Tensor, "p p"] | Covariance,
@@ -64,7 +64,10 @@ def nfa_correlation(
             f"got {_checks.shape_of(matrix)}. Take it at the input of this layer."
         )
     wider = torch.promote_types(layer_weight.dtype, matrix.dtype)
-    return correlation(weight_gram(layer_weight.to(wider)), matrix.to(wider), centred=centred)
+    # The largest entry is divided out, so that products neither overflow nor underflow.
+    largest = layer_weight.detach().abs().amax()
+    weight = (layer_weight / torch.where(largest > 0, largest, 1)).to(wider)
+    return correlation(weight_gram(weight), matrix.to(wider), centred=centred)
 
 
 def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:

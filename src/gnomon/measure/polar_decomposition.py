@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -24,7 +24,7 @@ class PolarDecomposition:
     rotation: Float[Tensor, "h q"]
 
 
-@full_precision
+@half_as_single
 def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
     r"""The polar decomposition with the orthogonal factor on the right.
 

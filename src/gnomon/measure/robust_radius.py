@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 
 
-@full_precision
+@half_as_single
 def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The $\ell_2$ distance from each sample to where the linear map $f(x) = Jx$ predicts another class.
 

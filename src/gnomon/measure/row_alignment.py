@@ -4,11 +4,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.linalg import cosine
 
 
-@full_precision
+@half_as_single
 def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
     r"""The cosine of the angle between each row of the Jacobian and the sample.
 

@@ -4,12 +4,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.linalg import unit
 from gnomon.measure.class_moments import ClassMoments
 
 
-@full_precision
+@half_as_single
 def self_duality(weight: Float[Tensor, "k p"], class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The squared distance of the classifier from the centred class means, both of unit norm.
 

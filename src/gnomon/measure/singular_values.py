@@ -49,11 +49,12 @@ def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | Non
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         rank = min(graph.logits.shape[1], graph.x[0].numel())
-        products = jacobian_gram(graph)
+        # There are no decompositions in half precision.
+        products = jacobian_gram(graph).to(torch.promote_types(graph.x.dtype, torch.float32))
         _checks.finite("singular_values", jacobian=products)
         squares = torch.linalg.eigvalsh(products).flip(1)[:, :rank]
         positive = squares > 0
-        return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)}
+        return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0).to(graph.x.dtype)}
 
     return map_graphs("singular_values", model, x, read, jacobian=True, memory=memory)["values"]
 

@@ -7,14 +7,14 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
 from gnomon.linalg import Factored
 from gnomon.linalg.roots import SavedTensors
 from gnomon.measure.class_moments import ClassMoments
 
 
-@full_precision
+@half_as_single
 def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     r"""The signal-to-noise ratio matrix, whose columns are the class means of the renormalised features.
 

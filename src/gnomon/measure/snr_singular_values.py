@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.measure.class_moments import ClassMoments
 from gnomon.measure.snr import snr
 
 
-@full_precision
+@half_as_single
 def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     r"""The singular values of the signal-to-noise ratio that can be other than zero, the largest first.
 

@@ -5,11 +5,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.measure.mse_decomposition import MSEDecomposition
 
 
-@full_precision
+@half_as_single
 def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MSEDecomposition:
     r"""The least MSE and its parts, from the singular values of the signal-to-noise ratio of equal classes.
 
@@ -46,6 +46,7 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
         ("number of snr_singular_values", count, f"at most {classes - 1}", count < classes),
     )
     squares = snr_singular_values.square()
-    nc1 = (squares / (squares + classes) ** 2).sum(-1) / 2
+    # The ratio is squared, not its parts, which overflow.
+    nc1 = (snr_singular_values / (squares + classes)).square().sum(-1) / 2
     nc23 = (classes / (squares + classes) ** 2).sum(-1) / 2 + (classes - 1 - count) / (2 * classes)
     return MSEDecomposition(nc1, nc23, nc1 + nc23, torch.zeros_like(nc1), nc1 + nc23)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 from gnomon.linalg import Covariance, Dense
 from gnomon.measure.agop import covariance_of
@@ -28,7 +28,7 @@ class Eigenvectors:
     vectors: Float[Tensor, "m *d"]
 
 
-@full_precision
+@half_as_single
 def top_eigenvectors(
     agop: Float[Tensor, "p p"] | Covariance, count: int, *, shape: Sequence[int] | None = None
 ) -> Eigenvectors:
