@@ -301,6 +301,21 @@ def test_no_more_is_held_than_was_asked_for(tmp_path, order):
     assert most < 8 * 2**20  # of 26 MB
 
 
+def test_no_more_of_a_table_is_decoded_than_was_asked_for(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {str(k): np.zeros(2_000_000, dtype=np.float32) for k in range(4)}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "large.parquet", row_group_size=2_000_000)
+    del columns
+    pool, usual = pyarrow.system_memory_pool(), pyarrow.default_memory_pool()
+    pyarrow.set_memory_pool(pool)  # its most is of this test alone
+    try:
+        before = pool.max_memory()
+        assert load_data(str(tmp_path / "large.parquet"), samples=3).x.shape == (3, 4)
+        assert pool.max_memory() - before < 4 * 2**20  # of 32 MB
+    finally:
+        pyarrow.set_memory_pool(usual)
+
+
 @pytest.mark.parametrize("row", [0, N - 1])
 def test_flipped_bytes_of_samples_are_found(folder, complaint, row):
     content = bytearray(Path("some.npz").read_bytes())

@@ -1,6 +1,6 @@
 """The samples: a data set that gnomon knows, or a file of arrays or of a table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -171,17 +171,19 @@ def no_numbers(dtype: np.dtype[Any], path: Path) -> DataError:
 
 def of_table(path: Path, samples: int | None) -> Data:
     """The rows of a .parquet file: images, or one feature a column."""
-    dataset = extra("measure", "pyarrow.dataset", "data")
+    arrow, parquet = extra("measure", "pyarrow", "data"), extra("measure", "pyarrow.parquet", "data")
     a_file(path)
-    with reading(path, "parquet"):
-        table = dataset.dataset(path, format="parquet")
-        rows, columns = table.count_rows(), table.schema.names
+    with reading(path, "parquet"), parquet.ParquetFile(path) as file:
+        rows, columns = file.metadata.num_rows, file.schema_arrow.names
     if any(column in columns for column in IMAGE_COLUMNS):
         return of_image_file(path, samples)
     n = count(samples, rows, str(path))
     label = next((column for column in LABEL_COLUMNS if column in columns), None)
-    with reading(path, "parquet"):
-        arrays = {column: cells.to_numpy() for column, cells in zip(columns, table.head(n).columns, strict=True)}
+    with reading(path, "parquet"), parquet.ParquetFile(path) as file:
+        # Of groups of rows no more is decoded than is taken: a small file can hold any number.
+        parts = file.iter_batches(batch_size=max(1, n))
+        table = arrow.Table.from_batches(rows_of(parts, n), schema=file.schema_arrow)
+        arrays = {column: cells.to_numpy() for column, cells in zip(columns, table.columns, strict=True)}
     features = {column: cells for column, cells in arrays.items() if column != label}
     others = [column for column, cells in features.items() if cells.dtype.kind not in NUMBERS]
     if others or not features:
@@ -191,6 +193,15 @@ def of_table(path: Path, samples: int | None) -> Data:
         )
     x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
     return Data(x, None if label is None else numbers(arrays[label], path), path.name, (path,))
+
+
+def rows_of(parts: Iterable[Any], n: int) -> Iterator[Any]:
+    """The first n rows of a table that comes in parts."""
+    for part in parts:
+        if n <= 0:
+            return
+        yield part.slice(0, n)
+        n -= part.num_rows
 
 
 def of_image_file(path: Path, samples: int | None) -> Data:
