@@ -74,6 +74,31 @@ def test_letters_that_the_terminal_lacks_are_written_out(gnomon, monkeypatch):
     assert b"run(a\\xf1b): expected a run's folder" in err.buffer.getvalue()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["list", "--rnus", "x"],
+            "gnomon list: Unrecognized options: --rnus, x. Did you mean --runs? See `gnomon list",
+        ),
+        (["list", "--runs"], "gnomon list: Missing value for argument '--runs"),
+        (["measure", "--moel", "x"], "gnomon measure: Missing value for argument 'checkpoint'. Expected 1 values. See"),
+        (["measure", "a", "--model", "b", "--data", "c", "--seed", "--"], "gnomon measure: "),
+        (["measure", "a", "--model", "b", "--data", "c", "--seed", "x"], "gnomon measure: Error parsing --seed"),
+        (["measure", "a", "--model", "b", "--data", "c", "--dtype", "x"], "invalid choice 'x'"),
+        (["run", "xor", "--seeds", "0", "-" * 30], "gnomon run xor: Unrecognized options: "),
+    ],
+)
+def test_wrong_arguments_are_one_line_on_any_terminal(arguments, words, encoding, gnomon, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    assert gnomon(*arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+    assert "--" * 40 not in said
+
+
 @pytest.mark.parametrize("command", [["--help"], ["--version"], ["list"], ["measure", "--help"]])
 def test_a_reader_that_went_away_is_no_error(command, gnomon, monkeypatch, capsys):
     reading, writing = os.pipe()

@@ -17,7 +17,7 @@ COMMANDS = {
     "measure": "read the geometry of a trained network off its checkpoint",
 }
 
-LONGEST = 4000
+LONGEST = 3000
 """Letters of a complaint: names in it come from files, and have any length."""
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -31,9 +32,11 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
 def one_line(box: str) -> str:
     """What tyro says in its box, up to the first rule, and the option that it suggests."""
     lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    rule = next((place for place, line in enumerate(lines) if line.startswith("──")), len(lines))
+    if "╭" not in box:  # where the terminal has no letters to draw it with, its title stands above a rule
+        lines = lines[2:]
+    rule = next((place for place, line in enumerate(lines) if line.startswith(("──", "-" * 20))), len(lines))
     words = " ".join(" ".join(lines[:rule]).split()).rstrip(".") + "."
-    for place, line in enumerate(lines[:-1]):
-        if line.startswith("Perhaps you meant"):
-            words += f" Did you mean {lines[place + 1].split()[0]}?"
+    for line, below in itertools.pairwise(lines):
+        if line.startswith("Perhaps you meant") and below:
+            words += f" Did you mean {below.split()[0]}?"
     return words
