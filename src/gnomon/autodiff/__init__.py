@@ -3,8 +3,8 @@
 from gnomon.autodiff.entrance import Passage, passage, projected_norm, without_second_derivative
 from gnomon.autodiff.features import features
 from gnomon.autodiff.graph import Graph, forward, outputs_of
+from gnomon.autodiff.head import linear_head
 from gnomon.autodiff.jacobian import input_jacobian, vector_jacobian
-from gnomon.autodiff.layers import linear_head
 from gnomon.autodiff.memory import DEFAULT_BUDGET, chunk_size
 from gnomon.autodiff.observation import OBSERVATIONS, Observed, observe
 

@@ -1,6 +1,6 @@
 """What the last layer sees of each sample."""
 
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gnomon._precision import full_precision
@@ -10,17 +10,18 @@ from gnomon.autodiff.observation import observe
 
 @full_precision
 def features(
-    model: Model, x: Float[Tensor, "n *d"], *, layer: str | None = None, memory: int | None = None
+    model: Model, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, memory: int | None = None
 ) -> Float[Tensor, "n *p"]:
     """The features of each sample: the input of the linear layer at the end of the network, or of another layer.
 
+    That layer is found by what a pass does: the logits follow from its input, its weight and its bias. It may be a
+    linear one, a convolution of single pixels before or behind the mean over them, or another with such a weight.
     Follows torch's grad mode, as `input_jacobian` does.
 
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples.
-        layer: the name, as in `model.named_modules()`, of the layer whose input is meant; the last linear layer, which
-            has to put out the logits, if None.
+        x: the samples; whole numbers, such as tokens, are taken too.
+        layer: the name, as in `model.named_modules()`, of the layer whose input is meant; the one at the end if None.
         memory: bytes to use beyond the result; 512 MiB unless told.
     Returns:
         What went into the layer.

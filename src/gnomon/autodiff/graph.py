@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -58,7 +58,7 @@ class Graph:
         return jacobian
 
 
-def forward(where: str, model: Model, x: Float[Tensor, "n *d"], *, mixed: bool = False) -> Graph:
+def forward(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, mixed: bool = False) -> Graph:
     """Runs the model on `x` so that its outputs can be differentiated by the input.
 
     Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
@@ -73,7 +73,8 @@ def forward(where: str, model: Model, x: Float[Tensor, "n *d"], *, mixed: bool =
     keep = torch.is_grad_enabled() and (x.requires_grad or depends_on_parameters(model))
     # Fused attention has no double backward; inference tensors cannot enter a graph.
     with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        leaf = x if keep and x.requires_grad else (x.clone() if x.is_inference() else x.detach()).requires_grad_()
+        leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
+        leaf.requires_grad_(leaf.is_floating_point())  # not tokens
         logits = outputs_of(where, model(leaf), x)
     return Graph(where, leaf, logits, create_graph=keep)
 

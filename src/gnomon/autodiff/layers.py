@@ -1,39 +1,22 @@
-"""What goes into a layer, and above all into the linear layer at the end."""
+"""What goes into a layer."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon.autodiff.graph import Graph, Model
+from gnomon.autodiff.head import first_tensor, goes_on, linear_map
 from gnomon.errors import RangeError, UnsupportedModuleError
 
 
-def linear_head(where: str, model: Model) -> nn.Linear:
-    """The last linear layer of a network, by the order in which its parts were made.
-
-    Raises:
-        UnsupportedModuleError: if there is none.
-    """
-    layers = [module for module in modules_of(model).values() if isinstance(module, nn.Linear)]
-    if not layers:
-        raise UnsupportedModuleError(
-            f"{where}(model): expected a network with a linear layer at its end, got {type(model).__name__} without "
-            f"one. Name the layer whose input is meant."
-        )
-    return layers[-1]
-
-
-def layer_named(where: str, model: Model, layer: str | None) -> nn.Module:
-    """The layer of this name, the linear head if there is none given.
+def layer_named(where: str, model: Model, layer: str) -> nn.Module:
+    """The layer of this name.
 
     Raises:
         RangeError: if the network has no such layer.
-        UnsupportedModuleError: if no name is given, and the network has no linear layer.
     """
-    if layer is None:
-        return linear_head(where, model)
     modules = modules_of(model)
     if layer not in modules:
         names = ", ".join(name for name in modules if name)
@@ -47,26 +30,27 @@ def modules_of(model: Model) -> dict[str, nn.Module]:
 
 
 class Entered:
-    """What went into a layer in the last forward pass."""
+    """What went into a layer in the last forward pass; of a head, what the logits of that pass follow from."""
 
-    def __init__(self, where: str, layer: nn.Module, *, head: bool) -> None:
+    def __init__(self, where: str, model: nn.Module, layer: nn.Module, *, head: bool) -> None:
         self.where = where
+        self.model = model
         self.layer = layer
         self.head = head
-        self.seen: tuple[Tensor, object] | None = None
+        self.seen: list[Tensor] = []
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Looks at every forward pass inside."""
+        """Looks at every forward pass inside, and forgets the one before."""
 
-        def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
-            self.seen = inputs[0], output
+        def note(layer: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
+            self.seen += first_tensor(inputs, named)
 
-        handle = self.layer.register_forward_hook(hook)
-        try:
+        with ExitStack() as stack:
+            begin = self.model.register_forward_pre_hook(lambda model, inputs: self.seen.clear(), prepend=True)
+            stack.callback(begin.remove)
+            stack.callback(self.layer.register_forward_hook(note, with_kwargs=True).remove)
             yield
-        finally:
-            handle.remove()
 
     def features(self, graph: Graph) -> Float[Tensor, "n *p"]:
         """The layer's input in the pass of this graph.
@@ -74,18 +58,22 @@ class Entered:
         Raises:
             UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
         """
-        if self.seen is None:
+        seen, self.seen = self.seen, []
+        if not seen:
             raise UnsupportedModuleError(
                 f"{self.where}(layer): expected a layer that the forward pass calls, got one that it does not. "
                 f"Choose another."
             )
-        (features, output), self.seen = self.seen, None
-        if self.head and not (isinstance(output, Tensor) and same(output, graph.logits)):
-            raise UnsupportedModuleError(
-                f"{self.where}(model): expected a network whose last linear layer puts out the logits, got one that "
-                f"goes on behind it. Name the layer whose input is meant."
-            )
+        features = self._followed(seen, graph.logits) if self.head else seen[-1]
         return features if graph.create_graph else features.detach()
+
+    def _followed(self, seen: list[Tensor], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n p"]:
+        """Of what the layer was given that from which the logits follow."""
+        for given in reversed(seen):
+            found = linear_map(self.layer, given[: len(logits)], logits)
+            if found is not None:
+                return found.features
+        raise goes_on(self.where)
 
 
 def same(one: Tensor, other: Tensor) -> bool:

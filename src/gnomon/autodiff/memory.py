@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from gnomon.autodiff.graph import Model, forward
@@ -34,7 +34,7 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
     return built, sum(kept.values())
 
 
-def chunk_size(where: str, model: Model, x: Float[Tensor, "n *d"], *, jacobian: bool, budget: int | None) -> int:
+def chunk_size(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, jacobian: bool, budget: int | None) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least one, at most all n.
 
     Measured on the first sample. The graph counts three times, for what it keeps, what it makes on the way and the

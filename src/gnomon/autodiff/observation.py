@@ -7,12 +7,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.autodiff.graph import Graph, Model, forward
-from gnomon.autodiff.layers import Entered, layer_named
+from gnomon.autodiff.graph import Graph, Model, forward, unmixed
+from gnomon.autodiff.head import linear_head
+from gnomon.autodiff.layers import Entered, layer_named, modules_of
 from gnomon.autodiff.memory import chunk_size
 
 OBSERVATIONS = ("logits", "jacobian", "centroid", "features")
@@ -30,7 +31,7 @@ class Observed:
 def observe(
     where: str,
     model: Model,
-    x: Float[Tensor, "n *d"],
+    x: Shaped[Tensor, "n *d"],
     names: Set[str],
     *,
     layer: str | None = None,
@@ -39,13 +40,16 @@ def observe(
     """The named observations of `model` at `x`, in chunks that fit the memory budget.
 
     The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
-    Features are the input of the layer of the given name, or of the linear layer at the end.
+    Features are the input of the layer of the given name, or of the linear layer at the end. What needs no derivative
+    in the input is seen of whole numbers too, such as tokens.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
     """
     seconds: defaultdict[str, float] = defaultdict(float)
-    entered = Entered(where, layer_named(where, model, layer), head=layer is None) if "features" in names else None
+    derivative = not names.isdisjoint({"jacobian", "centroid"})
+    require_samples(where, model, x, derivative=derivative)
+    entered = features_of(where, model, x, layer) if "features" in names else None
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
@@ -63,24 +67,38 @@ def observe(
         return seen
 
     with timed(seconds, "logits", x), entered.watching() if entered else nullcontext():
-        values = map_graphs(where, model, x, read, jacobian="jacobian" in names, memory=memory)
+        values = map_graphs(where, model, x, read, jacobian="jacobian" in names, derivative=derivative, memory=memory)
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     return Observed(values, dict(seconds))
+
+
+def features_of(where: str, model: Model, x: Shaped[Tensor, "n *d"], layer: str | None) -> Entered:
+    """What will look at the features: the input of the layer of this name, or of the linear layer at the end."""
+    named = linear_head(where, model, x).layer if layer is None else layer_named(where, model, layer)
+    return Entered(where, modules_of(model)[""], named, head=layer is None)
+
+
+def require_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
+    """Raises unless there are samples, finite, of floating point where a derivative is taken, and do not mix."""
+    if derivative:
+        _checks.floating(where, x=x)
+    _checks.samples(where, 1, x=x)
+    _checks.finite(where, x=x)
+    unmixed(where, model)
 
 
 def map_graphs(
     where: str,
     model: Model,
-    x: Float[Tensor, "n *d"],
+    x: Shaped[Tensor, "n *d"],
     read: Callable[[Graph, int], dict[str, Tensor]],
     *,
     jacobian: bool = False,
+    derivative: bool = True,
     memory: int | None = None,
 ) -> dict[str, Tensor]:
     """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples."""
-    _checks.floating(where, x=x)
-    _checks.samples(where, 1, x=x)
-    _checks.finite(where, x=x)
+    require_samples(where, model, x, derivative=derivative)
     size = chunk_size(where, model, x, jacobian=jacobian, budget=memory)
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)

@@ -1,13 +1,14 @@
 """What quantities may ask for that follows from what is observed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from gnomon.autodiff.head import linear_head
 from gnomon.autodiff.layer_gradients import gradient_products
-from gnomon.autodiff.layers import layer_named, linear_head
+from gnomon.autodiff.layers import layer_named
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import Covariance, Dense, Factored
 from gnomon.measure.class_moments import ClassMoments, class_moments
@@ -18,15 +19,14 @@ def moments_of(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], logits
     return class_moments(features, labels, logits.shape[1])
 
 
-def weight_of(model: nn.Module, logits: Float[Tensor, "n c"]) -> Float[Tensor, "c p"]:
-    """The weight of the linear layer at the end, which a hook may make in the forward pass that `logits` stands for."""
-    return linear_head("Probe", model).weight.detach()
+def weight_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "c p"]:
+    """The weight of the linear layer at the end, which a hook may make in the forward pass."""
+    return linear_head("Probe", model, x).weight
 
 
-def bias_of(model: nn.Module, logits: Float[Tensor, "n c"]) -> Float[Tensor, "c"] | None:
-    """The bias of the linear layer at the end, after that pass too; None if it has none."""
-    bias = linear_head("Probe", model).bias
-    return None if bias is None else bias.detach()
+def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "c"] | None:
+    """The bias of the linear layer at the end; None if it has none."""
+    return linear_head("Probe", model, x).bias
 
 
 def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Covariance:
@@ -58,20 +58,24 @@ DERIVED: dict[str, Callable[..., object]] = {
 """By the name under which quantities ask for them."""
 
 
-def require_one_layer(model: nn.Module, layer: str | None, arguments: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises UnsupportedModuleError if a quantity looks at the weight at the end and at features of another layer.
+def torn(arguments: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The quantities that look at the weight at the end and at features, which then have to be of one layer.
 
     Args:
-        model: the network.
-        layer: the name of the layer whose input the features are.
         arguments: by quantity what it looks at, in an order in which each comes behind what it looks at.
     """
     seen: dict[str, frozenset[str]] = {}
     for name, wanted in arguments.items():
         seen[name] = frozenset(wanted).union(*(seen.get(argument, ()) for argument in wanted))
-    torn = [name for name in seen if "features" in seen[name] and seen[name] & {"weight", "bias"}]
-    if torn and layer is not None and layer_named("Probe", model, layer) is not linear_head("Probe", model):
+    return [name for name in seen if "features" in seen[name] and seen[name] & {"weight", "bias"}]
+
+
+def require_one_layer(model: nn.Module, x: Tensor, layer: str | None, together: Sequence[str]) -> None:
+    """Raises UnsupportedModuleError if quantities look at the weight at the end and at features of another layer."""
+    if not together or layer is None:
+        return
+    if layer_named("Probe", model, layer) is not linear_head("Probe", model, x).layer:
         raise UnsupportedModuleError(
-            f"Probe(layer): expected the last linear one, or none, since {', '.join(torn)} look at its weight and at "
-            f"the features together, got {layer!r}. Read the two in probes of their own."
+            f"Probe(layer): expected the last linear one, or none, since {', '.join(together)} look at its weight and "
+            f"at the features together, got {layer!r}. Read the two in probes of their own."
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.measure.centroid import centroid
-from gnomon.probe.derived import DERIVED
+from gnomon.probe.derived import DERIVED, torn
 from gnomon.probe.reading import Value
 
 Quantity = Callable[..., object]
@@ -33,6 +33,11 @@ class Plan:
     arguments: dict[str, tuple[str, ...]]
     observations: frozenset[str]
     reported: tuple[str, ...]
+
+    @property
+    def torn(self) -> list[str]:
+        """The quantities that look at the weight at the end and at features."""
+        return torn({name: self.arguments[name] for name in self.quantities})
 
 
 def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, Quantity]:

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from gnomon import _checks
 from gnomon.autodiff import observe
+from gnomon.autodiff.layers import layer_named
 from gnomon.autodiff.observation import timed
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.probe.cost import Cost, Meter
@@ -108,7 +109,8 @@ class Probe:
         self._given = given(data)
         _checks.samples("Probe", 1, **self._given)
         self._plan = plan(quantities, tuple(self._start()))
-        require_one_layer(model, layer, {name: self._plan.arguments[name] for name in self._plan.quantities})
+        if layer is not None:
+            layer_named("Probe", model, layer)
         self._written = rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
 
     def __call__(self, step: int) -> Reading | None:
@@ -158,6 +160,7 @@ class Probe:
     def _look(self, step: int, *, tolerant: bool) -> Reading:
         seconds: defaultdict[str, float] = defaultdict(float)
         x, known = self._given["x"], self._start()
+        require_one_layer(self.model, x, self.layer, self._plan.torn)
         if self._plan.observations:
             seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
             known |= seen.values

@@ -13,7 +13,7 @@ from gnomon.autodiff import DEFAULT_BUDGET, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure.class_moments import check_counts
-from gnomon.probe.derived import agop_of, moments_of, own
+from gnomon.probe.derived import agop_of, moments_of, own, require_one_layer
 from gnomon.probe.evaluating import evaluated
 from gnomon.probe.plan import Plan, Quantity, presentable
 from gnomon.probe.side_effects import side_effects_said
@@ -49,6 +49,9 @@ def rehearse(
 
     def try_all() -> dict[str, GnomonError]:
         why: dict[str, GnomonError] = {}
+        if layer is not None and plan.torn:
+            with in_a_sentence("x", "samples that the network takes", x):
+                require_one_layer(model, x[rows.to(x.device)], layer, plan.torn)
         for name in sorted(plan.observations):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
