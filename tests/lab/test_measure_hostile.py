@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from gnomon_lab.measuring import load_data
 from gnomon_lab.runs.checkpoint import save_checkpoint
+from gnomon_lab.runs.files import replace_file
 from tests.lab.measuring import CLASSES, N, call, network, numbers
 
 USUAL = ("small.pt", "nets:small", "some.npz")
@@ -89,6 +90,32 @@ def test_one_file_does_not_take_both(folder, complaint, other):
     said = complaint(*USUAL, "--out", "a", "--report", other.format(folder))
     assert "measure(--out, --report): expected a file each, got 'a', " in said
     assert not Path("a").exists()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_files_keep_their_permissions(folder, measured, mode):
+    for name in ("a.json", "a.html"):
+        Path(name).write_text("old")
+        Path(name).chmod(mode)
+    measured(*USUAL, "--out", "a.json", "--report", "a.html")
+    assert [stat.S_IMODE(Path(name).stat().st_mode) for name in ("a.json", "a.html")] == [mode, mode]
+    assert json.loads(Path("a.json").read_text())["samples"] == N
+
+
+def test_new_files_have_those_of_the_umask(folder, measured):
+    before = os.umask(0o027)
+    try:
+        measured(*USUAL, "--out", "a.json")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(Path("a.json").stat().st_mode) == 0o640
+
+
+def test_secrets_are_kept_while_they_are_written(tmp_path):
+    path, seen = tmp_path / "a", []
+    path.touch(0o600)
+    replace_file(path, lambda beside: seen.append(stat.S_IMODE(beside.stat().st_mode)))
+    assert seen == [0o600]
 
 
 def test_numbers_are_printed_where_they_cannot_be_written(folder, monkeypatch, capsys):

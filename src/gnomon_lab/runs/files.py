@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     """Has `write` fill a file beside `path`, and renames it: readers see the old file or the new one, never a part.
 
     Processes that write the same file do so one after another. What a killed one leaves beside is written over by the
-    next. When this returns, the file outlives a power failure.
+    next. A file that is replaced keeps its permissions. When this returns, the new one outlives a power failure.
 
     Args:
         path: the file.
@@ -28,7 +29,12 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     beside = path.with_name(f".{path.name}.part")
     with _alone(beside):
         try:
+            kept = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+            if kept is not None:
+                beside.chmod(kept | stat.S_IRUSR | stat.S_IWUSR)  # before a word is in it
             write(beside)
+            if kept is not None:
+                beside.chmod(kept)
             sync(beside)
             beside.replace(path)
         except BaseException as error:
