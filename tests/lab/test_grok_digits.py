@@ -1,12 +1,15 @@
 """The first experiment: what it says of its records, and its smallest variant from end to end in a browser."""
 
+import re
 import shutil
 
 import numpy as np
 import pytest
+import torch
 
+from gnomon.data import Samples
 from gnomon.errors import RangeError
-from gnomon_lab.papers import grok_digits
+from gnomon_lab.papers import EXPERIMENTS, grok_digits
 from gnomon_lab.papers.grok_digits import ARMS, Config, claims, figures, run, summary, table
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Run, open_run
@@ -14,7 +17,7 @@ from gnomon_lab.runs import Run, open_run
 
 def made_up(test, train=1.0):
     """Records of both arms at three steps, with the given accuracies on unseen digits at the end."""
-    images = np.zeros((12, 64)).tolist()
+    images = np.zeros((10, 64)).tolist()
     records = []
     for arm, final in zip(ARMS, test, strict=True):
         for step, share in ((0, 0.0), (10, 0.5), (100, 1.0)):
@@ -48,21 +51,52 @@ def test_table_and_summary_say_the_end():
     columns, rows = table(records)
     assert len(columns) == len(rows[0]) == 7
     assert rows[1] == ("GrokAlign", "100.0%", "95.0%", "0.100", "2.00", "0.300", "1.5")
-    assert "GrokAlign network knows 100% of the digits it was trained on and 95%" in summary(records)
+    assert "GrokAlign network recognises 100% of the digits it was trained on and 95%" in summary(records)
 
 
 def test_figures_mark_memorisation_and_generalisation():
     curves, slider = figures(made_up((0.3, 0.95)))
     labels = [mark.label for mark in curves.panels[0].marks]
     assert labels == [
-        "baseline memorised, step 100", "GrokAlign memorised, step 100", "GrokAlign generalised, step 100"
+        "baseline fits its digits, step 100", "GrokAlign fits its digits, step 100", "GrokAlign generalises, step 100"
     ]  # fmt: skip
     assert [panel.title for panel in curves.panels] == ["Accuracy", "Centroid alignment", "Jacobian norm", "PC1"]
     assert [frame.label for frame in slider.frames] == ["step 0", "step 10", "step 100"]
 
 
+def test_captions_say_what_came_out():
+    """A run in which nothing groks, as one of 1,500 steps, is not said to."""
+    told = [figures(made_up(test))[0] for test in ((0.3, 0.95), (0.3, 0.57))]
+    assert "The GrokAlign network fits 99% of its digits from step 100 on, and recognises 90% of the others from " in (
+        told[0].caption
+    )
+    assert "The GrokAlign network fits 99% of its digits from step 100 on, and recognises 90% of the others at no " in (
+        told[1].caption
+    )
+    words = " ".join((grok_digits.INTRODUCTION, EXPERIMENTS["grok-digits"].shows, told[1].title, told[1].caption))
+    assert not re.search(r"twin|soon|groks (them|late)|stays poor|[Oo]nly GrokAlign", words)
+
+
+@pytest.mark.parametrize(("end", "said"), [(0.45, True), (0.55, False)])
+def test_the_fall_of_pc1_is_spoken_of_where_it_is(end, said):
+    records = [record | {"explained_variance": 0.3} for record in made_up((0.3, 0.95))]
+    records[-2]["explained_variance"], records[-1]["explained_variance"] = 0.5, end
+    caption = figures(records)[0].caption
+    assert ("PC1 of the GrokAlign network falls from 0.50 at step 10 to 0.45." in caption) == said
+
+
+def test_the_digits_shown_are_typical_and_all_pixels_share_one_deviation():
+    drawn = Samples(torch.tensor([[0.0, 1.0], [4.0, 1.0], [1.0, 1.0], [3.0, 2.0]]), torch.tensor([0, 0, 0, 3]))
+    (train,) = grok_digits.scaled(drawn)
+    assert grok_digits.typical(train) == [2, 3]
+    torch.testing.assert_close(train.x.mean(0), torch.zeros(2))
+    torch.testing.assert_close(train.x.square().mean(), torch.tensor(1.0))
+    ratio = (train.x[1] - train.x[0])[0] / (train.x[3] - train.x[0])[1]
+    torch.testing.assert_close(ratio, torch.tensor(4.0))
+
+
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"steps at least 1, got 0; .*train from 12 to 1796, got 5"):
+    with pytest.raises(RangeError, match=r"steps at least 1, got 0; .*train from 10 to 1796, got 5"):
         Config(steps=0, train=5)
 
 
@@ -92,8 +126,8 @@ def test_smallest_variant_from_end_to_end(tmp_path):
         before = page.locator(".heatmaplayer image").nth(3).get_attribute("href")
         page.locator(".slider-rail-touch-rect").scroll_into_view_if_needed()
         rail = page.locator(".slider-rail-touch-rect").bounding_box()
-        page.mouse.click(rail["x"] + 0.99 * rail["width"], rail["y"] + rail["height"] / 2)
-        page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 20'")
+        page.mouse.click(rail["x"] + 0.01 * rail["width"], rail["y"] + rail["height"] / 2)
+        page.wait_for_function("() => document.querySelector('.slider-label').textContent === 'step 0'")
         # The images are drawn after the label.
         changed = "(before) => document.querySelectorAll('.heatmaplayer image')[3].getAttribute('href') !== before"
         page.wait_for_function(changed, arg=before)

@@ -20,12 +20,12 @@ class Entry:
 EXPERIMENTS = {
     "grok-digits": Entry(
         "gnomon_lab.papers.grok_digits",
-        "one network memorises 500 handwritten digits, its twin with GrokAlign groks them",
+        "what two networks that fit 500 handwritten digits make of others, with GrokAlign and without",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
     "accelerate": Entry(
         "gnomon_lab.papers.accelerate",
-        "how much sooner GrokAlign groks MNIST than weight decay, Grokfast and input noise",
+        "how soon a network groks MNIST, with weight decay, Grokfast, input noise and GrokAlign",
         "Walker et al., arXiv:2506.12284, table 1",
     ),
     "anatomy": Entry(
@@ -35,22 +35,22 @@ EXPERIMENTS = {
     ),
     "row-alignment": Entry(
         "gnomon_lab.papers.row_alignment",
-        "GrokAlign turns the rows of the Jacobians along the data, input noise does not",
+        "how far GrokAlign and input noise turn the rows of the Jacobians along the data",
         "Walker et al., arXiv:2506.12284, table 2",
     ),
     "rank": Entry(
         "gnomon_lab.papers.rank",
-        "the Jacobians at the training digits tend to rank one, sooner with GrokAlign than without",
+        "how near the Jacobians at the training digits come to rank one, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figure 2",
     ),
     "inhibit": Entry(
         "gnomon_lab.papers.inhibit",
-        "minimising the Jacobian norm brings generalisation, holding it at 5 prevents it",
+        "what comes of generalisation if the Jacobian norm is minimised, and if it is held at 5",
         "Walker et al., arXiv:2506.12284, figure 7",
     ),
     "xor": Entry(
         "gnomon_lab.papers.xor",
-        "a network memorises, generalises and grows robust, and when GrokAlign makes it so",
+        "when a network memorises, generalises and grows robust, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figure 4",
     ),
     "ntk-regime": Entry(
@@ -65,22 +65,22 @@ EXPERIMENTS = {
     ),
     "delayed-robustness": Entry(
         "gnomon_lab.papers.delayed_robustness",
-        "GrokAlign makes a CIFAR-10 network robust against attacks, weight decay alone loses robustness",
+        "how robust a CIFAR-10 network is against attacks as it trains, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figures 5 and 6",
     ),
     "modular-addition": Entry(
         "gnomon_lab.papers.modular_addition",
-        "where GrokAlign does not help a transformer to grok modular addition, and where it does",
+        "whether GrokAlign helps a transformer to grok modular addition, with embeddings learned or fixed",
         "Walker et al., arXiv:2506.12284, figures 8 and 9",
     ),
     "regions": Entry(
         "gnomon_lab.papers.regions",
-        "the linear regions around training digits flatten from memorisation to generalisation",
+        "the linear regions around training digits, from memorisation to generalisation",
         "Walker et al., arXiv:2506.12284, figures 1 and 11",
     ),
     "mse-collapse": Entry(
         "gnomon_lab.papers.mse_collapse",
-        "after the last training error, features and classifiers collapse to a simplex, close to the central path",
+        "what becomes of features and classifiers after the last training error, and of the central path",
         "Han, Papyan, Donoho, arXiv:2106.02073, figures 2 to 9 and 12, table 1",
     ),
     "mse-vs-ce": Entry(
@@ -95,7 +95,7 @@ EXPERIMENTS = {
     ),
     "layer-denoising": Entry(
         "gnomon_lab.papers.layer_denoising",
-        "what of each layer collapses the classes: its weight far more than the ReLU behind it",
+        "what of each layer collapses the classes: its weight, or the ReLU behind it",
         "Beaglehole et al., arXiv:2402.13728, figures 2 and 7 to 9",
     ),
     "nfa": Entry(
@@ -105,7 +105,7 @@ EXPERIMENTS = {
     ),
     "deep-rfm": Entry(
         "gnomon_lab.papers.deep_rfm",
-        "an untrained network collapses layer by layer, by the root of the AGOP of kernel machines",
+        "an untrained network layer by layer: what the root of the AGOP collapses, and what its features undo",
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, figures 1 and 3 to 6",
     ),
     "linear-rfm": Entry(
@@ -115,7 +115,7 @@ EXPERIMENTS = {
     ),
     "truncation": Entry(
         "gnomon_lab.papers.truncation",
-        "clusters fall behind the faces of their layer's sector and go to their target as one point, on film",
+        "whether clusters fall behind the faces of their layer's sector and become one point, on film",
         "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
     ),
     "truncation-bias": Entry(

@@ -49,9 +49,9 @@ PAPER_SECONDS = {
 SPREAD = 0.82 / 7.56
 """The paper's relative spread over seeds, printed for its first row; a ratio within it counts as reproduced."""
 INTRODUCTION = """
-A network with large initial weights memorises 1,024 MNIST digits at once and generalises late. Each method is trained
-until it recognises more than 85 % of 1,024 digits that it has not seen; the paper says how many times sooner than with
-weight decay alone.
+Networks with large initial weights are said to memorise at once and to generalise late; here one learns 1,024 MNIST
+digits. Each method is trained until it recognises more than 85 % of 1,024 digits that it has not seen; the paper says
+how many times sooner than with weight decay alone.
 """
 
 

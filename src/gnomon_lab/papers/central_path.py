@@ -36,7 +36,7 @@ class means become a simplex. This is neural collapse.
 Two flows start here from the same random features. They differ in how the gradient is projected onto features of
 identity within-class covariance. Proposition 2 is the law of the orthogonal projection. The projection that the paper
 defines, a gradient step followed by renormalisation, is another one, and has a law of its own: its ω grow much faster.
-Both flows end in neural collapse.
+By their closed forms both end in neural collapse.
 """
 
 
@@ -185,7 +185,7 @@ def growth(flows: Sequence[Sequence[Record]]) -> Curves:
         f"growth-{size}",
         f"Two flows, two laws of growth: {said(size)}",
         "The largest and the smallest singular value of each flow: closed forms as lines, the integrated flow as "
-        "points. The orthogonal line is proposition 2; the flow that the paper defines leaves it.",
+        "points. The orthogonal line is proposition 2; the other is the law of the flow that the paper defines.",
         "log₁₀ t",
         (
             Panel("Singular values", "log₁₀ ω",
@@ -213,9 +213,9 @@ def collapse(flows: Sequence[Sequence[Record]]) -> Curves:
     )
     return Curves(
         f"collapse-{size}",
-        f"Both flows end in neural collapse: {said(size)}",
-        "How far the class means are from a simplex falls to zero, at one rate in all three measures. The singular "
-        "vectors stay to the integrator's precision. The loss falls with 1 / ω².",
+        f"Both flows and neural collapse: {said(size)}",
+        "How far the class means are from a simplex, in three measures; how far the singular vectors are from those of "
+        "the start; and the loss, which by the theory falls with 1 / ω².",
         "log₁₀ t",
         tuple(Panel(title, unit, both(flows, "integrated", value)) for title, unit, value in panels),
         log_x=False,

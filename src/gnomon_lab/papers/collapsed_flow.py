@@ -38,9 +38,9 @@ weights, and B, whose columns are the cumulative biases and thus the classes. Th
 motion, BBᵀ - WᵀW. Where it is definite, the loss falls exponentially at a rate that is known from the start, and both
 matrices converge; where it is not, nothing is promised.
 
-A real ReLU network is then trained by gradient descent in its cumulative parameters, from the same start: with smaller
-and smaller steps it becomes the flow, as long as every class stays in the sector where it is cut to its point. Where
-the biases grow past the points, it leaves the flow.
+A real ReLU network is then trained by gradient descent in its cumulative parameters, from the same start: by the theory
+it becomes the flow with smaller and smaller steps, as long as every class stays in the sector where it is cut to its
+point, and leaves it where the biases grow past the points.
 """
 
 

@@ -101,7 +101,7 @@ def losses(records: Sequence[Record]) -> Curves:
         panels.append(Panel(f"Start: {title}", "loss", tuple(lines), (), (RESOLVED, 100.0), log_y=True))
     return Curves(
         "losses",
-        "The loss falls below its bound, where there is one",
+        "The loss and its bound, where there is one",
         "Dashed: the loss at the start times exp(-2 s λ₀), with the least eigenvalue of the integral of motion. "
         "Without a definite integral nothing is promised. Below 1e-16 the integrator is seen.",
         "time s",
@@ -121,7 +121,7 @@ def drifts(records: Sequence[Record]) -> Curves:
     ]  # fmt: skip
     return Curves(
         "drift",
-        "The integral of motion stays to the integrator's tolerance",
+        "How far the integral of motion moves",
         "How far BBᵀ - WᵀW is from where it started. The integrator's relative tolerance is 1e-12.",
         "time s",
         tuple(panels),
@@ -142,8 +142,8 @@ def values(records: Sequence[Record]) -> Curves:
         panels.append(Panel(f"Start: {title}", "singular values", tuple(lines)))
     return Curves(
         "singular-values",
-        f"What starts larger stays away from 0: Q = {arms(records, *STARTS)[0][0]['classes']}",
-        "All singular values of W and of B. Those of the one that starts larger are never below the root of λ₀.",
+        f"The singular values of what starts larger and smaller: Q = {arms(records, *STARTS)[0][0]['classes']}",
+        "All singular values of W and of B. By the theory those of what starts larger are never below the root of λ₀.",
         "time s",
         tuple(panels),
         log_x=False,
@@ -169,7 +169,7 @@ def networks(records: Sequence[Record]) -> Curves:
     moved = [line(label, arm, "moved_out", FLOOR, colour=colour) for label, arm, colour in both]
     return Curves(
         "networks",
-        "With smaller steps the network becomes the flow, as long as it stays collapsed",
+        "Gradient descent beside the flow, with smaller and smaller steps",
         "Gradient descent in the cumulative parameters of a real ReLU network; classes that lie 3 and 1.5 times as far "
         "as where they are cut to. That place moves out, beyond 1.5.",
         "time s",

@@ -35,9 +35,9 @@ SOURCE = "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, "
 INTRODUCTION = """
 A Deep RFM is a network without backpropagation. In each layer a kernel machine learns the classes; the average outer
 product of its gradients, the AGOP M, says to which directions of the inputs it is sensitive; the inputs are mapped by
-the root of M and then by random features, which nobody trains. Layer by layer the points of a class draw together (NC1)
-and the class means form a simplex (NC2): neural collapse. It is the root of M that does it. The random features undo
-some of it each time.
+the root of M and then by random features, which nobody trains. The paper says that layer by layer the points of a class
+draw together (NC1) and the class means form a simplex (NC2), which is neural collapse, and that it is the root of M
+that does it. What the root does and what the random features do is shown apart.
 """
 
 
@@ -265,7 +265,7 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
     )
     return Curves(
         arm.replace(" ", "-"),
-        f"The root of the AGOP collapses the classes: {said(arm)}",
+        f"What the root of the AGOP and the features do: {said(arm)}",
         "Variability within classes over that between them (NC1), and how far the class means are from a simplex "
         "(NC2), of each layer's inputs, after the root of its AGOP, and after its random features. Accuracy: of a "
         "kernel machine on top of so many layers.",
@@ -291,7 +291,7 @@ def matrices(records: Sequence[Record]) -> ImageSlider:
         frames.append(ImageFrame(moment, (ImageRow(label, np.array(images)),)))
     return ImageSlider(
         "gram",
-        "Points of a class become one, classes a simplex",
+        "How alike images are, layer by layer",
         "Inner products of images after the root of each layer's AGOP, centred and of unit length, in the order of "
         "their classes. Collapsed: red blocks of ones on the diagonal, and -1/9 everywhere else.",
         tuple(frames),

@@ -146,10 +146,10 @@ def summary(records: Sequence[Record]) -> str:
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Distances against layers with each factor, and what is left in the end."""
     return [
-        curves(records, "exact", "With the exact factor all distances shrink to nothing",
-               "They fall in straight lines, at exact rates: more λ_k is slower, more λ_Φ faster. The first layers."),
-        curves(records, "printed", "With the printed factor a distance is left",
-               "The recursion collapses as fast, but to a multiple of the labels' Gram matrix. The first layers."),
+        curves(records, "exact", "The distances with the exact factor",
+               "By the theory they fall in straight lines: more λ_k is slower, more λ_Φ faster. The first layers."),
+        curves(records, "printed", "The distances with the printed factor",
+               "By the theory it collapses as fast, but to a multiple of the labels' Gram matrix. The first layers."),
         remainders(records),
     ]  # fmt: skip
 
@@ -185,7 +185,7 @@ def remainders(records: Sequence[Record]) -> Curves:
         ]
     return Curves(
         "left",
-        "What is left goes with λ_k, not with its square",
+        "What is left in the end, against λ_k",
         "With the printed factor, for all ridges for which it is above one half: the distance from the labels' Gram "
         "matrix in the last layer, and the square of λ_k / λ_Φ, of whose order the theorem says it is (dashed).",
         "λ_k",

@@ -38,11 +38,12 @@ SPREAD = 0.82 / 7.56
 GINI = {"gini_embedding": "the embedding", "gini_logits": "the neuron-logit map"}
 SOURCE = "Walker et al., arXiv:2506.12284, figure "
 INTRODUCTION = """
-A transformer of one layer learns a + b modulo a prime from some of all pairs. It memorises them, and groks later.
-With learned embeddings it does so by an algorithm: waves of a few frequencies, seen as a high Gini coefficient of the
-embedding's Fourier norms. The paper says that GrokAlign pushes it to another solution, and so does not speed it up;
-but where embedding and unembedding stay as they were drawn, that solution is the natural one, and GrokAlign groks
-earlier. A network that knows only that a + b = b + a is right on as large a share of unseen pairs as it trains on.
+A transformer of one layer learns a + b modulo a prime from some of all pairs. Such a network is known to memorise them
+and to grok later, and with learned embeddings to do so by an algorithm: waves of a few frequencies, seen as a high Gini
+coefficient of the embedding's Fourier norms. The paper says that GrokAlign pushes it to another solution, and so does
+not speed it up; but where embedding and unembedding stay as they were drawn, that solution is the natural one, and
+GrokAlign groks earlier. A network that knows only that a + b = b + a is right on as large a share of unseen pairs as it
+trains on.
 """
 
 

@@ -21,9 +21,9 @@ from gnomon_lab.runs import Claim, Record, Run, last
 NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}
 INTRODUCTION = """
 Two networks start from the same weights and see the same images in the same order; one learns to name them by the
-squared error, the other by cross-entropy. Both come to make no mistake on the training images, and both train on. The
-paper says: under the squared error the features of each class draw together faster, and the network withstands larger
-perturbations of the images.
+squared error, the other by cross-entropy. Both are to train on long after their last mistake on the training images.
+The paper says: under the squared error the features of each class draw together faster, and the network withstands
+larger perturbations of the images.
 """
 
 SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)

@@ -30,7 +30,7 @@ PRINTED = {"mlp mnist": (0.74, 0.13), "resnet cifar10": (0.74, 0.17)}
 INTRODUCTION = """
 The neural feature ansatz says that a layer's weight W learns the directions in which the outputs react to its input:
 WᵀW is proportional to the average gradient outer product (AGOP) there, or to its root. The paper shows Pearson's
-correlation of WᵀW with the root of the AGOP, and that it is high at the end of training. It is high before training
+correlation of WᵀW with the root of the AGOP, and that it is high at the end of training. It can be high before training
 too, since the gradient at a layer's input is itself a product with that layer's weight. So both stand here, side by
 side.
 """

@@ -107,7 +107,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [
         Curves(
             "regime",
-            "The inner product moves with the kernel, and without it too",
+            "How the inner product moves, and how the kernel",
             "One training digit x, the first one. The regime of feature learning lies between the two marks: before "
             "them the mean kernel to the other digits is within a tenth of its largest value of its first value, after "
             "them of its last. Dashed: the inner product if the kernel of the start were held constant, and the "

@@ -53,10 +53,10 @@ NEAR = 256
 """Training digits whose distance from the boundary of their region is read; it costs 785 forward passes a digit."""
 INTRODUCTION = """
 A ReLU network is affine on each of the many pieces, the linear regions, into which it cuts its input space. Three
-training digits of one class span a plane; here are the regions that the network makes of it, exactly, when it knows all
-training digits by heart and later, when it recognises digits that it has not seen. The paper predicts that by then the
-regions around the digits have become flat, A ≈ c xᵀ, and that each region's centroid, the sum of the rows of A, has
-turned towards its digit.
+training digits of one class span a plane; here are the regions that the network makes of it, exactly, when it fits all
+training digits, and later, when it recognises digits that it has not seen, if it comes to that. The paper predicts that
+by then the regions around the digits have become flat, A ≈ c xᵀ, and that each region's centroid, the sum of the rows
+of A, has turned towards its digit.
 """
 
 
@@ -270,9 +270,7 @@ def curves(records: Sequence[Record]) -> Curves:
               lines(records, some, "boundary_distance"), marks),
     )  # fmt: skip
     caption = "A is the Jacobian at a training digit x, that is the operator of its region, and c the best for it."
-    return Curves(
-        "curves", "The regions flatten as the network groks", caption, "step (a pass over all batches)", panels
-    )
+    return Curves("curves", "Accuracy, and how flat the regions are", caption, "step (a pass over all batches)", panels)
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:

@@ -88,7 +88,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
         Panel("Test accuracy", "share correct", lines(records, named, "test"), (), (0.0, 1.05)),
     )
     caption = "The largest (solid) and the smallest (dashed) cosine between a training digit and a row of its Jacobian."
-    title = f"Rows that turn along the digits, {loss}"
+    title = f"How far rows turn along the digits, {loss}"
     return Curves(loss, title, caption, "step (a pass over all batches)", panels)
 
 

@@ -138,7 +138,7 @@ def differences(records: Sequence[Record]) -> Curves:
         panels.append(Panel(f"Largest |Δβ| of a component: {data}", "|Δβ|", lines, (), (FLOOR, 1e-9), log_y=True))
     return Curves(
         "differences",
-        "The exact flow is the gradient flow",
+        "The exact flow beside the gradient flow",
         "The exact bias less that of the integrated gradient flow, whose relative tolerance is 1e-12. The claim is "
         f"{AGREES:g}; what is below {FLOOR:g} is drawn there.",
         "s",

@@ -113,8 +113,8 @@ def curves(records: Sequence[Record], name: str) -> Curves:
     return Curves(
         name,
         f"From the effective flow to training: {name}",
-        "Each descent differs from the one before it in the legend in one thing; all start from one network. The first "
-        "two lie on each other.",
+        "Each descent differs from the one before it in the legend in one thing; all start from one network. By "
+        "the theory the first two lie on each other.",
         "s, time of gradient flow: step size times steps",
         (
             panel("Standard loss", "loss", lambda r: r["loss"], NONE),

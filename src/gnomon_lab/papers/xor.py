@@ -32,9 +32,10 @@ ONSET = next(iter(ROBUST))
 MARKED = ("memorised", "generalised", ONSET)
 INTRODUCTION = """
 Only the first two of a point's many coordinates say its class, by their product; all the others are noise, by which the
-training points can be told apart. A network first learns them by heart, then finds the pattern, and last, if at all,
-forgets the noise: only then do its answers on unseen points survive when noise is added to them. Two networks start
-from the same weights. One has weight decay, the other the GrokAlign penalty beside it.
+training points can be told apart. The paper says that a network first fits the training points by their noise, then
+finds the pattern, and last, if at all, forgets the noise: only then do its answers on unseen points survive when noise
+is added to them. Two networks start from the same weights. One has weight decay, the other the GrokAlign penalty beside
+it.
 """
 
 
