@@ -81,7 +81,8 @@ def test_captions_say_what_came_out():
 def test_the_fall_of_pc1_is_spoken_of_where_it_is(end, said):
     records = [record | {"explained_variance": 0.3} for record in made_up((0.3, 0.95))]
     records[-2]["explained_variance"], records[-1]["explained_variance"] = 0.5, end
-    caption = figures(records)[0].caption
+    later = records[-1] | {"step": 200, "explained_variance": 0.6}  # and rises beyond the peak
+    caption = figures([*records, later])[0].caption
     assert ("PC1 of the GrokAlign network falls from 0.50 at step 10 to 0.45." in caption) == said
 
 

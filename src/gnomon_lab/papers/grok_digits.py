@@ -1,5 +1,6 @@
 """grok-digits: the first run a newcomer sees. Two networks fit 500 digits: do they recognise others?"""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def scaled(train: Samples, *others: Samples) -> list[Samples]:
 def typical(train: Samples) -> list[int]:
     """Of each class the digit that is nearest to the class's mean."""
     found = []
-    for label in train.labels.unique():
+    for label in sorted(set(train.labels.tolist())):
         (places,) = torch.where(train.labels == label)
         own = train.x[places]
         found.append(int(places[(own - own.mean(0)).norm(dim=1).argmin()]))
@@ -222,24 +223,27 @@ def came_to(records: Sequence[Record], arm: str) -> str:
 
 
 def peaked(records: Sequence[Record], arm: str) -> str:
-    """Where PC1 has come down from its peak, and why; nothing where it has not."""
+    """Where PC1 has come down from a peak the furthest, and why; nothing where it has not."""
     steps, shares = series(records, arm, "explained_variance")
-    top = shares.index(max(shares))
-    least = min(shares[top:])
-    if top == 0 or shares[top] - least < FALL:
+    peaks = list(itertools.accumulate(shares, max))
+    peak, least = max(zip(peaks, shares, strict=True), key=lambda pair: pair[0] - pair[1])
+    if peak - least < FALL:
         return ""
     return (
-        f"PC1 of the {arm} network falls from {shares[top]:.2f} at step {steps[top]:,.0f} to {least:.2f}. In seed 0 of "
-        "the usual setting the first direction changes hands there: up to the peak it is one left over from the start "
-        "and hardly points along the digit; it shrinks until the digit's own is the strongest, and with this one PC1 "
-        "rises again."
+        f"PC1 of the {arm} network falls from {peak:.2f} at step {steps[shares.index(peak)]:,.0f} to {least:.2f}. "
+        "In seed 0 of the usual setting the first direction changes hands there: up to the peak it is one left over from "
+        "the start and hardly points along the digit; it shrinks until the digit's own is the strongest, and with this "
+        "one PC1 rises again."
     )
 
 
 def centroids(records: Sequence[Record]) -> ImageSlider:
     """The centroid of each shown digit's linear region: what the network looks for there."""
     first = records[0]
-    given = {"digits as written": first["digits"], "as the networks see them": first["standardised"]}
+    given = {
+        "digits as written": first["digits"],
+        "as the networks see them, less the average digit": first["standardised"],
+    }
     by_step = {arm: {record["step"]: record["centroids"] for record in records if record["arm"] == arm} for arm in ARMS}
     steps = sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
     likeness = " and ".join(f"{last(records, arm)['centroid_alignment']:.2f} ({arm})" for arm in ARMS)
@@ -251,9 +255,9 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
     return ImageSlider(
         "centroids",
         "What each network looks for",
-        "Above, a typical training digit of each class, and the same less the average digit. Below, the centroid of "
-        "the linear region around each digit, the sum of the Jacobian's rows. How alike they are to the second row is "
-        f"the alignment: at the end a cosine, as the mean over the training digits, of {likeness}.",
+        "Above, a typical training digit of each class, as it was written and as the networks see it. Below, the "
+        "centroid of the linear region around each digit, the sum of the Jacobian's rows. How alike they are to the "
+        f"second row is the alignment: at the end a cosine, as the mean over the training digits, of {likeness}.",
         tuple(frames),
     )
 
