@@ -1,5 +1,6 @@
 """The documentation is true: its code runs, its examples hold, its pages build, its errata can be computed."""
 
+import ast
 import doctest
 import importlib
 import importlib.util
@@ -41,6 +42,27 @@ def test_code_runs(page, tmp_path, monkeypatch):
     with torch.random.fork_rng():
         for block in blocks:
             exec(compile(block, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_is_as_narrow_as_a_page(page):
+    """The column of text holds 90 letters; what is printed there, under `text`, goes on in the next line."""
+    fences = re.findall(r"^( *)```(\w*)\n(.*?)^\1```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    code = [line for _, language, block in fences if language != "text" for line in block.splitlines()]
+    assert [line for line in code if len(line) > 90] == []
+
+
+@pytest.mark.bad_input
+def test_the_alignment_of_the_first_code_rises_with_the_accuracy(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        block = re.search(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[1]
+        with torch.random.fork_rng():
+            exec(compile(block, page.name, "exec"), {})
+        printed = capsys.readouterr().out.splitlines()
+        first, last = (ast.literal_eval(line.partition(" ")[2]) for line in (printed[0], printed[-1]))
+        assert first["accuracy"] < 0.2 < 0.95 < last["accuracy"]
+        assert 2 * first["jacobian_alignment"] < last["jacobian_alignment"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -89,6 +111,8 @@ def test_pages_build_strictly_and_ask_no_network(tmp_path):
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert "arithmatex" not in text, f"a formula of {page.name} is not drawn"
+        bare = re.sub(r"<(script|style|pre|code|svg)\b.*?</\1>", "", text, flags=re.DOTALL)
+        assert "$" not in bare, f"a formula of {page.name} is not seen: {bare[bare.find('$') :][:40]}"
         assert "doc-module-name" not in text, f"a function of {page.name} is shown as the module of its name"
         assert not re.search(r"<(?:script|img|iframe)[^>]*\ssrc=\"(?:https?:)?//", text)
         assert not re.search(r"<link[^>]*rel=\"(?:stylesheet|preconnect)\"[^>]*href=\"(?:https?:)?//", text)
