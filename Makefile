@@ -19,6 +19,7 @@ soak: .venv/test            ## kill runs, alter files, feed nonsense to all that
 
 check: .venv/dev            ## what must be clean before a commit
 	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check --line-length 90 *.md docs/*.md docs/*/*.md
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
