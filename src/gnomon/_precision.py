@@ -18,10 +18,17 @@ R = TypeVar("R")
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with autocast off inside, which would take its products in half precision."""
+    """The function with autocast off inside, which would take its products in half precision.
+
+    Where gradients are on, tensors that were made in inference mode are copied: no graph takes them as they are.
+    """
 
     @functools.wraps(function)
     def precise(*args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.is_grad_enabled() and any(map(of_inference, (*args, *kwargs.values()))):
+            given = [outside_inference(value) for value in args]
+            named = {name: outside_inference(value) for name, value in kwargs.items()}
+            return cast(Callable[..., R], precise)(*given, **named)
         kinds = autocasting()
         if not kinds:
             return function(*args, **kwargs)
@@ -31,6 +38,16 @@ def full_precision(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
 
     return precise
+
+
+def of_inference(value: object) -> bool:
+    """Whether this is a tensor made in inference mode."""
+    return isinstance(value, Tensor) and value.is_inference()
+
+
+def outside_inference(value: object) -> object:
+    """The same, as a tensor that may enter a graph where it is one."""
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
 
 
 def autocasting() -> list[str]:

@@ -1,14 +1,17 @@
 """The GrokAlign penalty: its value, its gradient, its estimators."""
 
+import copy
 import math
+import re
 
 import pytest
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from gnomon import GrokAlign, frobenius_norm, input_jacobian
+from gnomon import GrokAlign, deepfool, frobenius_norm, input_jacobian
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
@@ -128,17 +131,75 @@ def test_dead_samples_cost_nothing_and_break_nothing():
         torch.testing.assert_close(GrokAlign(1.0)(model, x[:1]), torch.tensor(0.0, dtype=torch.float64))
 
 
-def test_batch_norm_in_training_is_the_leaked_version():
-    """While samples mix, a row of the product is the gradient of all outputs: allowed for training, as documented."""
-    model = nn.Sequential(nn.Linear(6, 4, bias=False), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3)).double()
-    x = torch.randn(8, 6, dtype=torch.float64, requires_grad=True)
-    logits = model(x)
-    torch.manual_seed(3)
-    penalty = GrokAlign(1.0)(model, x, logits)
-    torch.manual_seed(3)
-    v = torch.randn(8, 3, dtype=torch.float64)
-    (product,) = torch.autograd.grad(logits, x, v / v.norm(dim=1, keepdim=True), retain_graph=True)
-    torch.testing.assert_close(penalty, math.sqrt(3) * product.norm(dim=1).mean())
+def batch_normed(norm, n):
+    """A network in training whose samples mix, and a batch."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        if norm is nn.BatchNorm2d:
+            layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 4)]
+            return nn.Sequential(*layers).double(), torch.randn(n, 1, 4, 4, dtype=torch.float64)
+        layers = [nn.Linear(6, 16), norm(16), nn.ReLU(), nn.Linear(16, 16), norm(16), nn.ReLU(), nn.Linear(16, 4)]
+        return nn.Sequential(*layers).double(), torch.randn(n, 6, dtype=torch.float64)
+
+
+class Centred(nn.Module):
+    """Takes away the batch's mean."""
+
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+def whole_jacobian(model, x):
+    """Of the outputs of each sample in the inputs of each: (n c n d)."""
+    return torch.autograd.functional.jacobian(model, x, vectorize=True).flatten(3)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.BatchNorm2d, Centred])
+def test_where_samples_mix_both_estimators_estimate_one_number(norm):
+    """The whole batch's Jacobian in a sample. The signs of `exact` are fixed: another order gives others."""
+    model, x = batch_normed(norm, 16)
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(estimator, count):
+        penalty = GrokAlign(1.0, estimator, 8, squared=True, generator=generator)
+        orders = (torch.randperm(len(x), generator=generator) for _ in range(count))
+        return torch.stack([penalty(model, x[order]).detach() for order in orders])
+
+    truth = whole_jacobian(model, x).square().sum((0, 1, 3)).mean()
+    exact, projection = drawn("exact", 50), drawn("projection", 400)
+    error = projection.std() / math.sqrt(len(projection))
+    assert error < 0.01 * truth
+    torch.testing.assert_close(projection.mean(), truth, rtol=0, atol=5 * error.item())
+    assert exact.std() < 0.08 * truth
+    within = 5 * (error.square() + exact.var()).sqrt().item()
+    torch.testing.assert_close(exact, projection.mean().expand(50), rtol=0, atol=within)
+    torch.testing.assert_close(exact.mean(), truth, rtol=0.03, atol=0)
+
+
+@pytest.mark.parametrize("estimator", ["projection", "exact"])
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.BatchNorm2d])
+def test_where_batch_norm_trains_the_samples_own_jacobian_is_meant(norm, estimator):
+    """A large batch shows it, in which one sample moves the others little."""
+    model, x = batch_normed(norm, 128)
+    whole = whole_jacobian(model, x)
+    own = torch.stack([whole[i, :, i].square().sum() for i in range(len(x))]).mean()
+    penalty = GrokAlign(1.0, estimator, 200, squared=True, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(penalty(model, x).detach(), own, rtol=0.03, atol=0)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_signs_change_no_bit_of_exact_where_samples_do_not_mix(name):
+    model, x = zoo(name)
+    expected = 0.3 * frobenius_norm(input_jacobian(model, x)).mean()
+    state = torch.get_rng_state()
+    penalty = GrokAlign(0.3, "exact")(model, x)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(penalty, expected)
+    for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_training_with_it_shrinks_the_jacobian():
@@ -211,6 +272,102 @@ def test_a_layer_without_second_derivative_is_named(cube, share):
     got = torch.autograd.grad(penalty(model, x, model(x) if share else None), layer.weight)
     wanted = torch.autograd.grad(penalty(lambda inputs: layer(inputs) ** 3, x), layer.weight)
     torch.testing.assert_close(got, wanted)
+
+
+class Distances(nn.Module):
+    """From learnt points."""
+
+    def __init__(self):
+        super().__init__()
+        self.points = nn.Parameter(torch.ones(3, 6))
+
+    def forward(self, x):
+        return torch.cdist(x, self.points)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.last, self.reentrant = nn.Linear(6, 4), nn.Linear(4, 3), reentrant
+
+    def forward(self, x):
+        return self.last(checkpoint(lambda z: torch.tanh(self.first(z)), x, use_reentrant=self.reentrant))
+
+
+WITHOUT = {
+    "HardsigmoidBackward0. Take torch.clamp(x / 6 + 0.5, 0, 1).": lambda: nn.Hardsigmoid(),
+    "CdistBackward0. Take torch.linalg.vector_norm(x[:, None] - z, dim=2).": Distances,
+    "CheckpointFunctionBackward. Checkpoint with use_reentrant=False.": lambda: Checkpointed(True),
+}
+
+
+@pytest.mark.parametrize("estimator", ["projection", "exact"])
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("says", WITHOUT)
+def test_torchs_own_layers_without_second_derivative_are_named_with_what_to_do(says, share, estimator):
+    layer = WITHOUT[says]()
+    model = nn.Sequential(nn.Linear(6, 6), layer, nn.LazyLinear(3))
+    x = torch.ones(4, 6)
+    model(x)
+    x.requires_grad_()
+    with pytest.raises(
+        UnsupportedModuleError, match=f"expected layers with a second derivative, got {re.escape(says)}"
+    ):
+        GrokAlign(1.0, estimator)(model, x, model(x) if share else None)
+
+
+def test_what_is_not_on_the_way_from_x_needs_no_second_derivative():
+    weight = nn.Parameter(torch.ones(6, 3, dtype=torch.float64))
+    x = torch.ones(4, 6, dtype=torch.float64)
+    penalty = GrokAlign(1.0, "exact")(lambda x: x @ functional.hardsigmoid(weight), x)
+    (found,) = torch.autograd.grad(penalty, weight)
+    (wanted,) = torch.autograd.grad(torch.clamp(weight / 6 + 0.5, 0, 1).norm(), weight)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("settings", [{}, {"estimator": "exact"}, {"fraction": 0.5}], ids=str)
+def test_checkpoints_that_are_not_reentrant_change_nothing(settings):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Checkpointed(False).double()
+    plain, x = nn.Sequential(model.first, nn.Tanh(), model.last), torch.ones(4, 6, dtype=torch.float64)
+    values = [
+        GrokAlign(1.0, generator=torch.Generator().manual_seed(0), **settings)(network, x) for network in (model, plain)
+    ]
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*(grads(value, model) for value in values))
+
+
+COMPILED = {
+    "a network": lambda model: torch.compile(model, backend="aot_eager"),
+    "in place": lambda model: model.compile(backend="aot_eager") or model,
+    "a part": lambda model: model[0].compile(backend="aot_eager") or model,
+    "a function": lambda model: torch.compile(lambda x: model(x), backend="aot_eager"),
+}
+
+
+@pytest.mark.once
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("way", COMPILED)
+def test_what_is_compiled_runs_as_it_was_written(way):
+    model, x = zoo("mlp")
+    expected = GrokAlign(1.0, "exact")(model, x)
+    wanted, found = grads(expected, model), deepfool(model, x)
+    compiled = COMPILED[way](copy.deepcopy(model))
+    compiled(x).sum().backward()  # now it is compiled
+    penalty = GrokAlign(1.0, "exact")(compiled, x)
+    torch.testing.assert_close(penalty, expected)
+    penalty.backward()
+    torch.testing.assert_close(deepfool(compiled, x).perturbation, found.perturbation)
+    if isinstance(compiled, nn.Module):
+        for parameter in compiled.parameters():
+            parameter.grad = None
+        GrokAlign(1.0, "exact")(compiled, x).backward()
+        torch.testing.assert_close([parameter.grad for parameter in compiled.parameters()], wanted)
+    x.requires_grad_()
+    if way in ("a network", "a function"):
+        with pytest.raises(UnsupportedModuleError, match=r"got CompiledFunctionBackward\. Leave logits out"):
+            GrokAlign(1.0)(compiled, x, compiled(x))
 
 
 @pytest.mark.bad_input

@@ -7,7 +7,7 @@ import torch
 
 import gnomon
 from gnomon.errors import RangeError
-from tests.fuzz import callables, cast, missing, tensors
+from tests.fuzz import callables, cast, inference, missing, tensors
 
 EVERY = {name: (function, arguments) for name, function, arguments in callables()}
 
@@ -92,3 +92,15 @@ def test_gradients_pass_through_half_precision():
     exact = jacobian.detach().double().requires_grad_()
     (expected,) = torch.autograd.grad(gnomon.explained_variance(exact).sum(), exact)
     torch.testing.assert_close(gradient.double(), expected, rtol=0.03, atol=0.01)
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_tensors_made_in_inference_mode_are_taken_beside_those_with_gradients(name):
+    function, arguments = EVERY[name]
+    given = arguments(torch.Generator().manual_seed(0))
+    floating = [key for key, value in given.items() if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    for key in floating:
+        mixed = {other: inference(given[other]) for other in floating} | {key: given[key].detach().requires_grad_()}
+        expected = list(tensors(function(**arguments(torch.Generator().manual_seed(0)))))
+        found = list(tensors(function(**arguments(torch.Generator().manual_seed(0)) | mixed)))
+        torch.testing.assert_close(found, expected, equal_nan=True)

@@ -16,6 +16,22 @@ from gnomon.linalg.roots import SavedTensors
 VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
 """The autograd nodes of `torch.mm` and `torch.addmm`, and the place of the left factor among their inputs."""
+OTHER = "Use one that has it"
+FUSED = (
+    "Run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), or leave logits out: the penalty's own pass "
+    "takes that kernel"
+)
+DISTANCE = "Take torch.linalg.vector_norm(x[:, None] - z, dim=2)"
+ONE_DERIVATIVE = {
+    **dict.fromkeys(("CtcLossBackward0", "CtcLossBackward1", "EmbeddingBagBackward0", "SegmentReduceBackward0"), OTHER),
+    **dict.fromkeys(("FusedRmsNormBackward0", "ThnnFusedGruCellBackward0", "MiopenRnnBackward0"), OTHER),
+    **dict.fromkeys(("CdistBackward0", "PdistBackward0"), DISTANCE),
+    "HardsigmoidBackward0": "Take torch.clamp(x / 6 + 0.5, 0, 1)",
+    "CudnnRnnBackward0": "Run model(x) inside torch.backends.cudnn.flags(enabled=False)",
+    "CheckpointFunctionBackward": "Checkpoint with use_reentrant=False",
+    "CompiledFunctionBackward": "Leave logits out, or take those of the network that was compiled",
+}
+"""The nodes that torch differentiates only once, some of which say so too late, and what to do instead."""
 ONCE = once_differentiable(lambda ctx: None).__code__
 """The code of every function that the decorator makes."""
 
@@ -63,14 +79,25 @@ def passage(logits: Float[Tensor, "n c"], x: Float[Tensor, "n *d"]) -> Passage:
     return Passage(logits, x, consumers, entrance)
 
 
-def without_second_derivative(passage: Passage) -> str | None:
-    """The name of a node on the way that cannot be differentiated twice, or says so too late; None if there is none."""
-    for node in {node for taking in passage.consumers.values() for node, _ in taking}:
-        name = node.name()
+def without_second_derivative(passage: Passage) -> tuple[str, str] | None:
+    """The name of a node on the way from x that cannot be differentiated twice, and what to do; None if all can be.
+
+    Looked for by name, since torch would say so while the loss is differentiated, and not of what.
+    """
+    waiting = [] if passage.entrance is None else [passage.entrance]
+    seen = set(waiting)
+    while waiting:
+        at = waiting.pop()
+        name = at.name()
+        if name in ONE_DERIVATIVE:
+            return name, ONE_DERIVATIVE[name]
         if "ScaledDotProduct" in name and "Math" not in name:
-            return name
-        if isinstance(node, BackwardCFunction) and only_once(node):
-            return name
+            return name, FUSED
+        if isinstance(at, BackwardCFunction) and only_once(at):
+            return name, OTHER
+        following = {node for node, _ in passage.consumers.get(at, ())} - seen
+        seen |= following
+        waiting += following
     return None
 
 

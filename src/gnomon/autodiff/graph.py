@@ -1,6 +1,8 @@
 """One forward pass whose graph reaches the input, and what can be read off it."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -34,9 +36,17 @@ class Graph:
         """
         product = None
         if self.logits.requires_grad:
-            (product,) = torch.autograd.grad(
-                self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, allow_unused=True
-            )
+            try:
+                (product,) = torch.autograd.grad(
+                    self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+                )
+            except RuntimeError as error:
+                if "use_reentrant=True" not in str(error):
+                    raise
+                raise UnsupportedModuleError(
+                    f"{self.where}(model): expected layers that can be differentiated in x alone, got a reentrant "
+                    f"checkpoint. Checkpoint with use_reentrant=False."
+                ) from error
         if product is None:
             raise UnsupportedModuleError(
                 f"{self.where}(model): expected outputs with a graph to x, got none. Leave out torch.no_grad, "
@@ -71,12 +81,20 @@ def forward(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, mixed: bool 
     if not mixed:
         unmixed(where, model)
     keep = torch.is_grad_enabled() and (x.requires_grad or depends_on_parameters(model))
-    # Fused attention has no double backward; inference tensors cannot enter a graph.
-    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+    # Fused attention and what is compiled have no double backward; inference tensors cannot enter a graph.
+    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), uncompiled():
         leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
         leaf.requires_grad_(leaf.is_floating_point())  # not tokens
         logits = outputs_of(where, model(leaf), x)
     return Graph(where, leaf, logits, create_graph=keep)
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """What is compiled runs as it was written."""
+    # Nothing is, unless the compiler was imported, which takes seconds.
+    with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
+        yield
 
 
 def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:

@@ -102,8 +102,9 @@ class CentralPath:
             ("width of features", width, f"at least {classes - 1}, the rank of the means", width >= classes - 1),
             ("projection", projection, "'orthogonal' or 'renormalised'", projection in ("orthogonal", "renormalised")),
         )
+        features = features.detach()
         of_full_rank(features)
-        self.features = renormalised(features.detach())
+        self.features = renormalised(features)
         self.projection = projection
 
     @full_precision
@@ -128,6 +129,7 @@ class CentralPath:
         where = "CentralPath.flow"
         _checks.samples(where, 1, times=times)
         _checks.finite(where, times=times)
+        times = times.detach()
         increasing = bool((times.diff() > 0).all())
         _checks.settings(
             where,

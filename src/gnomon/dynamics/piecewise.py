@@ -250,7 +250,7 @@ def initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor
     _checks.samples(where, beta=beta, rotation=rotation)
     in_float64(where, beta=beta, rotation=rotation)
     eye = torch.eye(width, dtype=rotation.dtype, device=rotation.device)
-    defect = float((rotation @ rotation.mT - eye).abs().max())
+    defect = float((rotation @ rotation.mT - eye).detach().abs().max())
     if defect > DEFECT:
         raise RangeError(
             f"{where}(rotation): expected orthogonal matrices, got an entry of R Rᵀ - 1 of {defect:.1e}. "

@@ -34,7 +34,13 @@ class GrokAlign:
     norm needs, is low: by 0.7 % on a fresh network, by up to 18 % where J has rank one and c = 10. Coefficients
     therefore do not carry over between estimators, nor between the norm and its square.
 
-    While BatchNorm trains, samples mix, and the penalty is that of the batch as a whole, the leaked version.
+    While BatchNorm trains, samples mix. Meant is still the Jacobian of a sample's outputs in its own input,
+    $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch brings along what the sample does to the
+    outputs of others. Each estimator gives the outputs of each sample a direction or a sign of its own, so that the
+    square's mean is $\sum_j\|\partial f(x_j)/\partial x_i\|_F^2$ for both: more than $\|J_i\|_F^2$ by a share of the
+    order of 1/n, in a small MLP 1 % at a batch of 256, 5 % at 64, 20 % at 16. The signs of `exact` are always the same:
+    it draws no random numbers, and is exact where samples do not mix; where they do, other signs would give a value
+    that differs by 0.2 % at 256, 4 % at 16.
 
     Source:
         Walker et al., arXiv:2506.12284, section 4; the projection is Hoffman et al., arXiv:1908.02729, who halve and
@@ -109,11 +115,10 @@ class GrokAlign:
                 "GrokAlign(logits): expected logits with a graph to x, got none. "
                 "Call x.requires_grad_() before model(x), or leave logits out."
             )
-        if (node := without_second_derivative(way)) is not None:
+        if (found := without_second_derivative(way)) is not None:
+            node, advice = found
             raise UnsupportedModuleError(
-                f"GrokAlign(model): expected layers with a second derivative, got {node}. Use one that has it; "
-                f"for fused attention run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), "
-                f"or leave logits out."
+                f"GrokAlign(model): expected layers with a second derivative, got {node}. {advice}."
             )
         size = self._norm(way)
         mean = size.square().mean() if self.squared else size.mean()
@@ -129,10 +134,26 @@ class GrokAlign:
 
     def _norm(self, way: Passage) -> Float[Tensor, "n"]:
         if self.estimator == "exact":
-            return frobenius_norm(Graph("GrokAlign", way.x, way.logits, create_graph=True).jacobian())
+            return frobenius_norm(self._signed_jacobian(way))
         norms = [projected_norm(way, self._unit_vectors(way.logits)) for _ in range(self.projections)]
         scale = math.sqrt(way.logits.shape[1] / self.projections)
         return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))
+
+    def _signed_jacobian(self, way: Passage) -> Float[Tensor, "n c *d"]:
+        """The Jacobians, each row times a sign, which norms do not see, and which parts samples that mix.
+
+        Without signs a row would be the gradient of an output summed over the batch, which BatchNorm holds constant.
+        """
+        # Always the same, so that this estimator draws nothing from the streams that others use.
+        drawn = torch.randint(2, way.logits.shape, generator=torch.Generator().manual_seed(0))
+        signs = (2 * drawn - 1).to(way.logits)
+        graph = Graph("GrokAlign", way.x, way.logits, create_graph=True)
+        rows = []
+        for k in range(signs.shape[1]):
+            v = torch.zeros_like(signs)
+            v[:, k] = signs[:, k]
+            rows.append(graph.vector_jacobian(v))
+        return torch.stack(rows, 1)
 
     def _unit_vectors(self, logits: Tensor) -> Tensor:
         device = logits.device if self.generator is None else self.generator.device
