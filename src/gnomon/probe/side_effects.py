@@ -1,5 +1,6 @@
 """What forward passes do beside computing outputs, and what a reading would not put back."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -55,8 +56,9 @@ def held(model: nn.Module) -> dict[str, Any]:
 
 
 def foreign(kind: type) -> bool:
-    """Whether a class is neither Python's nor torch's."""
-    return kind.__module__.partition(".")[0] not in ("torch", "builtins", "collections", "functools", "types")
+    """Whether a class is none of Python's, NumPy's or torch's."""
+    place = kind.__module__.partition(".")[0]
+    return place not in sys.stdlib_module_names and place not in ("torch", "numpy")
 
 
 def differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
