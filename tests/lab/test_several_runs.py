@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -96,13 +97,13 @@ def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypa
     monkeypatch.setattr(grok_digits, "SETTINGS", (CONFIG,))
     healthy = gnomon("verify", "grok-digits")
     assert healthy.returncode == 1, "so small a run reproduces nothing"
-    assert len(by_setting(runs[0].root, "grok-digits")[0][runs[0].digest]) == 2
+    assert len(by_setting(Path("runs"), "grok-digits")[0][runs[0].digest]) == 2
     (runs[1].folder / "records.jsonl").write_text("")
     (runs[2].folder / "config.json").write_text("{")
     said = gnomon("verify", "grok-digits").stdout
     assert "not reproduced" in said
     assert said.count("left out: ") == 2
-    assert len(by_setting(runs[0].root, "grok-digits")[0][runs[0].digest]) == 1
+    assert len(by_setting(Path("runs"), "grok-digits")[0][runs[0].digest]) == 1
     swept = gnomon(*TINY, "--seeds", "0,1")
     assert swept.returncode == 1
     assert "seed 0: finished before" in swept.stdout

@@ -45,7 +45,7 @@ def execute(name: str, module: ModuleType, config: object, seed: int, root: Path
     show_table(module, found, console)
     show_claims(module, [found], console)
     show_page(found, console)
-    show_page_of_seeds(found, console)
+    show_page_of_seeds(found, root, console)
     say(then(name), console)
     return 0
 
@@ -95,7 +95,7 @@ def execute_many(
     for found in sorted(finished, key=lambda run: run.seed):
         show_page(found, console)
     if finished:
-        show_page_of_seeds(finished[0], console)
+        show_page_of_seeds(finished[0], root, console)
     if failed:
         which = ", ".join(map(str, sorted(failed)))
         say(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", console)
@@ -199,9 +199,9 @@ def show_page(found: Found, console: Terminal) -> None:
     say(f"report: {build(found)}", console)
 
 
-def show_page_of_seeds(found: Found, console: Terminal) -> None:
+def show_page_of_seeds(found: Found, root: Path, console: Terminal) -> None:
     """Writes the page of all finished seeds of a run's setting and says where, if there are several."""
-    runs = [run for run in finished_runs(found.root, found.experiment)[0] if run.digest == found.digest]
+    runs = [run for run in finished_runs(root, found.experiment)[0] if run.digest == found.digest]
     if len(runs) > 1:
         say(f"report over {len(runs)} seeds: {build_over_seeds(runs)}", console)
 

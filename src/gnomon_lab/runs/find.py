@@ -41,11 +41,6 @@ class Found:
     started: str
 
     @property
-    def root(self) -> Path:
-        """The folder that holds all runs."""
-        return self.folder.absolute().parent.parent
-
-    @property
     def finished(self) -> bool:
         """Whether the run reached its end."""
         return self._result_path.exists()
