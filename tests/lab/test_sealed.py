@@ -15,6 +15,8 @@ from gnomon_lab.runs.sweep import train
 from tests.lab.test_runs import StoppedError, count
 from tests.unit.test_lines import largest_file
 
+CONFIG = Config(steps=4000)
+
 
 class Counting:
     """An experiment's module that counts."""
@@ -34,12 +36,12 @@ class Counting:
 
 
 def begun(root, seed=0):
-    return open_run(root, "grok-digits", Config(), seed)
+    return open_run(root, "grok-digits", CONFIG, seed)
 
 
 def finished(root, seed=0):
     found = begun(root, seed)
-    train(Counting, Config(), found, lambda part, done, total: None, None)
+    train(Counting, CONFIG, found, lambda part, done, total: None, None)
     return load_run(found.folder)
 
 
