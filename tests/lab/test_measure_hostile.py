@@ -398,5 +398,11 @@ def test_cross_entropy_is_spoken_of_where_it_matters(folder, measured):
 
 
 def test_no_memory_in_the_users_code_is_said_as_such(folder, complaint):
-    Path("large.py").write_text("def net():\n    raise MemoryError\n")
-    assert "expected memory for what it computes, got none left" in complaint("small.pt", "large:net")
+    Path("large.py").write_text(
+        "import torch\n"
+        "def net():\n    raise MemoryError\n"
+        "def large():\n    return torch.nn.Linear(2**40, 2**20)\n"
+        "def device():\n    raise torch.OutOfMemoryError('CUDA out of memory')\n"
+    )
+    for name in ("net", "large", "device"):
+        assert "expected memory for what it computes, got none left" in complaint("small.pt", f"large:{name}")

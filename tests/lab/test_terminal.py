@@ -130,6 +130,7 @@ def test_without_stdout_nothing_is_printed(gnomon, monkeypatch):
     [
         (ImportError("libtorch_cpu.so: failed to map segment"), "got libtorch_cpu.so: failed to map segment. Install"),
         (MemoryError(), "expected memory for what it computes, got none left"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "expected memory for what it computes, got none"),
         (SystemError("error return without exception set"), "expected memory for what it computes, got none left"),
     ],
 )
@@ -142,3 +143,17 @@ def test_too_little_memory_to_import_is_one_line(error, words, gnomon, monkeypat
     said = capsys.readouterr().err
     assert words in said
     assert len(said.splitlines()) == 1
+
+
+def test_other_errors_keep_their_traceback(gnomon, monkeypatch):
+    def failing(name):
+        raise RuntimeError("a fault of gnomon's")
+
+    monkeypatch.setattr("gnomon_lab.cli.importlib.import_module", failing)
+    with pytest.raises(RuntimeError, match="a fault of gnomon's"):
+        gnomon("list")
+
+
+def test_networks_larger_than_the_memory_are_one_line(gnomon, capsys):
+    assert gnomon("run", "grok-digits", "--width", str(10**12)) == 2
+    assert "expected memory for what it computes, got none left" in capsys.readouterr().err.splitlines()[-1]

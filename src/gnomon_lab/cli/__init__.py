@@ -50,7 +50,9 @@ def main() -> None:
             f"gnomon {command}: expected to import what gnomon is made of, got {cause}. "
             "Install it again, or allow more memory."
         )
-    except (MemoryError, SystemError):  # the latter from extensions that could not allocate
+    except (MemoryError, SystemError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
         complain(f"gnomon {command}: expected memory for what it computes, got none left. Ask for less, or allow more.")
     except KeyboardInterrupt:
         goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""
@@ -72,6 +74,12 @@ def called(command: str, arguments: Sequence[str]) -> int:
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
     return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether it is one of the kinds in which want of memory is said: by Python, its extensions, and torch."""
+    in_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return in_torch or isinstance(error, MemoryError | SystemError)
 
 
 def complain(message: str) -> None:

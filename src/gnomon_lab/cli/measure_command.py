@@ -149,7 +149,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         "model": plain(options.model),
         "data": plain(data.source),
         "samples": len(data.x),
-        "layer": options.layer,
+        "layer": options.layer and plain(options.layer),
         "device": options.device,
         "dtype": options.dtype,
     }

@@ -66,7 +66,11 @@ def foreign(expected: str, advice: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, MemoryError, GnomonError):
         raise
+    except torch.OutOfMemoryError as cause:
+        raise MemoryError from cause
     except BaseException as cause:  # whatever kind it is
+        if "DefaultCPUAllocator" in said(cause):
+            raise MemoryError from cause
         raise DataError(f"measure(--model): expected {expected}, got {said(cause)}. {advice}") from cause
 
 
