@@ -20,7 +20,7 @@ class Entry:
 EXPERIMENTS = {
     "grok-digits": Entry(
         "gnomon_lab.papers.grok_digits",
-        "what two networks that fit 500 handwritten digits make of others, with GrokAlign and without",
+        "what two networks trained on handwritten digits make of others, with GrokAlign and without",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
     "accelerate": Entry(

@@ -242,7 +242,7 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
     first = records[0]
     given = {
         "digits as written": first["digits"],
-        "as the networks see them, less the average digit": first["standardised"],
+        "less the average digit": first["standardised"],
     }
     by_step = {arm: {record["step"]: record["centroids"] for record in records if record["arm"] == arm} for arm in ARMS}
     steps = sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
@@ -255,9 +255,10 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
     return ImageSlider(
         "centroids",
         "What each network looks for",
-        "Above, a typical training digit of each class, as it was written and as the networks see it. Below, the "
-        "centroid of the linear region around each digit, the sum of the Jacobian's rows. How alike they are to the "
-        f"second row is the alignment: at the end a cosine, as the mean over the training digits, of {likeness}.",
+        "Above, a typical training digit of each class, as it was written and as the networks see it, less the "
+        "average digit. Below, the centroid of the linear region around each digit, the sum of the Jacobian's rows. How "
+        "alike they are to the second row is the alignment: at the end a cosine, as the mean over the training digits, "
+        f"of {likeness}.",
         tuple(frames),
     )
 
