@@ -256,9 +256,9 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
         "centroids",
         "What each network looks for",
         "Above, a typical training digit of each class, as it was written and as the networks see it, less the "
-        "average digit. Below, the centroid of the linear region around each digit, the sum of the Jacobian's rows. How "
-        "alike they are to the second row is the alignment: at the end a cosine, as the mean over the training digits, "
-        f"of {likeness}.",
+        "average digit. Below, the centroid of the linear region around each digit, the sum of the Jacobian's rows. "
+        "How alike they are to the second row is the alignment: at the end a cosine, as the mean over the training "
+        f"digits, of {likeness}.",
         tuple(frames),
     )
 
