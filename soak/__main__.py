@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import faulthandler
 import fcntl
 import os
 import shutil
@@ -58,6 +59,7 @@ def main() -> int:
         for kind in chosen:
             kind.prepare(place / "prepared" / kind.name)
         if asked.again:
+            faulthandler.dump_traceback_later(chosen[0].limit, exit=True)
             print(made(chosen[0], asked.seed, int(asked.again.rpartition(":")[2]), place))
             return 0
         ledger = Ledger(folder / f"{commit()}-seed{asked.seed}")

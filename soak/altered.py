@@ -23,7 +23,7 @@ FINISHED, BROKEN = 0, 2
 class AlteredRuns:
     """Mutates a file of a run, then lists, verifies, reports, resumes or measures."""
 
-    name, share, unit, limit = "altered runs", 0.2, 40, 60.0
+    name, share, unit, limit = "altered runs", 0.2, 40, 90.0
 
     def prepare(self, folder: Path) -> None:
         """Three runs of each of two experiments, and what each command says about them unaltered."""

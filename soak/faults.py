@@ -1,6 +1,7 @@
 """What can become of a process at one of its file operations; all of them are counted, and one is struck."""
 
 import builtins
+import contextlib
 import errno
 import io
 import os
@@ -48,7 +49,8 @@ class Faults:
         self.count += 1
         if self.count == self.at:
             if self.mode == "torn":
-                (half or do)()
+                with contextlib.suppress(OSError):  # such as a folder whose parent is not there yet
+                    (half or do)()
             if self.mode == "power":
                 self._cut()
             if self.mode in ("kill", "torn", "power"):
