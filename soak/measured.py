@@ -198,7 +198,7 @@ def header(path: Path, chance: Random) -> None:
 def odd_labels(path: Path, chance: Random) -> None:
     """Labels that are none."""
     x = np.ones((6, 6), dtype=np.float32) * chance.choice([1.0, 0.0, float("nan"), float("inf"), 3e38, 1e-45])
-    labels = np.array([chance.choice([0, 1, 2, -1, 7, 2**62, 2**64 - 1]) for _ in range(6)], dtype=np.uint64)
+    labels = np.array([chance.choice([0, 1, 2, 5, 7, 2**62, 2**64 - 1]) for _ in range(6)], dtype=np.uint64)
     np.savez(path, x=x, labels=chance.choice([labels, labels.astype(float), labels.astype(str), labels[:3], labels[0]]))
 
 

@@ -1,6 +1,7 @@
 """Runs: what is written stays, what is broken is said, and a killed run ends as an unbroken one."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -220,6 +221,31 @@ def test_files_are_whole_or_as_before(tmp_path):
         replace_file(path, fail)
     assert json.loads(path.read_text()) == {"a": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.timeout(20)
+def test_what_lies_in_the_place_of_a_part_is_neither_waited_at_nor_written_through(tmp_path):
+    path, beside, other = tmp_path / "file", tmp_path / ".file.part", tmp_path / "other"
+    other.write_text("kept")
+    os.mkfifo(beside)
+    write_json(path, 1)
+    beside.symlink_to(other)
+    write_json(path, 2)
+    assert (path.read_text(), path.is_symlink(), other.read_text()) == ("2\n", False, "kept")
+
+
+@pytest.mark.timeout(20)
+def test_what_lies_in_the_place_of_the_lock_is_neither_waited_at_nor_written_through(tmp_path):
+    lock, other = tmp_path / ".lock", tmp_path / "other"
+    os.mkfifo(lock)
+    with Run(tmp_path, 0).locked():
+        pass
+    lock.unlink()
+    other.write_text("kept")
+    lock.symlink_to(other)
+    with pytest.raises(OSError, match=r"\.lock"), Run(tmp_path, 0).locked():
+        pass
+    assert other.read_text() == "kept"
 
 
 def test_two_processes_cannot_share_a_run(tmp_path):

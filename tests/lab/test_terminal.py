@@ -120,9 +120,12 @@ def test_a_full_disk_behind_stdout_is_one_line(command, gnomon, monkeypatch, cap
     assert len(said.splitlines()) == 1
 
 
-def test_without_stdout_nothing_is_printed(gnomon, monkeypatch):
+def test_without_stdout_nothing_is_printed(gnomon, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdout", None)
     assert gnomon("list") == 0
+    monkeypatch.setattr(sys, "stdout", None)
+    assert gnomon("list", "--runs") == 2
+    assert "Missing value for argument '--runs'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

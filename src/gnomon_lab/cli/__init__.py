@@ -29,8 +29,7 @@ def main() -> None:
         try:
             code = called(command, arguments)
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # what cannot be written is found here, not as Python ends
+            sys.stdout.flush()  # what cannot be written is found here, not as Python ends
     except GnomonError as error:
         complain(str(error))
     except BrokenPipeError:

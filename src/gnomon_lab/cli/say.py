@@ -23,7 +23,12 @@ def say(line: str, terminal: "Terminal | None" = None, *, style: str = "") -> No
 
 
 def take_any_letter() -> None:
-    r"""Has what the terminal's encoding lacks written out, such as `\u2026`, where Python would raise."""
+    r"""Has what the terminal's encoding lacks written out, such as `\u2026`, where Python would raise.
+
+    What is printed where stdout is closed is lost: Python has None there, which tyro asks for its encoding.
+    """
+    if sys.stdout is None:
+        sys.stdout = io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -49,6 +49,8 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
 def _alone(beside: Path) -> Iterator[None]:
     """Makes the file and holds it against others that would write it; the dead hold nothing."""
     while True:
+        if beside.is_symlink() or beside.is_fifo():  # which would be written through, or waited at
+            beside.unlink()
         with beside.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if _is_at(file.fileno(), beside):  # not, if whoever held it renamed or removed it while we waited

@@ -2,6 +2,7 @@
 
 import fcntl
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -88,7 +89,9 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder against a second process, which would write into the same records."""
-        with (self.folder / ".lock").open("w") as file:
+        # A link is not followed, and a named pipe not waited at: the folder may come from somewhere else.
+        file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -97,6 +100,8 @@ class Run:
                     f"Wait for it, or stop it."
                 ) from error
             yield
+        finally:
+            os.close(file)
 
     def steps(self, arm: str, total: int, **state: Stateful | torch.Generator) -> Iterator[int]:
         """The steps 0 to `total` of one arm of the experiment, from where the last checkpoint stands.
