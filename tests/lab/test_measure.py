@@ -516,7 +516,7 @@ def test_page_of_the_documentation(tmp_path, monkeypatch, capsys):
     with torch.random.fork_rng():
         runpy.run_path("train.py", run_name="__main__")
     printed = []
-    for line in (line for kind, body in blocks if kind == "sh" for line in body.splitlines()):
+    for line in (line for kind, body in blocks if kind == "sh" for line in body.replace("\\\n", "").splitlines()):
         program, command, *arguments = shlex.split(line)
         assert (program, command) == ("gnomon", "measure")
         code, out, said = call(monkeypatch, capsys, *arguments)
