@@ -235,6 +235,11 @@ def test_what_is_no_file_is_not_opened(tmp_path, name):
         finished(tmp_path)
 
 
+def test_a_pipe_in_the_place_of_the_lock_is_not_waited_for(tmp_path):
+    os.mkfifo(begun(tmp_path).folder / ".lock")
+    assert finished(tmp_path).finished
+
+
 def test_writers_of_one_file_do_not_meet(tmp_path):
     def write(number):
         for _ in range(20):
