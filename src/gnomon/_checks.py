@@ -24,6 +24,9 @@ def floating(where: str, **tensors: Tensor) -> None:
 def finite(where: str, **tensors: Tensor) -> None:
     """Raises RangeError that names the first NaN or infinity and its index."""
     for name, tensor in tensors.items():
+        if tensor.device.type == "meta" or tensor.layout != torch.strided:
+            got = "one on the meta device" if tensor.device.type == "meta" else f"one in {tensor.layout}"
+            raise RangeError(f"{where}({name}): expected a dense tensor that holds numbers, got {got}. Convert it.")
         # NaN and infinity never leave a sum, which is ten times as fast to take as their places are to find.
         if torch.isfinite(tensor.detach().sum()):
             continue
@@ -48,6 +51,10 @@ def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
             )
         if tensor.shape[0] == 0:
             raise EmptyError(f"{where}({name}): expected at least one sample, got none. Pass a non-empty batch.")
+        if least_dims > 2 and tensor.numel() == 0:
+            raise EmptyError(
+                f"{where}({name}): expected entries for each sample, got shape {shape_of(tensor)}. Pass some."
+            )
         if first is None:
             first = (name, tensor)
         elif tensor.shape[0] != first[1].shape[0]:
@@ -55,6 +62,25 @@ def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
                 f"{where}({name}): expected {first[1].shape[0]} samples as in {first[0]}, got {tensor.shape[0]}. "
                 f"Pass the same samples in the same order."
             )
+
+
+def rows(where: str, **tensors: Tensor) -> None:
+    """Raises unless every tensor has two axes, the first of the same length n >= 1, and at least one entry a row."""
+    samples(where, 2, **tensors)
+    for name, tensor in tensors.items():
+        if tensor.ndim != 2 or tensor.shape[1] == 0:
+            raise ShapeError(
+                f"{where}({name}): expected two axes, with entries in each row, got shape {shape_of(tensor)}. "
+                f"Pass one row each."
+            )
+
+
+def one_axis(where: str, **tensors: Tensor) -> None:
+    """Raises unless every tensor has one axis, of at least one entry."""
+    for name, tensor in tensors.items():
+        samples(where, 1, **{name: tensor})
+        if tensor.ndim != 1:
+            raise ShapeError(f"{where}({name}): expected one axis, got shape {shape_of(tensor)}. Flatten it.")
 
 
 def same_shape(where: str, **tensors: Tensor) -> None:

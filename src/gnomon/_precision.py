@@ -2,13 +2,16 @@
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from typing import ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from gnomon._kinds import kinds_of
 from gnomon.errors import RangeError
 
 HALF = frozenset({torch.float16, torch.bfloat16})
@@ -20,21 +23,28 @@ R = TypeVar("R")
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
     """The function with autocast off inside, which would take its products in half precision.
 
-    Where gradients are on, tensors that were made in inference mode are copied: no graph takes them as they are.
+    Its arguments are of the kinds that its signature names, or a sentence says which is not. Where gradients are on,
+    tensors that were made in inference mode are copied: no graph takes them as they are.
     """
+    where = function.__qualname__.removesuffix(".__init__")
+    kinds = functools.cache(lambda: kinds_of(function))
+    order = functools.cache(lambda: tuple(inspect.signature(function).parameters))
 
     @functools.wraps(function)
     def precise(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in chain(zip(order(), args, strict=False), kwargs.items()):
+            if name in kinds():
+                kinds()[name].check(where, name, value)
         if torch.is_grad_enabled() and any(map(of_inference, (*args, *kwargs.values()))):
             given = [outside_inference(value) for value in args]
             named = {name: outside_inference(value) for name, value in kwargs.items()}
             return cast(Callable[..., R], precise)(*given, **named)
-        kinds = autocasting()
-        if not kinds:
+        devices = autocasting()
+        if not devices:
             return function(*args, **kwargs)
         with ExitStack() as stack:
-            for kind in kinds:
-                stack.enter_context(torch.autocast(kind, enabled=False))
+            for device in devices:
+                stack.enter_context(torch.autocast(device, enabled=False))
             return function(*args, **kwargs)
 
     return precise
@@ -67,13 +77,19 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def wide(*args: P.args, **kwargs: P.kwargs) -> R:
-        dtypes = {tensor.dtype for tensor in floating((*args, *kwargs.values()))}
-        if not dtypes & HALF:
+        values = (*args, *kwargs.values())
+        dtypes = {tensor.dtype for tensor in floating(values)}
+        apart = {value.dtype for value in values if isinstance(value, Tensor) and value.is_floating_point()}
+        if not dtypes & HALF and len(apart) < 2:
             return precise(*args, **kwargs)
         came = functools.reduce(torch.promote_types, dtypes)
-        raised = [changed(value, HALF, torch.float32) for value in args]
-        named = {name: changed(value, HALF, torch.float32) for name, value in kwargs.items()}
-        result = cast(Callable[..., R], precise)(*raised, **named)
+        widest = functools.reduce(torch.promote_types, apart, torch.float32)
+
+        def raised(value: object) -> object:
+            return changed(value, apart, widest) if isinstance(value, Tensor) else changed(value, HALF, torch.float32)
+
+        named = {name: raised(value) for name, value in kwargs.items()}
+        result = cast(Callable[..., R], precise)(*map(raised, args), **named)
         if came not in HALF:
             return result
         given = changed(result, {torch.float32}, came)

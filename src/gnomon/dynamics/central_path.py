@@ -127,7 +127,7 @@ class CentralPath:
         Cost: a thousand evaluations of the field for times up to 1e8, O(k n p² + p³) each; O(t k n p) memory.
         """
         where = "CentralPath.flow"
-        _checks.samples(where, 1, times=times)
+        _checks.one_axis(where, times=times)
         _checks.finite(where, times=times)
         times = times.detach()
         increasing = bool((times.diff() > 0).all())
@@ -181,6 +181,9 @@ class CentralPath:
     @full_precision
     def asymptote(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         """What each singular value tends to in ratio: (t/c₃)^¼ (corollary 1), or (t/c₂)^½ where c₃ = 0."""
+        where = "CentralPath.asymptote"
+        _checks.one_axis(where, times=times)
+        _checks.finite(where, times=times)
         classes, samples, _ = self.features.shape
         _, c2, c3 = constants(classes, samples, self.projection)
         times = times.to(self.features.device)
@@ -228,7 +231,7 @@ def of_full_rank(features: Float[Tensor, "k n p"]) -> None:
     means = features.mean(1)
     # What centring leaves of rounding is no rank.
     eps = torch.finfo(features.dtype).eps
-    noise = 10 * eps * torch.linalg.vector_norm(features)
+    noise = 10 * eps * float(torch.linalg.vector_norm(features.detach()))
     for name, matrix, rank in (
         ("within-class covariance", residuals(features).flatten(0, 1), features.shape[2]),
         ("class means", means - means.mean(0), len(features) - 1),

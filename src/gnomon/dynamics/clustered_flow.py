@@ -97,7 +97,7 @@ class ClusteredFlow:
     def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""
         where = f"ClusteredFlow.{name}"
-        _checks.samples(where, 1, times=times)
+        _checks.one_axis(where, times=times)
         _checks.finite(where, times=times)
         earliest = float(times.detach().min())
         _checks.settings(where, ("times", earliest, "from 0 on", earliest >= 0))

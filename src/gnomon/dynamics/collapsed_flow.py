@@ -121,6 +121,7 @@ class CollapsedFlow:
         # Copies, since a network's parameters change under training, and the integral of motion is taken now.
         self.weight, self.biases, self.labels = (matrix.detach().clone() for matrix in given.values())
         self.integral = integral(self.weight, self.biases)
+        _checks.finite(where, integral=self.integral)
         values = torch.linalg.eigvalsh(self.integral)
         self.spectral_gap: Float[Tensor, ""] = torch.maximum(values[0], -values[-1]).clamp(min=0)
 

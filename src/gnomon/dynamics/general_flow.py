@@ -89,6 +89,7 @@ class GeneralFlow:
             )
         in_float64(where, points=points, targets=targets)
         _checks.class_labels(where, labels, len(points), len(targets))
+        labels = labels.long()
         sizes = torch.bincount(labels, minlength=len(targets))
         if not sizes.all():
             raise EmptyError(

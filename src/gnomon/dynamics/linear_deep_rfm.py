@@ -1,5 +1,6 @@
 """Deep RFM with kernels and features that are linear but for a ridge: the recursion on Gram matrices, solved."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ConvergenceError, EmptyError, ShapeError
+from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 STEPS = 10_000
 """How often the scalar map is iterated for a fixed point, at most."""
@@ -96,13 +97,15 @@ class LinearDeepRFM:
                 f"{where}(gram): expected (n, n) and labels (n,), got {_checks.shape_of(gram)} and "
                 f"{_checks.shape_of(labels)}. Pass X @ X.T of the samples in rows, and one label a sample."
             )
+        if labels.is_floating_point() or labels.is_complex():
+            raise RangeError(f"{where}(labels): expected whole numbers, got {labels.dtype}. Pass one class a sample.")
         classes, places, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         self.samples = int(counts[0])
         printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else 1.0
         _checks.settings(
             where,
-            ("kernel_ridge", kernel_ridge, "at least 0", kernel_ridge >= 0),
-            ("feature_ridge", feature_ridge, "above 0", feature_ridge > 0),
+            ("kernel_ridge", kernel_ridge, "finite and at least 0", 0 <= kernel_ridge < math.inf),
+            ("feature_ridge", feature_ridge, "finite and above 0", 0 < feature_ridge < math.inf),
             ("scaling", scaling, "'exact' or 'printed'", scaling in ("exact", "printed")),
             ("sizes of classes", counts.tolist(), "equal", len(set(counts.tolist())) == 1),
             ("printed kappa", printed, "above 0 (take a smaller kernel_ridge)", scaling != "printed" or printed > 0),

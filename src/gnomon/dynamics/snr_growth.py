@@ -65,8 +65,7 @@ def snr_growth(
     """
     where = "snr_growth"
     _checks.floating(where, initial=initial, times=times)
-    _checks.samples(where, 1, initial=initial)
-    _checks.samples(where, 1, times=times)
+    _checks.one_axis(where, initial=initial, times=times)
     _checks.finite(where, initial=initial, times=times)
     least, earliest = float(initial.detach().min()), float(times.detach().min())
     _checks.settings(

@@ -7,7 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
-from gnomon.kernels.distances import over_pairs
+from gnomon.kernels.distances import check_metric, over_pairs
 from gnomon.kernels.radial import Kernel
 
 BUDGET = 512 * 2**20
@@ -63,20 +63,21 @@ def kernel_agop(
     """
     where = "kernel_agop"
     budget = BUDGET if memory is None else memory
-    _checks.settings(where, ("memory", budget, "a number of bytes above 0", budget > 0))
+    _checks.settings(
+        where,
+        ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)),
+        ("memory", budget, "a number of bytes above 0", budget > 0),
+    )
     _checks.floating(where, x=x, coefficients=coefficients)
     _checks.samples(where, x=x, coefficients=coefficients)
     _checks.finite(where, x=x, coefficients=coefficients)
     for name, tensor in (("x", x), ("coefficients", coefficients)):
-        if tensor.ndim != 2:
+        if tensor.ndim != 2 or tensor.shape[1] == 0:
             raise ShapeError(
                 f"{where}({name}): expected two axes, got shape {_checks.shape_of(tensor)}. Pass one row a point."
             )
     (n, d), c = x.shape, coefficients.shape[1]
-    if metric is not None and metric.shape != (d, d):
-        raise ShapeError(
-            f"{where}(metric): expected shape {(d, d)}, got {_checks.shape_of(metric)}. Pass one row an input."
-        )
+    check_metric(where, metric, d)
     x = x - x.mean(0)
     block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
     # Slopes at coincident points do not matter, since their difference is 0, but would cost digits.

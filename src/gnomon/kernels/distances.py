@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
 
 CLOSE = 1e4
 """Epsilons of the points' own squared lengths below which a squared distance is taken from the difference."""
@@ -30,6 +32,10 @@ def squared_distances(
         metric: M, symmetric and positive semi-definite; the identity if left out.
     Returns:
         At least 0, and exactly 0 for equal points. Differentiable.
+    Raises:
+        ShapeError: if x and z are not (n d) and (m d), or the metric not (d d).
+        EmptyError: if there are no points.
+        RangeError: if they are not of floating point or hold NaN or infinity.
     Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric. Precision: relative errors of
         1e-3 at most, that for pairs at the limit of what counts as close, a distance of 3 % of the lengths in float32,
         1e-6 in float64.
@@ -40,11 +46,32 @@ def squared_distances(
         tensor([[25.],
                 [ 0.]])
     """
+    where = "squared_distances"
+    _checks.rows(where, x=x)
+    _checks.rows(where, z=z)
+    if z.shape[1] != x.shape[1]:
+        raise ShapeError(
+            f"{where}(z): expected {x.shape[1]} numbers a point as in x, got shape {_checks.shape_of(z)}. "
+            f"Pass points of one space."
+        )
+    _checks.finite(where, x=x, z=z)
+    check_metric(where, metric, x.shape[1])
     centre = z.mean(0)
     x, z = x - centre, z - centre
     mapped = x if metric is None else x @ metric
     other = z if metric is None else z @ metric
     return expanded(x, z, mapped, (mapped * x).sum(1), (other * z).sum(1), metric)
+
+
+def check_metric(where: str, metric: Tensor | None, width: int) -> None:
+    """Raises unless the metric, if there is one, is a finite square matrix of this size."""
+    if metric is None:
+        return
+    if metric.shape != (width, width):
+        raise ShapeError(
+            f"{where}(metric): expected shape {(width, width)}, got {_checks.shape_of(metric)}. Pass one row an input."
+        )
+    _checks.finite(where, metric=metric)
 
 
 def over_pairs(

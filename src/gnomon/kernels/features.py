@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
 from gnomon.kernels.radial import check_bandwidth
 
 
@@ -64,6 +65,7 @@ class ReLUFeatures:
     @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sigma(Wx)$."""
+        check_points("ReLUFeatures.apply", x, drawn["weight"])
         return (x @ drawn["weight"].to(x).mT).relu()
 
 
@@ -127,8 +129,19 @@ class FourierFeatures:
     @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sqrt{2/D}\,\cos(Wx + b)$."""
+        check_points("FourierFeatures.apply", x, drawn["weight"])
         angle = torch.addmm(drawn["phase"].to(x), x, drawn["weight"].to(x).mT)
         return angle.cos() * math.sqrt(2 / self.width)
+
+
+def check_points(where: str, x: Tensor, weight: Tensor) -> None:
+    """Raises unless x holds points of the space that the weight was drawn for."""
+    _checks.rows(where, x=x)
+    _checks.finite(where, x=x)
+    if x.shape[1] != weight.shape[1]:
+        raise ShapeError(
+            f"{where}(x): expected shape (n, {weight.shape[1]}), got {_checks.shape_of(x)}. Draw for this width."
+        )
 
 
 def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "r c"]:

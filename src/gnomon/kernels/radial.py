@@ -114,6 +114,7 @@ def kernel_gram(
     metric: Float[Tensor, "d d"] | None = None,
 ) -> Float[Tensor, "n m"]:
     r"""The Gram matrix $k_M(x_i, z_j)$; its diagonal is exactly 1 where z is x."""
+    _checks.settings("kernel_gram", ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
     return kernel.value(squared_distances(x, z, metric))
 
 

@@ -10,7 +10,7 @@ from gnomon.measure.cumulative_parameters import CumulativeParameters
 
 
 @full_precision
-def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Float[Tensor, "l"]:
+def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Float[Tensor, "hidden"]:
     r"""How far the modulus of each hidden layer's cumulative weight is from diagonal, its rows at unit length.
 
     $\||U| - \operatorname{diag}|U|\|_F / \||U|\|_F$, $\quad|U| = (UU^\top)^{1/2}$,

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
 from gnomon.linalg import length, unit
 
 
@@ -18,7 +19,7 @@ def aligned_jacobian(
     x: Float[Tensor, "n *d"],
     labels: Int[Tensor, "n"],
     classes: int,
-    norm: float,
+    norm: float | int,
     loss: Literal["cross_entropy", "mse"] = "cross_entropy",
 ) -> Float[Tensor, "n c *d"]:
     r"""The Jacobian of smallest loss among those of bounded norm, for outputs $f(x) = Jx$ without offset.
@@ -65,6 +66,10 @@ def aligned_jacobian(
     largest = torch.finfo(x.dtype).max
     _checks.settings(where, ("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
     _checks.samples(where, x=x)
+    if x.numel() == 0:
+        raise ShapeError(
+            f"{where}(x): expected entries, got shape {_checks.shape_of(x)}. Pass the samples as they are."
+        )
     _checks.finite(where, x=x)
     _checks.class_labels(where, labels, len(x), classes)
     flat = x.flatten(1)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import EmptyError, ShapeError
-from gnomon.linalg import Covariance, Factored, smaller
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.linalg import Covariance, Dense, Factored, smaller
 
 SHOWN = 5
 """Of many classes without samples, so many are named."""
@@ -36,6 +36,37 @@ class ClassMoments:
     counts: Int[Tensor, "k"]
     means: Float[Tensor, "k p"]
     within: Covariance
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.counts, Tensor) and isinstance(self.means, Tensor)):
+            kinds = f"{type(self.counts).__name__} and {type(self.means).__name__}"
+            raise TypeError(
+                f"ClassMoments(means): expected tensors of counts and means, got {kinds}. Make some of them."
+            )
+        if not isinstance(self.within, Dense | Factored):
+            raise TypeError(
+                f"ClassMoments(within): expected a Dense or Factored matrix, got {type(self.within).__name__}. "
+                f"Take class_moments, which makes one."
+            )
+        _checks.floating("ClassMoments", means=self.means)
+        _checks.finite("ClassMoments", means=self.means)
+        held = self.within.matrix if isinstance(self.within, Dense) else self.within.rows
+        if self.counts.is_floating_point() or self.counts.is_complex() or self.counts.dtype == torch.bool:
+            raise RangeError(f"ClassMoments(counts): expected whole numbers, got {self.counts.dtype}. Count samples.")
+        if self.counts.device != self.means.device or self.counts.layout != self.means.layout:
+            raise RangeError(
+                f"ClassMoments(counts): expected them on {self.means.device} as the means are, got "
+                f"{self.counts.device}. Move one of them."
+            )
+        if held.dtype != self.means.dtype:
+            raise RangeError(
+                f"ClassMoments(means): expected {held.dtype} as within has, got {self.means.dtype}. Convert one."
+            )
+        if self.means.ndim != 2 or self.counts.shape != self.means.shape[:1] or held.shape[1:] != self.means.shape[1:]:
+            raise ShapeError(
+                f"ClassMoments(means): expected (k, p) with counts (k,) and within (p, p), got "
+                f"{', '.join(map(_checks.shape_of, (self.means, self.counts, held)))}. Take class_moments."
+            )
 
     @property
     def n(self) -> Int[Tensor, ""]:

@@ -41,7 +41,7 @@ def equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
 
 def pair_cosines(where: str, vectors: Float[Tensor, "k p"]) -> Float[Tensor, "q"]:
     """The cosines of all q = k(k - 1)/2 pairs of different vectors."""
-    _checks.samples(where, vectors=vectors)
+    _checks.rows(where, vectors=vectors)
     _checks.finite(where, vectors=vectors)
     k = len(vectors)
     if k < 2:

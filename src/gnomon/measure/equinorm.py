@@ -36,7 +36,7 @@ def equinorm(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         tensor(0.5000)
     """
     where = "equinorm"
-    _checks.samples(where, vectors=vectors)
+    _checks.rows(where, vectors=vectors)
     _checks.finite(where, vectors=vectors)
     lengths = length(vectors)
     # A ratio, so that the largest can be divided out: squares neither overflow nor underflow.

@@ -114,7 +114,7 @@ def series(
     if len(times) < least:
         raise EmptyError(f"{where}(steps): expected at least {least} readings, got {len(times)}. Record more of them.")
     for name, values in read.items():
-        if values.ndim == 0 or len(values) != len(times):
+        if values.ndim == 0 or len(values) != len(times) or values.numel() == 0:
             raise ShapeError(
                 f"{where}({name}): expected {len(times)} readings as in steps, got shape {_checks.shape_of(values)}. "
                 f"Pass one value a step."

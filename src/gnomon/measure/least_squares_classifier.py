@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.errors import RangeError
 from gnomon.linalg import smaller
 from gnomon.measure.class_moments import ClassMoments
 
@@ -77,6 +78,11 @@ def fitted(
     root = shares.sqrt().unsqueeze(1)
     rows = root * moments.centred_means
     covariance = moments.within / moments.n.to(shares.dtype)
+    if not torch.isfinite((covariance.trace() + rows.square().sum() + mean.square().sum()).detach()):
+        raise RangeError(
+            "least_squares_classifier(class_moments): expected features whose squares are finite, got larger ones. "
+            "Take the features in another unit."
+        )
     weight = root * covariance.regression(rows, weight_decay, eps)
     if theta > 0:
         inside, beyond = (covariance + smaller(rows)).solve(mean, weight_decay, eps)

@@ -77,9 +77,9 @@ def nc2_orthogonal(means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
 
 def check(where: str, means: Tensor) -> None:
     """Raises unless the means are finite, and two or more."""
-    _checks.samples(where, means=means)
+    _checks.rows(where, means=means)
     _checks.finite(where, means=means)
-    if means.ndim != 2 or len(means) < 2:
+    if len(means) < 2:
         raise ShapeError(
             f"{where}(means): expected the means (k, p) of at least 2 classes, got shape {_checks.shape_of(means)}. "
             f"Pass one for each class."

@@ -46,6 +46,7 @@ def nearest_mean_disagreement(
     """
     where = "nearest_mean_disagreement"
     _checks.samples(where, features=features, logits=logits)
+    _checks.rows(where, logits=logits)
     _checks.finite(where, features=features, logits=logits)
     rows = features.flatten(1)
     for name, width, expected in (("features", rows.shape[1], 1), ("logits", logits.shape[1], 0)):

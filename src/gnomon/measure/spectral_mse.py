@@ -1,5 +1,7 @@
 """The MSE on the central path as a function of the signal-to-noise ratio alone."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -42,7 +44,7 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
     _checks.finite(where, snr_singular_values=snr_singular_values)
     _checks.settings(
         where,
-        ("classes", classes, "at least 2", classes >= 2),
+        ("classes", classes, "at least 2 and finite", 2 <= classes < math.inf),
         ("number of snr_singular_values", count, f"at most {classes - 1}", count < classes),
     )
     squares = snr_singular_values.square()

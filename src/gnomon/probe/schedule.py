@@ -16,7 +16,7 @@ def every(steps: int) -> Schedule:
         >>> [step for step in range(10) if every(4)(step)]
         [0, 4, 8]
     """
-    if steps < 1:
+    if not 1 <= steps < math.inf:
         raise RangeError(f"every(steps): expected at least 1, got {steps}. Give the distance between readings.")
     return lambda step: step % steps == 0
 
@@ -46,7 +46,7 @@ def log_spaced(per_decade: int) -> Schedule:
         >>> [step for step in range(101) if log_spaced(4)(step)]
         [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]
     """
-    if per_decade < 1:
+    if not 1 <= per_decade < math.inf:
         raise RangeError(f"log_spaced(per_decade): expected at least 1, got {per_decade}. Ask for more readings.")
 
     def due(step: int) -> bool:

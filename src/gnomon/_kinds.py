@@ -1,0 +1,102 @@
+"""Whether arguments are of the kinds that a function's signature names: tensors with numbers, of its dtypes."""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import AbstractArray
+from torch import Tensor
+
+from gnomon.errors import RangeError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an argument may be.
+
+    Attributes:
+        dtypes: those of a tensor; None if it may be no tensor, empty if any will do.
+        others: classes of which it may be as well; None if there is more that it may be, which is not looked at.
+        expected: all this in words.
+    """
+
+    dtypes: frozenset[torch.dtype] | None
+    others: tuple[type, ...] | None
+    expected: str
+
+    def check(self, where: str, name: str, value: object) -> None:
+        """Raises unless the value is of the kind.
+
+        Raises:
+            TypeError: if it is neither a tensor nor what else it may be.
+            RangeError: if it is a tensor without numbers, not dense, or of another dtype.
+        """
+        if isinstance(value, Tensor) and self.dtypes is not None:
+            if value.device.type == "meta" or value.layout != torch.strided:
+                got = "one on the meta device" if value.device.type == "meta" else f"one in {value.layout}"
+                raise RangeError(f"{where}({name}): expected a dense tensor that holds numbers, got {got}. Convert it.")
+            if self.dtypes and value.dtype not in self.dtypes:
+                raise RangeError(
+                    f"{where}({name}): expected a {self.expected}, got {value.dtype}. "
+                    f"Convert it, or, for tokens, pass their embeddings."
+                )
+        elif self.others is not None and not isinstance(value, self.others):
+            raise TypeError(f"{where}({name}): expected a {self.expected}, got {type(value).__name__}. Make one of it.")
+
+
+def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
+    """The kinds of a function's arguments, by name; without those that may be anything."""
+    found: dict[str, Kind] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        parts = [*members(parameter.annotation)]
+        arrays = [part for part in parts if isinstance(part, type) and issubclass(part, AbstractArray)]
+        own = [part for part in parts if isinstance(part, type) and part not in arrays and is_own(part)]
+        none = [part for part in parts if part is types.NoneType]
+        if arrays or own:
+            whole = len(arrays) + len(own) + len(none) == len(parts)
+            words = [*dict.fromkeys(map(in_words, arrays)), *(part.__name__ for part in own)]
+            found[name] = Kind(
+                frozenset().union(*map(dtypes_of, arrays)) if arrays else None,
+                (*own, *none) if whole else None,
+                " or ".join(words),
+            )
+    return found
+
+
+def members(annotation: object) -> Iterable[object]:
+    """The parts of a union, or the annotation itself."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        for part in typing.get_args(annotation):
+            yield from members(part)
+    else:
+        yield annotation
+
+
+def is_own(part: type) -> bool:
+    """Whether it is a class of gnomon's that holds tensors."""
+    return part.__module__.partition(".")[0] == "gnomon" and "__dataclass_fields__" in vars(part)
+
+
+REAL = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+    | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+)
+
+
+def dtypes_of(array: type[AbstractArray]) -> frozenset[torch.dtype]:
+    """Those that an annotation takes; where it says whole numbers all real ones, whose values functions look at."""
+    if not isinstance(array.dtypes, list | tuple) or "bool" in array.dtypes:
+        return frozenset()
+    floats = "float32" in array.dtypes and "int64" not in array.dtypes
+    return frozenset(dtype for dtype in REAL if dtype.is_floating_point) if floats else REAL
+
+
+def in_words(array: type[AbstractArray]) -> str:
+    """The annotation as people say it."""
+    dtypes = dtypes_of(array)
+    if not dtypes:
+        return "tensor"
+    return "tensor of real numbers" if dtypes == REAL else "floating-point tensor"
