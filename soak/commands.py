@@ -57,13 +57,8 @@ class Commands:
             return Case(shown(words))
         verdict, saw = unfit(ended, CODES.get(words[0], (0, 2)))
         runs = words[words.index("--runs", 0, -1) + 1] if "--runs" in words[:-1] else "runs"
-        if (
-            not verdict
-            and words[0] == "verify"
-            and ended.code == 0
-            and "--help" not in words
-            and not Path(runs).is_dir()
-        ):
+        helped = {"-h", "--help"} & {*words}
+        if not verdict and words[0] == "verify" and ended.code == 0 and not helped and not Path(runs).is_dir():
             verdict, saw = "wrong", f"verified a folder that is not there: {ended.out[-300:]}"
         return Case(f"{shown(words)} ({encoding})", verdict, saw)
 
