@@ -296,8 +296,10 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(build):
     before = state_of(model)
     for counted in (lambda name: name.startswith(SOURCE), lambda name: True):
         lines = lines_of(probe.read, counted)
-        for line in range(1, lines, lines // 60):
-            with suppress(KeyboardInterrupt):  # torch keeps those to itself that come as it frees something
+        for line in range(1, lines, lines // 100):
+            # torch keeps those to itself that come as it frees something; its transforms, interrupted between their own
+            # lines, end in an error of theirs.
+            with suppress(KeyboardInterrupt, RuntimeError, UnsupportedModuleError):
                 lines_of(probe.read, counted, line)
             assert state_of(model) == before, line
 

@@ -207,7 +207,8 @@ def test_bad_input_is_named():
         LinearDeepRFM(GRAM[:0, :0], LABELS[:0], **good)
     with pytest.raises(RangeError, match=r"gram\): expected finite numbers, got nan"):
         LinearDeepRFM(GRAM * math.nan, LABELS, **good)
-    with pytest.raises(RangeError, match=r"kernel_ridge finite and at least 0, got -1; feature_ridge finite and above 0, got 0; scaling"):
+    wrong = "kernel_ridge finite and at least 0, got -1; feature_ridge finite and above 0, got 0; scaling"
+    with pytest.raises(RangeError, match=wrong):
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=-1, feature_ridge=0, scaling="none")
     with pytest.raises(RangeError, match=r"sizes of classes equal, got \[13, 11, 12\]"):
         LinearDeepRFM(GRAM, torch.where(torch.arange(36) == 1, 0, LABELS), **good)

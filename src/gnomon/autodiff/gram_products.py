@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
+from gnomon.autodiff.flops import forward_flops
 from gnomon.autodiff.layer_factors import Factor, eligible, layer_factors, nodes_of, watch
 from gnomon.autodiff.memory import DEFAULT_BUDGET, kept_by
 from gnomon.autodiff.parameter_jacobian import (
@@ -106,9 +106,7 @@ def make_plan(
     fits = (7 * budget // 8) // 2
     products = False
     if rest and not keep:
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            model(one)
-        forward = counter.get_total_flops()
+        forward = forward_flops(lambda: model(one))
         passes = math.ceil(n / max(1, fits // wide))
         contraction = 2 * n * m * count * c ** (1 if trace else 2) + 3 * forward * c * (n + m * passes) + CALL
         products = fits < wide or m * c * (3 * forward * (n + 1) + CALL) < contraction

@@ -1,7 +1,9 @@
 """How a network is read: in eval mode, exactly, and so that nothing of the reading stays behind."""
 
 import threading
+import traceback
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -35,27 +37,56 @@ def evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] 
     Returns:
         The result, and the names of the parameters that a pass wrote to.
     """
-    with ONE_AT_A_TIME:
-        devices = {parameter.device for parameter in model.parameters()}
-        process, kept = surroundings(devices), Kept(model, written)
-
-        def put_back() -> None:
-            for each in process:
-                each()
-            kept.put_back()
-            for each in process:  # A network's own `train` may draw numbers too.
-                each()
-
+    given_back = False
+    try:
         try:
-            try:
-                kept.enter_eval()
-                with plain(devices), torch.no_grad():
-                    result = look()
-            finally:
-                put_back()
+            ONE_AT_A_TIME.acquire()
+            return _evaluated(model, look, written)
         finally:
-            put_back()  # Once more: an interrupt may have come before it was done.
-        return result, kept.written
+            give_back()
+            given_back = True
+    finally:
+        if not given_back:  # An interrupt may have come before it was done.
+            give_back()
+
+
+def give_back() -> None:
+    """Lets the next reading begin; not by a `with`, at whose end there is room for an interrupt."""
+    with suppress(RuntimeError):  # This thread does not have the lock: the interrupt came before it got it.
+        ONE_AT_A_TIME.release()
+
+
+def _evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] | None) -> tuple[T, set[str]]:
+    devices = {parameter.device for parameter in model.parameters()}
+    process, kept = surroundings(devices), Kept(model, written)
+
+    def put_back() -> None:
+        for each in process:
+            each()
+        kept.put_back()
+        for each in process:  # A network's own `train` may draw numbers too.
+            each()
+
+    try:
+        try:
+            kept.enter_eval()
+            with plain(devices), torch.no_grad():
+                result = look()
+        except KeyboardInterrupt as interrupt:
+            end_contexts(interrupt)
+            raise
+        finally:
+            put_back()
+    finally:
+        put_back()  # Once more: an interrupt may have come before it was done.
+    return result, kept.written
+
+
+def end_contexts(interrupt: BaseException) -> None:
+    """Ends what an interrupt left open, the last first: now, and not with the traceback, after all is put back."""
+    for frame, _ in reversed([*traceback.walk_tb(interrupt.__traceback__)]):
+        with suppress(RuntimeError):  # It still runs.
+            frame.clear()
 
 
 def check_thread(model: nn.Module) -> None:

@@ -38,6 +38,7 @@ class Kept:
     def __init__(self, model: nn.Module, parameters: Collection[str] | None = ()) -> None:
         self.model = model
         self.modes = {module: module.training for module in model.modules()}
+        self._registered = [(module._parameters, module._parameters.copy()) for module in self.modes]
         self.written: set[str] = set()
         """The names of parameters that were changed by other than `train` and `eval`, once put back."""
         self._done = False
@@ -60,6 +61,8 @@ class Kept:
         if self._done:
             return
         try:
+            for there, before in self._registered:  # torch.func, interrupted, leaves its own in their place
+                put_back_items(there, before)
             for module, mode in self.modes.items():
                 if module.training != mode:
                     module.train(mode)  # which may undo what cannot be seen

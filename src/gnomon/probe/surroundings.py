@@ -11,6 +11,7 @@ import torch
 from torch._C import _functorch as functorch
 from torch.backends import cuda as attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode
 
 PutBack = Callable[[], object]
 
@@ -26,6 +27,7 @@ def surroundings(devices: Set[torch.device]) -> list[PutBack]:
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
         partial(functorch.pop_dynamic_layer_stack_and_undo_to_depth, functorch.get_dynamic_layer_stack_depth()),
         partial(unhooked, saved_tensor_hooks()),
+        partial(without_modes, len(_get_current_dispatch_mode_stack())),
         partial(random.setstate, random.getstate()),
         partial(np.random.set_state, np.random.get_state(legacy=False)),
         partial(torch.set_rng_state, torch.get_rng_state()),
@@ -76,3 +78,9 @@ def unhooked(before: object) -> None:
     """Takes off what autograd calls since then: an interrupt as it is put on leaves it there."""
     while saved_tensor_hooks() != before:
         torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+def without_modes(depth: int) -> None:
+    """Ends the modes that look at every operation since then, as what counts operations does."""
+    while len(_get_current_dispatch_mode_stack()) > depth:
+        _pop_mode()
