@@ -296,6 +296,13 @@ sampled(gnomon.LinearDeepRFM)(
 # Regions, steering, data.
 
 sampled(regions.Plane)(lambda s: {"origin": s.normal("d"), "directions": s.normal(2, "d")})
+for method, shape in (("embed", 2), ("project", "d")):
+    sampled(getattr(regions.Plane, method), f"Plane.{method}")(
+        lambda s, method=method, shape=shape: {
+            "self": regions.Plane(s.normal("d"), s.normal(2, "d")),
+            "points" if method == "embed" else "x": s.normal("n", shape),
+        }
+    )
 sampled(regions.plane_through)(lambda s: {name: s.normal("d") for name in ("x1", "x2", "x3")})
 sampled(regions.slice_regions)(
     lambda s: {
@@ -416,7 +423,7 @@ def altered(value: Any, generator: torch.Generator) -> Iterator[tuple[str, Any]]
                 if not (name == "counts" and what in ("zero", "negative")):
                     yield f".{name} {what}", Unmade(type(value), fields | {name: changed})
     elif isinstance(value, bool | int | float):
-        for other in (math.nan, math.inf, -math.inf, -1, 0, 0.5, "1"):
+        for other in (math.nan, math.inf, -math.inf, -1, 0, 0.5, 10**30, "1"):
             yield f"= {other!r}", other
     if not isinstance(value, torch.Generator):
         for other in ("text", None, [[1.0, 2.0]], torch.nn.Identity(), object()):
@@ -474,6 +481,8 @@ def inference(tensor: Tensor) -> Tensor:
 
 ELEMENTWISE = {TABLE[f"{kind}Kernel.{method}"][0] for kind in ("Laplace", "Gaussian") for method in ("value", "slope")}
 """NaN in place of NaN is right here."""
+PASSED_ON = {TABLE[name][0] for name in ("GrokAlign", "input_noise", "Plane.embed")}
+"""Training goes on from here: what came in as NaN or infinity has to come out."""
 
 
 def verdict(function: Callable[..., object], arguments: Arguments) -> str:
@@ -506,7 +515,7 @@ def judged(function: Callable[..., object], arguments: Arguments) -> tuple[str, 
             # Of what is no tensor; a tensor of a wrong shape or dtype is due a sentence.
             others = {name for name, value in arguments.items() if not isinstance(value, Tensor | gnomon.ClassMoments)}
             wrong = {name for name, kind in annotations(function, arguments).items() if not fit(arguments[name], kind)}
-            return ("refused" if wrong & others else "raw"), repr(error)
+            return ("refused" if wrong & others or of_the_network(error) else "raw"), repr(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             return ("refused" if of_the_network(error) else "raw"), repr(error)
         returned = inspect.signature(function).return_annotation
@@ -516,7 +525,8 @@ def judged(function: Callable[..., object], arguments: Arguments) -> tuple[str, 
             return "wrong", f"a setting without a value taken, and gave {described(result)}"
         if not fits:
             return "wrong", f"taken, and gave {described(result)}"
-        if function not in ELEMENTWISE and not all(finite(tensor) for tensor in given):
+        passed_on = function in PASSED_ON and not all(map(finite, tensors(result)))
+        if function not in ELEMENTWISE and not passed_on and not all(map(finite, given)):
             return "wrong", f"NaN or infinity taken, and gave {described(result)}"
         if not (isinstance(function, type) or fit(result, returned)):
             return "wrong", f"expected {returned}, gave {described(result)}"
@@ -535,6 +545,10 @@ def fit(value: Any, annotation: Any) -> bool:
         return True
     if annotation is inspect.Parameter.empty or not is_bearable(value, annotation):
         return annotation is inspect.Parameter.empty
+    if isinstance(value, regions.Polygons):
+        # Whose corners are no other's.
+        with jaxtyped("context"):
+            return all(fit(getattr(value, field.name), field.type) for field in dataclasses.fields(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return all(fit(getattr(value, field.name), field.type) for field in dataclasses.fields(value))
     if isinstance(value, Samples):
@@ -548,9 +562,12 @@ def finite(tensor: Tensor) -> bool:
 
 
 def of_the_network(error: BaseException) -> bool:
-    """Whether it was raised inside a layer of the network: then it is the network's own to say what it takes."""
+    """Whether it was raised inside a layer of the network, or in the loss: then these say what they take."""
     frames = traceback.extract_tb(error.__traceback__)
-    return any("torch/nn/modules" in frame.filename.replace(os.sep, "/") for frame in frames)
+    return any(
+        "torch/nn/modules" in frame.filename.replace(os.sep, "/") or frame.name == functional.cross_entropy.__name__
+        for frame in frames
+    )
 
 
 def described(result: object) -> str:

@@ -11,9 +11,13 @@ def shape_of(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
-def floating(where: str, **tensors: Tensor) -> None:
-    """Raises RangeError unless every tensor is of floating point."""
+def floating(where: str, **tensors: object) -> None:
+    """Raises TypeError unless all are tensors, and RangeError unless they are of floating point."""
     for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"{where}({name}): expected a floating-point tensor, got {type(tensor).__name__}. Make one of it."
+            )
         if not tensor.is_floating_point():
             raise RangeError(
                 f"{where}({name}): expected a floating-point tensor, got {tensor.dtype}. "
@@ -21,12 +25,18 @@ def floating(where: str, **tensors: Tensor) -> None:
             )
 
 
-def finite(where: str, **tensors: Tensor) -> None:
-    """Raises RangeError that names the first NaN or infinity and its index."""
+def dense(where: str, **tensors: Tensor) -> None:
+    """Raises RangeError unless all are dense, and hold numbers."""
     for name, tensor in tensors.items():
         if tensor.device.type == "meta" or tensor.layout != torch.strided:
             got = "one on the meta device" if tensor.device.type == "meta" else f"one in {tensor.layout}"
             raise RangeError(f"{where}({name}): expected a dense tensor that holds numbers, got {got}. Convert it.")
+
+
+def finite(where: str, **tensors: Tensor) -> None:
+    """Raises RangeError that names the first NaN or infinity and its index."""
+    dense(where, **tensors)
+    for name, tensor in tensors.items():
         # NaN and infinity never leave a sum, which is ten times as fast to take as their places are to find.
         if torch.isfinite(tensor.detach().sum()):
             continue
@@ -106,10 +116,19 @@ def one_device(where: str, **tensors: Tensor) -> None:
 
 
 def settings(where: str, *settings: tuple[str, object, str, bool]) -> None:
-    """Raises one RangeError for all settings, given as (name, value, wanted, right), that are not right."""
+    """Raises one RangeError for all settings, given as (name, value, wanted, right), that are not right.
+
+    Nor is a whole number that 64 bits do not hold, which no tensor takes.
+    """
     wrong = [f"{name} {wanted}, got {value!r}" for name, value, wanted, right in settings if not right]
+    wrong += [f"{name} below 2⁶³, got {value!r}" for name, value, _, right in settings if right and too_long(value)]
     if wrong:
         raise RangeError(f"{where}: expected {'; '.join(wrong)}. Change {'these' if len(wrong) > 1 else 'it'}.")
+
+
+def too_long(value: object) -> bool:
+    """Whether this is a whole number that 64 bits do not hold."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def jacobian_at(where: str, jacobian: Tensor, x: Tensor) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import AbstractArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from gnomon import _checks
 from gnomon.errors import RangeError
 
 
@@ -35,9 +36,7 @@ class Kind:
             RangeError: if it is a tensor without numbers, not dense, or of another dtype.
         """
         if isinstance(value, Tensor) and self.dtypes is not None:
-            if value.device.type == "meta" or value.layout != torch.strided:
-                got = "one on the meta device" if value.device.type == "meta" else f"one in {value.layout}"
-                raise RangeError(f"{where}({name}): expected a dense tensor that holds numbers, got {got}. Convert it.")
+            _checks.dense(where, **{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
                 raise RangeError(
                     f"{where}({name}): expected a {self.expected}, got {value.dtype}. "
@@ -76,8 +75,8 @@ def members(annotation: object) -> Iterable[object]:
 
 
 def is_own(part: type) -> bool:
-    """Whether it is a class of gnomon's that holds tensors."""
-    return part.__module__.partition(".")[0] == "gnomon" and "__dataclass_fields__" in vars(part)
+    """Whether it is a class of gnomon's that holds tensors, or that of networks."""
+    return part is nn.Module or (part.__module__.partition(".")[0] == "gnomon" and "__dataclass_fields__" in vars(part))
 
 
 REAL = frozenset(

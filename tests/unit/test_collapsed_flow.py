@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from gnomon.dynamics import collapsed_flow
+from gnomon.dynamics import integration
 from gnomon.dynamics.collapsed_flow import CollapsedFlow, integral
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
@@ -269,6 +269,6 @@ def test_bad_input_is_named(monkeypatch):
     class Failed:
         success, message = False, "step size too small"
 
-    monkeypatch.setattr(collapsed_flow, "solve_ivp", lambda *_, **__: Failed)
+    monkeypatch.setattr(integration, "solve_ivp", lambda *_, **__: Failed)
     with pytest.raises(ConvergenceError, match=r"expected an end of integration, got: step size too small"):
         flow.flow(TIMES)

@@ -181,7 +181,7 @@ def test_normalise_errors():
             normalise(images, 0.0, std)
     with pytest.raises(RangeError, match=r"normalise\(mean\): expected finite numbers, got nan"):
         normalise(images, torch.nan, 1.0)
-    with pytest.raises(RangeError, match=r"normalise\(x\): expected a floating-point tensor"):
+    with pytest.raises(RangeError, match=r"normalise\(samples\): expected a floating-point tensor"):
         normalise(samples(torch.ones(1, 3, dtype=torch.int64)), 0.0, 1.0)
     for x in (images.x, torch.ones(2)):
         with pytest.raises(ShapeError, match=r"normalise\(mean\): expected one number, or one for each channel"):

@@ -1,27 +1,26 @@
 """No wrong input gives a raw error, or a number without a word; `tests.fuzz` has the functions and what is wrong."""
 
+from functools import partial
+
 import pytest
 import torch
 
 import gnomon
+from gnomon import regions
+from gnomon.data import Samples, normalise, standardise
+from gnomon.dynamics import integration
+from gnomon.models import mlp
 from tests.fuzz import callables, judged, mutations
 
 EVERY = {name: (function, sample) for name, function, sample in callables()}
 
-# Of settings that are numbers or of networks, regions and data sets, whose kinds are not yet checked in one place.
-OPEN = {
-    "GrokAlign", "Regions.boundary_distance", "Regions.region_of", "Regions.region_of_points", "boundary_distance",
-    "centroid_rate", "input_noise", "local_complexity", "migration", "modular_addition", "noise_level", "normalise",
-    "Plane", "slice_regions", "standardise", "truncation_sectors", "vector_jacobian", "xor_clusters",
-}  # fmt: skip
-# These integrate: each call takes long, and to times beyond all bounds for ever.
-LONG = {name for name in EVERY if name.endswith((".flow", ".propagators"))}
-
 
 @pytest.mark.bad_input
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(set(EVERY) - OPEN - LONG))
-def test_wrong_input_is_refused_in_a_sentence(name):
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_wrong_input_is_refused_in_a_sentence(name, monkeypatch):
+    # Times beyond all bounds are integrated up to here.
+    monkeypatch.setattr(integration, "EVALUATIONS", 3_000)
     function, sample = EVERY[name]
     generator = torch.Generator().manual_seed(0)
     arguments = sample(generator)
@@ -70,3 +69,87 @@ def test_a_schedule_that_never_reads_is_refused(schedule, number):
 def test_an_array_in_place_of_a_tensor_is_a_type_error_in_a_sentence():
     with pytest.raises(TypeError, match=r"gini\(values\): expected a floating-point tensor, got ndarray"):
         gnomon.gini(torch.rand(3).numpy())
+
+
+@pytest.mark.bad_input
+def test_regions_look_at_the_shape_of_points_and_inputs():
+    plane = regions.Plane(torch.zeros(3), torch.eye(3)[:2])
+    cut = regions.slice_regions(mlp((3, 4, 2)).eval(), plane, (-1, 1, -1, 1))
+    for look in (cut.region_of_points, cut.boundary_distance, partial(regions.migration, cut, cut)):
+        with pytest.raises(
+            gnomon.errors.ShapeError, match=r"\(points\): expected two coordinates a row, shape \(n, 2\)"
+        ):
+            look(torch.rand(4, 3))
+        with pytest.raises(gnomon.errors.RangeError, match=r"\(points\): expected finite numbers, got nan"):
+            look(torch.full((4, 2), torch.nan))
+    for look in (cut.region_of, plane.project):
+        with pytest.raises(gnomon.errors.ShapeError, match=r"\(x\): expected inputs of shape \(n, 3\), as the plane's"):
+            look(torch.rand(4, 1))
+    with pytest.raises(gnomon.errors.ShapeError, match=r"local_complexity\(x\): expected two numbers a sample or more"):
+        regions.local_complexity(mlp((1, 4, 2)).eval(), torch.rand(4, 1), 0.1)
+    with pytest.raises(TypeError, match=r"slice_regions\(model\): expected a Module, got str"):
+        regions.slice_regions("text", plane, (-1, 1, -1, 1))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("squared", [True, False])
+def test_inputs_without_a_number_reach_the_penalty(squared):
+    x = torch.rand(4, 3)
+    penalty = gnomon.GrokAlign(0.1, estimator="exact", squared=squared)
+    assert penalty(mlp((3, 4, 2)), x).isfinite()
+    # The Jacobian of a ReLU does not know its input's size.
+    x[1, 2] = torch.inf
+    assert penalty(mlp((3, 4, 2)), x).isnan()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("labels", [torch.arange(3), torch.zeros(4), torch.zeros(4, 1, dtype=torch.long)])
+def test_samples_have_a_whole_number_each(labels):
+    for rescale in (standardise, partial(normalise, mean=0.5, std=2)):
+        with pytest.raises(gnomon.errors.GnomonError, match=r"\.labels\): expected (one class index a sample|whole)"):
+            rescale(Samples(torch.rand(4, 2), labels))
+
+
+def test_sectors_of_samples_and_networks_of_two_dtypes():
+    model, x = mlp((3, 4, 2)).double(), torch.rand(6, 3)
+    labels = torch.arange(6) % 2
+    found, wanted = (gnomon.truncation_sectors(model, points, labels) for points in (x, x.double()))
+    assert found.untruncated.equal(wanted.untruncated)
+    assert found.full.equal(wanted.full)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("scale", [1e25, 1e-30])
+def test_squares_beyond_float32_are_refused(scale):
+    labels = torch.arange(12) % 3
+    features = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
+    statistics = gnomon.ClassStatistics(3)
+    statistics.update(features * scale, labels)
+    for look in (statistics.compute, partial(gnomon.class_moments, features * scale, labels, 3)):
+        with pytest.raises(
+            gnomon.errors.RangeError, match=r"\(features\): expected features whose squares torch.float"
+        ):
+            look()
+    # float64 holds them, and what is measured has no unit; features of 0 are no matter.
+    exact = gnomon.nc1(gnomon.class_moments(features.double() * scale, labels, 3))
+    torch.testing.assert_close(exact, gnomon.nc1(gnomon.class_moments(features.double(), labels, 3)))
+    assert gnomon.class_moments(features * 0, labels, 3).within.trace() == 0
+
+
+def test_a_flow_says_how_far_it_got(monkeypatch):
+    monkeypatch.setattr(integration, "EVALUATIONS", 1_000)
+    one = torch.eye(2, dtype=torch.float64)
+    flow = gnomon.CollapsedFlow(one, 2 * one, one)
+    with pytest.raises(
+        gnomon.errors.ConvergenceError, match=r"at 1e\+09 within 1,000 evaluations, got to \d\d"
+    ) as found:
+        flow.flow(torch.tensor([1e9], dtype=torch.float64))
+    there = float(str(found.value).partition("got to ")[2].partition(". Ask")[0])
+    assert flow.flow(torch.tensor([there / 2], dtype=torch.float64)).loss < 1e-16
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("number", [2**63, 10**30, -(10**30)])
+def test_whole_numbers_that_no_tensor_holds_are_out_of_range(number):
+    with pytest.raises(gnomon.errors.RangeError, match=rf"classes .*, got {number}"):
+        gnomon.class_moments(torch.rand(4, 2), torch.zeros(4, dtype=torch.long), number)

@@ -37,5 +37,5 @@ def test_both_sides_need_a_pair(fraction):
 
 
 def test_the_modulus_is_checked():
-    with pytest.raises(RangeError, match=r"modular_addition\(p\): expected at least 2, got 1"):
+    with pytest.raises(RangeError, match=r"modular_addition\(p\): expected at least 2, whole and below 2³¹, got 1"):
         modular_addition(1, generator=seeded())

@@ -1,5 +1,6 @@
 """All sums modulo a number, as the tokens of a transformer."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -38,7 +39,7 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         Train and test on the CPU: tokens (n, 3) and labels 0 to p - 1, both int64.
 
     Raises:
-        RangeError: `p` is below 2, or one side of the split is left without a pair.
+        RangeError: `p` is not whole or below 2, or one side of the split is left without a pair.
 
     Example:
         >>> train, test = modular_addition(5, 0.4, generator=torch.Generator().manual_seed(0))
@@ -47,8 +48,10 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         >>> bool((train.tokens[:, :2].sum(1) % 5 == train.labels).all())
         True
     """
-    if p < 2:
-        raise RangeError(f"modular_addition(p): expected at least 2, got {p}. Take a prime.")
+    if not (isinstance(p, int) and 2 <= p < 2**31):
+        raise RangeError(f"modular_addition(p): expected at least 2, whole and below 2³¹, got {p}. Take a prime.")
+    if not math.isfinite(fraction):
+        raise RangeError(f"modular_addition(fraction): expected a finite share, got {fraction}. Pass one below 1.")
     # The tiny number undoes rounding down of what is whole, as 0.29 * 100.
     train = int(fraction * p**2 + 1e-9)
     if not 1 <= train < p**2:

@@ -8,7 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._kinds import kinds_of
 from gnomon.errors import RangeError, ShapeError
+
+Numbers = float | int | Sequence[float | int]
+"""One for all channels, or one for each."""
 
 
 class Samples(NamedTuple):
@@ -38,8 +42,8 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
 
     Raises:
         EmptyError: `train` has no samples.
-        RangeError: an input holds NaN or infinity, or is not of floating point.
-        ShapeError: an input of `others` has another feature shape.
+        RangeError: an input holds NaN or infinity, or is not of floating point; or labels are not whole numbers.
+        ShapeError: an input of `others` has another feature shape; or there is not one label a sample.
 
     Example:
         >>> train = Samples(torch.tensor([[0.0, 7.0], [2.0, 7.0]]), torch.tensor([0, 1]))
@@ -47,14 +51,15 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
         tensor([[-1.,  0.],
                 [ 1.,  0.]])
     """
+    _check("standardise", "train", train)
     _checks.samples("standardise", least_dims=1, train=train.x)
-    for name, x in [("train", train.x), *((f"others[{i}]", other.x) for i, other in enumerate(others))]:
-        _checks.floating("standardise", **{name: x})
-        _checks.finite("standardise", **{name: x})
-        if x.shape[1:] != train.x.shape[1:]:
+    for i, other in enumerate(others):
+        name = f"others[{i}]"
+        _check("standardise", name, other)
+        if other.x.shape[1:] != train.x.shape[1:]:
             raise ShapeError(
                 f"standardise({name}): expected features of shape {tuple(train.x.shape[1:])} as in train, "
-                f"got {tuple(x.shape[1:])}. Standardise data sets of different shapes separately."
+                f"got {tuple(other.x.shape[1:])}. Standardise data sets of different shapes separately."
             )
     # Constant features are found by comparison, not by a zero deviation: the rounded mean of n equal
     # numbers need not equal them.
@@ -65,7 +70,7 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     return tuple(samples._replace(x=(samples.x - mean) / deviation) for samples in (train, *others))
 
 
-def normalise(samples: Samples, mean: float | Sequence[float], std: float | Sequence[float]) -> Samples:
+def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     r"""Shift and scale by given numbers, $x \mapsto (x - m) / s$: one for all, or one per channel.
 
     Args:
@@ -77,15 +82,16 @@ def normalise(samples: Samples, mean: float | Sequence[float], std: float | Sequ
         The rescaled samples; labels, dtype and device kept.
 
     Raises:
-        RangeError: a mean is not finite, or a deviation not finite and positive; or `x` is not of floating point.
-        ShapeError: a sequence has not one number per channel.
+        RangeError: a mean is not finite, or a deviation not finite and positive; `x` holds NaN or infinity, or is not
+            of floating point; or labels are not whole numbers.
+        ShapeError: a sequence has not one number per channel; or there is not one label a sample.
 
     Example:
         >>> images = Samples(torch.ones(1, 2, 1, 1), torch.tensor([0]))
         >>> normalise(images, mean=0.5, std=[0.5, 0.25]).x.flatten()
         tensor([1., 2.])
     """
-    _checks.floating("normalise", x=samples.x)
+    _check("normalise", "samples", samples)
     m = _per_channel("mean", mean, samples.x)
     s = _per_channel("std", std, samples.x)
     if not (s > 0).all():
@@ -93,7 +99,26 @@ def normalise(samples: Samples, mean: float | Sequence[float], std: float | Sequ
     return samples._replace(x=(samples.x - m) / s)
 
 
-def _per_channel(name: str, value: float | Sequence[float], x: Tensor) -> Tensor:
+def _check(where: str, name: str, samples: Samples) -> None:
+    """Raises unless these are inputs, finite and of floating point, and one whole number for each."""
+    if not isinstance(samples, Samples):
+        raise TypeError(
+            f"{where}({name}): expected Samples, got {type(samples).__name__}. Make some: Samples(x, labels)."
+        )
+    for field, kind in kinds_of(Samples).items():
+        kind.check(where, name if field == "x" else f"{name}.{field}", getattr(samples, field))
+    x, labels = samples
+    _checks.finite(where, **{name: x})
+    if labels.ndim != 1 or labels.shape != x.shape[:1]:
+        raise ShapeError(
+            f"{where}({name}.labels): expected one class index a sample, got shape {_checks.shape_of(labels)} beside "
+            f"inputs of shape {_checks.shape_of(x)}. Pass inputs (n, ...) and labels (n,)."
+        )
+    if labels.is_floating_point():
+        raise RangeError(f"{where}({name}.labels): expected whole numbers, got {labels.dtype}. Count classes from 0.")
+
+
+def _per_channel(name: str, value: Numbers, x: Tensor) -> Tensor:
     numbers = torch.as_tensor(value, dtype=x.dtype, device=x.device)
     if not numbers.isfinite().all():
         raise RangeError(f"normalise({name}): expected finite numbers, got {value}. Compute them from finite data.")

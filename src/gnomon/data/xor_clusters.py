@@ -9,7 +9,7 @@ from gnomon.data.samples import Samples
 
 
 def xor_clusters(
-    n: int, d: int, *, noise: float = 0.05, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    n: int, d: int, *, noise: float | int = 0.05, generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> Samples:
     r"""Points with the signal $x_1, x_2 \in \{\pm1\}$ and $d - 2$ coordinates $\pm$`noise`; the class is XOR.
 

@@ -175,7 +175,7 @@ def of_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Tensor, 
     _checks.finite(where, points=points, target=target, beta=beta, rotation=rotation)
     identity = torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device)
     defect = float((rotation.detach() @ rotation.detach().mT - identity).abs().max())
-    if defect > torch.finfo(rotation.dtype).eps ** 0.5:
+    if not defect <= torch.finfo(rotation.dtype).eps ** 0.5:
         raise RangeError(
             f"{where}(rotation): expected an orthogonal matrix, got one whose product with its transpose is "
             f"{defect:.1e} off the identity. Take the polar factor of the weight."

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.dynamics.integration import integrated
 from gnomon.dynamics.piecewise import in_float64, increasing
-from gnomon.errors import ConvergenceError, ShapeError
+from gnomon.errors import ShapeError
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ class CollapsedFlow:
             W and B, with the loss and the integral's drift computed from them.
         Raises:
             RangeError: if the times are not so.
-            ConvergenceError: if the integrator gives up.
+            ConvergenceError: if the integrator gives up, or needs more than 50,000 evaluations: near the limit its
+                steps do not grow with the time.
         Cost: O(q³) for each evaluation, of which there are a hundred to a thousand. Not differentiable.
         """
         solved = self._solve("flow", times, self._velocity, torch.stack([self.weight, self.biases]), rtol)
@@ -187,16 +188,7 @@ class CollapsedFlow:
         where = f"CollapsedFlow.{name}"
         moments = increasing(where, times)
         _checks.settings(where, ("rtol", rtol, "above 0", rtol > 0))
-
-        def right_side(_: float, state: object) -> object:
-            return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
-
-        initial = start.cpu().flatten().numpy()
-        span = (0.0, moments[-1])
-        solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
-        if not solved.success:
-            raise ConvergenceError(f"{where}(times): expected an end of integration, got: {solved.message}")
-        return torch.as_tensor(solved.y.T).view(len(times), *start.shape).to(start)
+        return integrated(where, field, start, moments, rtol)
 
 
 def integral(weight: Float[Tensor, "*t q q"], biases: Float[Tensor, "*t q q"]) -> Float[Tensor, "*t q q"]:

@@ -125,10 +125,10 @@ class GeneralFlow:
             The orbit; it turns and shifts with the data. A crossing to and fro within an eighth of a step is not seen.
         Raises:
             ShapeError: if β and R do not fit the points.
-            RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN or infinite, or rtol is
-                not from 1e-13 to 0.001.
-            ConvergenceError: if the integrator gives up, or no way on is found where many points meet at faces, as
-                those of a lattice may.
+            RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN, infinite or beyond
+                1e70, or rtol is not from 1e-13 to 0.001.
+            ConvergenceError: if the integrator gives up, or needs more than 50,000 right sides, or no way on is found
+                where many points meet at faces, as those of a lattice may.
         Cost: for each crossing some fifty passes forwards and back, O(l n q²) each.
         """
         where = "GeneralFlow.flow"

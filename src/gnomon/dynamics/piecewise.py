@@ -13,11 +13,14 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.dynamics.faces import Face, Flow, Motion, Sides, State, faces, placed, speeds
+from gnomon.dynamics.integration import Evaluations
 from gnomon.dynamics.settling import relaxed
 from gnomon.errors import ConvergenceError, RangeError, ShapeError
 
 DEFECT = 1e-9
 """How far R Rᵀ may be from the identity, in its largest entry, for R to be taken as orthogonal."""
+HIGHEST = 1e70
+"""The largest height at the start."""
 NODES = 8
 """In how many places of a step the faces are looked at."""
 REACH = 1e-12
@@ -79,12 +82,18 @@ class Walk:
 
     def __init__(self, where: str, flow: Flow, state: State, sides: Sides, rtol: float) -> None:
         self.where, self.flow, self.state, self.sides, self.rtol = where, flow, state, sides, rtol
+        self.evaluations = Evaluations(where)
         self.now, self.width, self.stuck = 0.0, 0.0, 0
         self.spent = np.zeros(2)
         self.sliding: Bool[np.ndarray, "l n q"] = np.zeros(sides.shape, dtype=bool)
         self.crossings: list[tuple[float, int, int, int, float]] = []
         self.motion = Motion(flow, sides, self.sliding)
         self.scale = float(np.abs(flow.heights(state, sides)).max()) or 1.0
+        if not self.scale <= HIGHEST:
+            raise RangeError(
+                f"{where}(beta): expected points and β of sizes up to {HIGHEST:.0e} together, as squared speeds grow "
+                f"with their fourth power, got {self.scale:.3g}. Give them another unit."
+            )
         self.settle()
 
     def reading(self) -> Reading:
@@ -131,7 +140,8 @@ class Walk:
     def solver(self, until: float, width: float) -> DOP853:
         """The integrator from now on."""
 
-        def right_side(_: float, flat: Float[np.ndarray, "z"]) -> Float[np.ndarray, "z"]:
+        def right_side(time: float, flat: Float[np.ndarray, "z"]) -> Float[np.ndarray, "z"]:
+            self.evaluations.one_more(time, until)
             velocity = self.motion(flat[:-2].reshape(self.state.shape))
             return np.append(velocity, [(velocity[:, 0] ** 2).sum(), (velocity[:, 1:] ** 2).sum()])
 
@@ -251,7 +261,7 @@ def initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor
     in_float64(where, beta=beta, rotation=rotation)
     eye = torch.eye(width, dtype=rotation.dtype, device=rotation.device)
     defect = float((rotation @ rotation.mT - eye).detach().abs().max())
-    if defect > DEFECT:
+    if not defect <= DEFECT:
         raise RangeError(
             f"{where}(rotation): expected orthogonal matrices, got an entry of R Rᵀ - 1 of {defect:.1e}. "
             f"Take the polar factor, U Vᵀ of the singular value decomposition."

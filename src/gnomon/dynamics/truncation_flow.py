@@ -118,10 +118,10 @@ class TruncationFlow:
             The orbit; it turns and shifts with the data. A crossing to and fro within an eighth of a step is not seen.
         Raises:
             ShapeError: if β or R do not fit the points.
-            RangeError: if R is not orthogonal, or the times are not so, or anything is NaN or infinite, or rtol is
-                not from 1e-13 to 0.001.
-            ConvergenceError: if the integrator gives up, or no way on is found where many points meet at faces, as
-                those of a lattice may.
+            RangeError: if R is not orthogonal, or the times are not so, or anything is NaN, infinite or beyond
+                1e70, or rtol is not from 1e-13 to 0.001.
+            ConvergenceError: if the integrator gives up, or needs more than 50,000 right sides, or no way on is found
+                where many points meet at faces, as those of a lattice may.
         Cost: for each crossing some twenty right sides, O(q³) each, and as many looks at all points, O(n q²).
         """
         where = "TruncationFlow.flow"

@@ -130,7 +130,8 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     Raises:
         ShapeError: if labels are not (n).
         EmptyError: if there are no samples, or none of some class, which is named.
-        RangeError: at NaN or infinity, at a label that is no class, or if `classes` is below 2.
+        RangeError: at NaN or infinity, at a label that is no class, if `classes` is below 2, or if features are so
+            large or small that their dtype does not hold their squares, as float32 from 1e19 on and below 1e-16.
     Cost: O(n p min(n, p)) time, O(n p) memory. Precision: centred before it is squared, so that large means cost no
         digits of the scatter beyond those that they cost the features.
     Example:
@@ -147,6 +148,7 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
     moments = ClassMoments(counts, means, smaller(deviations))
     check_classes(where, moments)
+    check_squares(where, moments, moments.within)
     return moments
 
 
@@ -245,6 +247,25 @@ def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) ->
 def check_classes(where: str, moments: ClassMoments) -> None:
     """Raises EmptyError that names the classes without samples."""
     check_counts(where, moments.counts)
+
+
+def check_squares(where: str, moments: ClassMoments, within: Covariance) -> None:
+    """Raises RangeError unless the dtype of what is within holds the squares of deviations; all may be 0."""
+    means = moments.means.detach()
+    rows = within.matrix if isinstance(within, Dense) else within.rows
+    scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
+    spread, size = torch.linalg.vector_norm(moments.centred_means.detach()), torch.linalg.vector_norm(means)
+    deviation, about, mean = (float(part.detach()) for part in (scatter, spread, size))
+    limits = torch.finfo(rows.dtype)
+    too_large = not max(deviation, about) < limits.max**0.5
+    # Below, the squares of what still matters are no longer normal numbers.
+    too_small = max(deviation, mean) < (limits.tiny / limits.eps) ** 0.5 and (deviation > 0 or bool(means.any()))
+    if too_large or too_small:
+        raise RangeError(
+            f"{where}(features): expected features whose squares {rows.dtype} holds, got too "
+            f"{'large' if too_large else 'small'} ones, with class means up to {float(means.abs().amax()):.3g}. "
+            f"Pass float64, or features in another unit."
+        )
 
 
 def check_counts(where: str, counts: Int[Tensor, "k"]) -> None:

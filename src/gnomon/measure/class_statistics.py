@@ -19,6 +19,7 @@ from gnomon.measure.class_moments import (
     at_least_single,
     check_classes,
     check_samples,
+    check_squares,
     further,
     merge,
     nothing,
@@ -53,6 +54,8 @@ class ClassStatistics(Metric):
         EmptyError: from `update` if there are no samples; from `compute` if there were none, or none of some class,
             which is named.
         RangeError: from `update`, at NaN or infinity, or at a label that is no class. What was kept stays as it was.
+            From both, if features are so large or small that their dtype does not hold their squares, as float32 from
+            1e19 on and below 1e-16: then reset it.
     Cost: O(n p min(n, p)) time, about that of the product $H^\top H$ for 60,000 x 512. Memory: O(p min(n, p)) besides
         4,096 rows; no p x p matrix while samples are fewer than features.
     Example:
@@ -143,7 +146,9 @@ class ClassStatistics(Metric):
         if not self.within_rows:
             return moments
         rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
-        return dataclasses.replace(moments, within=moments.within + smaller(rows))
+        added = smaller(rows)
+        check_squares("ClassStatistics", moments, added)
+        return dataclasses.replace(moments, within=moments.within + added)
 
     def _apart(self, moments: ClassMoments) -> ClassMoments:
         """The moments in memory of their own: what is done to them does not reach the state."""

@@ -117,7 +117,9 @@ def preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"]
             f"{where}(x): expected {layers[0].in_features} numbers a sample as the network takes, "
             f"got shape {_checks.shape_of(x)}. Pass points of its input space."
         )
+    features = features.to(torch.promote_types(features.dtype, layers[0].weight.dtype))
     for layer in layers:
-        z = functional.linear(features, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+        weight, bias = (None if part is None else part.detach().to(features) for part in (layer.weight, layer.bias))
+        z = functional.linear(features, weight, bias)
         yield z
         features = z.relu()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
 from gnomon.regions.plane import Plane
 from gnomon.regions.slice_regions import slice_regions
 
@@ -38,6 +39,7 @@ def local_complexity(
     Returns:
         At least 1; column l counts the regions of the network up to its bending layer l, so that rows do not fall.
     Raises:
+        ShapeError: if x is not (n *d), of two numbers a sample or more, or the network does not take it.
         RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity or is
             on another device than the network.
         UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
@@ -54,6 +56,11 @@ def local_complexity(
     where = "local_complexity"
     _checks.floating(where, x=x)
     _checks.samples(where, 2, x=x)
+    if x[0].numel() < 2:
+        raise ShapeError(
+            f"{where}(x): expected two numbers a sample or more, to lay a plane through it, got shape "
+            f"{_checks.shape_of(x)}. On a line, take slice_regions of the network with a second input of weight 0."
+        )
     _checks.finite(where, x=x)
     _checks.settings(
         where,

@@ -10,6 +10,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
 from gnomon.regions.partition import Regions
+from gnomon.regions.plane import require_coordinates
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,12 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
         after: the regions at the later one, on the same plane.
         points: in the plane's coordinates, `plane.project(x)` for inputs.
     Raises:
-        RangeError: if the planes differ or are on different devices, or a point lies outside of one of the boxes.
+        ShapeError: if the points are not (n, 2).
+        RangeError: at NaN or infinity, if the planes differ or are on different devices, or a point lies outside of
+            one of the boxes.
     """
+    require_coordinates("migration", points)
+    _checks.finite("migration", points=points)
     _checks.one_device("migration", before=before.plane.origin, after=after.plane.origin)
     same = torch.equal(before.plane.origin, after.plane.origin)
     if not (same and torch.equal(before.plane.directions, after.plane.directions)):

@@ -13,7 +13,7 @@ from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError
 from gnomon.measure.singular_values import singular_values
-from gnomon.regions.plane import Plane
+from gnomon.regions.plane import Plane, require_coordinates
 from gnomon.regions.polygons import Polygons, cross
 
 OUTSIDE = -1
@@ -81,12 +81,13 @@ class Regions:
         """The region in which each input of the plane lies, -1 outside of the box; `memory` as in `region_of_points`.
 
         Raises:
+            ShapeError: if the inputs are not of the plane's shape.
             RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin and
                 the rounding of its dtype; or at NaN or infinity.
         """
         _checks.floating("region_of", x=x)
         _checks.one_device("region_of", plane=self.plane.origin, x=x)
-        _checks.finite("region_of", x=x)
+        self.plane.require_inputs("region_of", x)
         points = self.plane.project(x.double())
         off = torch.linalg.vector_norm((x.double() - self.plane.embed(points)).flatten(1), dim=1)
         reach = torch.linalg.vector_norm((x.double() - self.plane.origin.double()).flatten(1), dim=1)
@@ -106,8 +107,10 @@ class Regions:
         """The distance in the plane's coordinates from each point to the boundary of its region; the box is none.
 
         Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` as in
-        `region_of_points`.
+        `region_of_points`, and errors.
         """
+        require_coordinates("Regions.boundary_distance", points)
+        _checks.finite("Regions.boundary_distance", points=points)
         points = points.to(self.polygons.vertices)
         region = self.region_of_points(points, memory=memory)
         found = [points.new_empty(0)]
@@ -129,9 +132,12 @@ class Regions:
             memory: bytes to use beyond the result and a few numbers a region; 512 MiB unless told.
 
         Raises:
-            RangeError: if `memory` is not positive.
+            ShapeError: if the points are not (n, 2).
+            RangeError: at NaN or infinity, or if `memory` is not positive.
         Cost: O(n regions), and O(corners) for each region whose bounding box holds the point.
         """
+        require_coordinates("Regions.region_of_points", points)
+        _checks.finite("Regions.region_of_points", points=points)
         fitting = self._fitting(memory)
         low, high = self.polygons.vertices.amin(1), self.polygons.vertices.amax(1)
         rounding = 1e-12 * (high.amax(0) - low.amin(0)).amax()

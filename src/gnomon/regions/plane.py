@@ -47,15 +47,45 @@ class Plane:
 
     @full_precision
     def embed(self, points: Float[Tensor, "n 2"]) -> Float[Tensor, "n *d"]:
-        """The inputs at these coordinates."""
+        """The inputs at these coordinates; NaN for NaN.
+
+        Raises:
+            ShapeError: if the points are not (n, 2).
+        """
+        require_coordinates("Plane.embed", points)
         directions = self.directions.to(points).flatten(1)
         return self.origin.to(points) + (points @ directions).reshape(-1, *self.origin.shape)
 
     @full_precision
     def project(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n 2"]:
-        """The coordinates of the points of the plane that are nearest to these inputs."""
+        """The coordinates of the points of the plane that are nearest to these inputs.
+
+        Raises:
+            ShapeError: if the inputs are not of the plane's shape.
+            RangeError: at NaN or infinity.
+        """
+        self.require_inputs("Plane.project", x)
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
         directions = self.directions.to(x).flatten(1)
         return torch.linalg.lstsq(directions.T, (x - self.origin.to(x)).flatten(1).T).solution.T
+
+    def require_inputs(self, where: str, x: Tensor) -> None:
+        """Raises unless these are inputs of the plane's shape, finite, each a row."""
+        if x.shape[1:] != self.origin.shape or x.ndim == 0:
+            raise ShapeError(
+                f"{where}(x): expected inputs of shape (n, {', '.join(map(str, self.origin.shape))}), as the plane's "
+                f"origin is, got {_checks.shape_of(x)}. Pass inputs of the same space, one a row."
+            )
+        _checks.finite(where, x=x)
+
+
+def require_coordinates(where: str, points: Tensor) -> None:
+    """Raises ShapeError unless these are coordinates in a plane, two a row."""
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ShapeError(
+            f"{where}(points): expected two coordinates a row, shape (n, 2), got {_checks.shape_of(points)}. "
+            f"Take plane.project(x) for inputs."
+        )
 
 
 @full_precision

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 
 
@@ -16,7 +17,10 @@ from gnomon.errors import ShapeError
 def noise_level(train_accuracy: float, largest: float = 0.06, least: float = 0.03) -> float: ...
 @overload
 def noise_level(train_accuracy: Tensor, largest: float = 0.06, least: float = 0.03) -> Tensor: ...
-def noise_level(train_accuracy: float | Tensor, largest: float = 0.06, least: float = 0.03) -> float | Tensor:
+@full_precision
+def noise_level(
+    train_accuracy: float | int | Real[Tensor, "*a"], largest: float | int = 0.06, least: float | int = 0.03
+) -> float | Float[Tensor, "*a"]:
     r"""The standard deviation of the input noise at a train accuracy.
 
     $\sigma = \max(\sigma_{\max}(1 - a),\, \sigma_{\min})$
@@ -38,6 +42,11 @@ def noise_level(train_accuracy: float | Tensor, largest: float = 0.06, least: fl
         >>> gnomon.noise_level(0.0), gnomon.noise_level(1.0)
         (0.06, 0.03)
     """
+    if not isinstance(train_accuracy, Tensor | float | int):
+        raise TypeError(
+            f"noise_level(train_accuracy): expected a number or a tensor, got {type(train_accuracy).__name__}. "
+            f"Make one of it."
+        )
     within = (train_accuracy >= 0) & (train_accuracy <= 1)
     _checks.settings(
         "noise_level",
@@ -51,9 +60,9 @@ def noise_level(train_accuracy: float | Tensor, largest: float = 0.06, least: fl
 
 def input_noise(
     x: Float[Tensor, "*n"],
-    train_accuracy: float | Tensor,
-    largest: float = 0.06,
-    least: float = 0.03,
+    train_accuracy: float | int | Tensor,
+    largest: float | int = 0.06,
+    least: float | int = 0.03,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "*n"]:
     r"""The inputs with Gaussian noise on them, less of it the more of the training set is learned.
@@ -73,7 +82,7 @@ def input_noise(
         generator: where the noise comes from; torch's global one unless told.
 
     Returns:
-        A new tensor like x, with a graph to it.
+        A new tensor like x, with a graph to it; NaN where x is NaN.
 
     Raises:
         RangeError: if x is not of floating point; listing what else is out of range.
@@ -84,6 +93,7 @@ def input_noise(
         tensor([1., 1.])
     """
     _checks.floating("input_noise", x=x)
+    _checks.dense("input_noise", x=x)
     level = noise_level(train_accuracy, largest, least)
     device = x.device if generator is None else generator.device
     noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=device).to(x.device)
@@ -127,10 +137,10 @@ class InputNoise:
         tensor([1., 1.])
     """
 
-    largest: float = 0.06
-    least: float = 0.03
+    largest: float | int = 0.06
+    least: float | int = 0.03
     generator: torch.Generator | None = None
-    train_accuracy: float | Tensor = 0.0
+    train_accuracy: float | int | Tensor = 0.0
 
     def __post_init__(self) -> None:
         noise_level(self.train_accuracy, self.largest, self.least)

@@ -1,0 +1,58 @@
+"""Smooth flows by SciPy's Runge-Kutta method of order 8, up to so many evaluations."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from scipy.integrate import solve_ivp
+from torch import Tensor
+
+from gnomon.errors import ConvergenceError
+
+EVALUATIONS = 50_000
+"""Of a right side, in one integration: near a fixed point steps do not grow with the time."""
+
+
+class Evaluations:
+    """How often a right side was evaluated; beyond `EVALUATIONS` an error."""
+
+    def __init__(self, where: str) -> None:
+        self.where, self.count = where, 0
+
+    def one_more(self, time: float, until: float) -> None:
+        """Counts one, at this time of an integration up to another.
+
+        Raises:
+            ConvergenceError: if it is one too many.
+        """
+        self.count += 1
+        if self.count > EVALUATIONS:
+            raise ConvergenceError(
+                f"{self.where}(times): expected an end of integration at {until:.4g} within {EVALUATIONS:,} "
+                f"evaluations, got to {time:.4g}. Ask for times up to there."
+            )
+
+
+def integrated(
+    where: str,
+    field: Callable[[Tensor], Tensor],
+    start: Float[Tensor, "*s"],
+    moments: list[float],
+    rtol: float,
+) -> Float[Tensor, "t *s"]:
+    """The states at increasing times, from that at time 0; the absolute tolerance is a thousandth of the relative one.
+
+    Raises:
+        ConvergenceError: if the integrator gives up, or needs too many evaluations.
+    """
+    evaluations = Evaluations(where)
+
+    def right_side(time: float, state: object) -> object:
+        evaluations.one_more(time, moments[-1])
+        return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
+
+    initial, span = start.cpu().flatten().numpy(), (0.0, moments[-1])
+    solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
+    if not solved.success:
+        raise ConvergenceError(f"{where}(times): expected an end of integration, got: {solved.message}")
+    return torch.as_tensor(solved.y.T).view(len(moments), *start.shape).to(start)
