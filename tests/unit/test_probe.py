@@ -60,14 +60,14 @@ def test_reads_when_due():
 
 
 def test_each_observation_is_made_once():
-    """Five quantities, one forward pass over the samples, beside the one sample that sizes the chunks."""
+    """Five quantities, one forward pass over the samples, beside three compared twice, and two that size the chunks."""
     model, x = zoo("mlp")
     sizes = sizes_of_passes(model)
     names = ["centroid", "centroid_alignment", "row_alignment", "explained_variance", "frobenius_norm"]
     probe = Probe(model, x, [getattr(gnomon, name) for name in names])
     sizes.clear()
     reading = probe.read()
-    assert sum(sizes) == len(x) + 1
+    assert sum(sizes) == 3 + 3 + 2 + len(x)
     assert list(reading.values) == names
     jacobian = gnomon.input_jacobian(model, x)
     torch.testing.assert_close(reading.values["centroid"], jacobian.sum(1))
@@ -609,11 +609,12 @@ def test_the_rehearsal_takes_few_samples_and_few_passes():
         backward.clear()
         labels = torch.arange(200).flip(0) % classes
         probe = Probe(Wide(), (torch.randn(200, 6), labels), [gnomon.frobenius_norm, accuracy])
-        assert set(sizes) == {1, few}
-        assert backward == [few]
+        # Three samples are compared with each other, and one does not run alone.
+        assert set(sizes) == {3, 2, max(2, few)}
+        assert backward == [max(2, few)]
     sizes = []
     Probe(Wide(), torch.randn(200, 6), [gnomon.frobenius_norm])
-    assert set(sizes) == {1, 2}
+    assert set(sizes) == {3, 2}
     assert probe.cost.readings == 0
 
 

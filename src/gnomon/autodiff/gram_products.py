@@ -9,17 +9,10 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon.autodiff.flops import forward_flops
-from gnomon.autodiff.layer_factors import Factor, eligible, layer_factors, nodes_of, watch
+from gnomon.autodiff.layer_factors import Factor, eligible, layer_factors, nodes_of, own_parameters, watch
 from gnomon.autodiff.memory import DEFAULT_BUDGET, kept_by
-from gnomon.autodiff.parameter_jacobian import (
-    differentiable,
-    outputs,
-    outside_inference,
-    parameter_jacobian,
-    parameter_jacobian_vector,
-    trainable,
-    vector_parameter_jacobian,
-)
+from gnomon.autodiff.parameter_jacobian import differentiable, outside_inference, parameter_jacobian, trainable
+from gnomon.autodiff.parameter_products import add_products
 from gnomon.errors import RangeError, UnsupportedModuleError
 
 TILE = 64
@@ -51,11 +44,11 @@ def gradient_kernel(
 ) -> Float[Tensor, "n m"] | Float[Tensor, "n m c c"]:
     """The kernel of the gradients of the outputs in the parameters, full or summed over equal outputs.
 
-    Every `nn.Linear` that is called once, on one row a sample, contributes the product of two Gram matrices, of its
-    inputs and of what is propagated back to its outputs: the gradient itself is never formed. The other parameters
-    contribute the contraction of their Jacobians, or Jacobian-vector products where these are cheaper.
+    Every `nn.Linear` that is called once, on one row a sample in the samples' order, contributes the product of two
+    Gram matrices, of its inputs and of what is propagated back to its outputs: the gradient itself is never formed.
+    The other parameters contribute the contraction of their Jacobians, or products with them where these are cheaper.
     """
-    parameters = trainable(where, model)
+    parameters = trainable(where, model, x)
     x = outside_inference(x)
     x2 = None if x2 is None else outside_inference(x2)
     keep = torch.is_grad_enabled()
@@ -71,7 +64,7 @@ def gradient_kernel(
         return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
     kernel = assemble(where, model, plan, x, x2, trace=trace, budget=budget)
     if plan.products:
-        add_products(where, model, plan, x, x if x2 is None else x2, kernel)
+        add_products(where, model, plan.rest, x, x if x2 is None else x2, kernel, block=plan.block)
     return kernel
 
 
@@ -86,13 +79,14 @@ def make_plan(
     budget: int,
     keep: bool,
 ) -> Plan:
-    """Looks at one sample's graph: which layers allow Gram products, and what the others cost."""
+    """Looks at the graph of two samples: which layers allow Gram products, and what the others cost."""
     # A clone, since a slice would count with the storage of all samples.
-    one = x[:1].detach().clone()
-    (logits, calls), kept = kept_by(lambda: watch(where, model, one), model)
+    two = torch.cat([x[:1], x[:1]]) if len(x) == 1 else x[:2].detach().clone()
+    (logits, calls), kept = kept_by(lambda: watch(where, model, two), model)
+    kept = math.ceil(kept / 2)
     c, itemsize = logits.shape[1], logits.element_size()
-    found = eligible(*nodes_of(logits), calls, 1)
-    covered = {id(p) for name in found for p in calls[name][0].layer.parameters()}
+    found = eligible(*nodes_of(logits), calls, 2)
+    covered = {id(p) for name in found for p in own_parameters(calls[name][0].layer)}
     rest = {name: p for name, p in parameters.items() if id(p) not in covered}
     count = sum(p.numel() for p in rest.values())
     # The graph twice, for what it keeps and the gradients in flight; for the rest, one for each output, and the
@@ -106,16 +100,20 @@ def make_plan(
     fits = (7 * budget // 8) // 2
     products = False
     if rest and not keep:
-        forward = forward_flops(lambda: model(one))
+        forward = forward_flops(lambda: model(two)) // 2
         passes = math.ceil(n / max(1, fits // wide))
         contraction = 2 * n * m * count * c ** (1 if trace else 2) + 3 * forward * c * (n + m * passes) + CALL
-        products = fits < wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
-    block = max(1, fits // max(1, sample if products else wide))
+        products = fits < 2 * wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
+    # Never one, which would be run beside itself. Products go through the graph of a backward pass too.
+    block = max(2, fits // max(1, 2 * sample if products else wide))
     return Plan(frozenset(found), rest, c, logits.dtype, block, products)
 
 
 def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
     """The gradients of these samples, as the factors whose Gram matrices make the kernel."""
+    if len(x) == 1:
+        # Never alone, as `run` has it.
+        return [factor.part(0, 1) for factor in factors(where, model, plan, torch.cat([x, x]), keep=keep)]
     made: list[Factor] = []
     if plan.layers:
         with differentiable(recording=True):
@@ -200,31 +198,3 @@ def fill(target: Tensor, first: list[Factor], second: list[Factor], tile: int, *
 def mirror(block: Tensor) -> Tensor:
     """The block on the other side of the diagonal: samples exchanged, and outputs with them."""
     return block.mT if block.ndim == 2 else block.permute(1, 0, 3, 2)
-
-
-def add_products(where: str, model: nn.Module, plan: Plan, x: Tensor, x2: Tensor, kernel: Tensor) -> None:
-    """Adds the kernel of the parameters outside the layers, one Jacobian-vector product a column."""
-    for j in range(len(x2)):
-        for k, column in enumerate(columns_to(where, model, plan, x, x2[j : j + 1])):
-            if kernel.ndim == 2:
-                kernel[:, j] += column[:, k]
-            else:
-                kernel[:, j, :, k] += column
-
-
-def columns_to(where: str, model: nn.Module, plan: Plan, x: Tensor, point: Tensor) -> list[Float[Tensor, "n c"]]:
-    """For each output k of the point, the products of the gradients of all outputs at x with its gradient there."""
-    with differentiable(recording=True):
-        logits = outputs(where, model, point)
-        units = torch.eye(plan.outputs, dtype=logits.dtype, device=logits.device)
-        tangents = [vector_parameter_jacobian(logits, plan.rest, unit[None], keep=False) for unit in units]
-    with differentiable(recording=False):
-        return [
-            torch.cat(
-                [
-                    parameter_jacobian_vector(where, model, plan.rest, tangent, part)
-                    for part in torch.split(x, plan.block)
-                ]
-            )
-            for tangent in tangents
-        ]

@@ -72,20 +72,18 @@ def forward(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, mixed: bool 
     """Runs the model on `x` so that its outputs can be differentiated by the input.
 
     Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
-    asks for gradients); under `torch.no_grad()` or `inference_mode()` they keep none.
+    asks for gradients); under `torch.no_grad()` or `inference_mode()` they keep none. A lone sample is run beside
+    itself, as `run` has it, unless samples may be `mixed`: then the batch is run as it is.
 
     Raises:
         ShapeError: if the model's output is not (n, c).
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, unless they may be `mixed`.
     """
-    if not mixed:
-        unmixed(where, model)
     keep = torch.is_grad_enabled() and (x.requires_grad or depends_on_parameters(model))
     # Fused attention and what is compiled have no double backward; inference tensors cannot enter a graph.
     with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), uncompiled():
         leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
         leaf.requires_grad_(leaf.is_floating_point())  # not tokens
-        logits = outputs_of(where, model(leaf), x)
+        logits = outputs_of(where, model(leaf), x) if mixed else run(where, model, leaf)
     return Graph(where, leaf, logits, create_graph=keep)
 
 
@@ -95,6 +93,18 @@ def uncompiled() -> Iterator[None]:
     # Nothing is, unless the compiler was imported, which takes seconds.
     with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
         yield
+
+
+def run(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+    """The model's outputs, one row a sample.
+
+    One sample never runs alone but beside itself: torch's gradient of BatchNorm in eval mode is wrong at one sample
+    whose channels come last in memory, and some networks drop the axis of samples with the others of length one.
+    """
+    if len(x) != 1:
+        return outputs_of(where, model(x), x)
+    twice = torch.cat([x, x])
+    return outputs_of(where, model(twice), twice)[:1]
 
 
 def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
@@ -111,15 +121,3 @@ def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
 def depends_on_parameters(model: Model) -> bool:
     """Whether results can have gradients in parameters; of a plain callable nobody knows, so yes."""
     return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
-
-
-def unmixed(where: str, model: Model) -> None:
-    """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
-    if not isinstance(model, nn.Module):
-        return
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
-            raise UnsupportedModuleError(
-                f"{where}(model): expected samples that do not mix, got {type(module).__name__} '{name}' "
-                f"normalising by the batch. Call model.eval() first."
-            )

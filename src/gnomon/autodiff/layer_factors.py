@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
-from gnomon.autodiff.parameter_jacobian import outputs
+from gnomon.autodiff.graph import run
+from gnomon.autodiff.layers import multiplies
 from gnomon.errors import UnsupportedModuleError
 
 ELEMENTWISE = {
@@ -18,6 +19,15 @@ ELEMENTWISE = {
     *("SoftplusBackward0", "SigmoidBackward0", "TanhBackward0", "HardtanhBackward0", "HardswishBackward0"),
 }
 """The autograd nodes of functions of single entries, whose derivative is one number an entry."""
+ROW_BY_ROW = ELEMENTWISE | {
+    *("AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0", "NegBackward0", "CloneBackward0"),
+    *("AbsBackward0", "ClampBackward0", "ExpBackward0", "PowBackward0", "SinBackward0", "CosBackward0"),
+    *("NativeLayerNormBackward0", "FusedRmsNormBackward0", "NativeBatchNormBackward0", "CudnnBatchNormBackward0"),
+    *("SoftmaxBackward0", "LogSoftmaxBackward0", "GluBackward0", "PreluKernelBackward0", "NativeDropoutBackward0"),
+}
+"""The autograd nodes of functions that leave each row of a matrix where it is."""
+PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
+"""The autograd nodes of `torch.mm` and `torch.addmm`, and the place of the left factor among their inputs."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +80,9 @@ def watch(where: str, model: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, li
 
     try:
         for name, module in model.named_modules():
-            # A subclass may compute something else.
-            if type(module) is nn.Linear and any(p.requires_grad for p in module.parameters()):
+            if isinstance(module, nn.Linear) and multiplies(module):
                 handles.append(watcher(name, module))
-        logits = outputs(where, model, x)
+        logits = run(where, model, x)
     finally:
         for handle in handles:
             handle.remove()
@@ -102,15 +111,51 @@ def nodes_of(logits: Tensor) -> tuple[set[Node], Counter[int]]:
 
 
 def eligible(seen: set[Node], uses: Counter[int], calls: Mapping[str, list[Call]], n: int) -> list[str]:
-    """The layers called once, on one row a sample, whose parameters nothing else uses."""
+    """The layers called once, on one row a sample in the samples' order, whose parameters nothing else uses."""
+    elsewhere = moved(seen)
 
     def right(called: list[Call]) -> bool:
         first = called[0]
-        once = all(uses[id(p)] == 1 for p in first.layer.parameters() if p.requires_grad)
-        rows = first.x.ndim == 2 and len(first.x) == n
-        return len(called) == 1 and once and rows and first.edge.node in seen and first.x._version == first.version
+        node, layer = first.edge.node, first.layer
+        once = len(called) == 1 and all(uses[id(p)] == 1 for p in own_parameters(layer) if p.requires_grad)
+        rows = first.x.ndim == 2 and len(first.x) == n and node in seen and node not in elsewhere
+        return once and rows and is_product(node, layer) and first.x._version == first.version
 
     return [name for name, called in calls.items() if right(called)]
+
+
+def own_parameters(layer: nn.Linear) -> list[nn.Parameter]:
+    """Weight and bias, where they are parameters: not what else is registered on the layer, or made by a hook."""
+    return [p for p in (layer._parameters.get(name) for name in ("weight", "bias")) if p is not None]
+
+
+def is_product(node: Node, layer: nn.Linear) -> bool:
+    """Whether the graph has the layer's output as its input times the weight that is trained, plus the bias if any."""
+    weight, bias = (layer._parameters.get(name) for name in ("weight", "bias"))
+    transposed = node.next_functions[-1][0] if node.name() in PRODUCTS else None
+    if weight is None or transposed is None or transposed.name() != "TBackward0":
+        return False
+    used = getattr(transposed.next_functions[0][0], "variable", None) is weight
+    if bias is None or not bias.requires_grad:
+        return used
+    return used and getattr(node.next_functions[0][0], "variable", None) is bias
+
+
+def moved(seen: set[Node]) -> set[Node]:
+    """The nodes whose rows may reach the outputs as other rows than they are: on some way not all is row by row."""
+    waiting = [
+        source
+        for node in seen
+        for place, (source, _) in enumerate(node.next_functions)
+        if source is not None and node.name() not in ROW_BY_ROW and PRODUCTS.get(node.name(), place + 1) != place
+    ]
+    found = set(waiting)
+    while waiting:
+        for source, _ in waiting.pop().next_functions:
+            if source is not None and source not in found:
+                found.add(source)
+                waiting.append(source)
+    return found
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,16 @@ from torch.utils.hooks import RemovableHandle
 
 from gnomon.autodiff.entrance import linear_entrance, passage
 from gnomon.autodiff.graph import Graph, Model
-from gnomon.autodiff.layers import layer_named, modules_of
+from gnomon.autodiff.layers import WEIGHTED, layer_named, modules_of, multiplies, weight_of
 from gnomon.autodiff.memory import DEFAULT_BUDGET
 from gnomon.autodiff.observation import map_graphs
 from gnomon.errors import EmptyError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Covariance, GramSum, psd_root
 
-WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-"""Layers that multiply a weight with each row, or each patch, of what they are given."""
-
 
 def weighted_layers(model: Model) -> dict[str, nn.Module]:
-    """The linear layers and convolutions by name; not subclasses, which may compute something else."""
-    return {name: module for name, module in modules_of(model).items() if type(module) in WEIGHTED}
+    """The linear layers and convolutions by name."""
+    return {name: module for name, module in modules_of(model).items() if multiplies(module)}
 
 
 def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dict[str, nn.Module]:
@@ -42,9 +39,10 @@ def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dic
     if not named:
         raise EmptyError(f"{where}(layers): expected at least one linear layer or convolution, got none. Name one.")
     for name, layer in named.items():
-        if type(layer) not in WEIGHTED:
+        if not multiplies(layer):
+            own = " with a forward of its own" if type(layer) in WEIGHTED else ""
             raise UnsupportedModuleError(
-                f"{where}(layers): expected linear layers and convolutions, got {type(layer).__name__} {name!r}. "
+                f"{where}(layers): expected linear layers and convolutions, got {type(layer).__name__} {name!r}{own}. "
                 f"Name layers with a weight."
             )
     return named
@@ -118,7 +116,7 @@ class Taps:
         if isinstance(self.model, nn.Module):
             handles.append(self.model.register_forward_pre_hook(lambda module, inputs: self.seen.clear(), prepend=True))
         for name, layer in self.layers.items():
-            if type(layer) in WEIGHTED:
+            if multiplies(layer):
                 # Before other hooks, which may replace the output.
                 handles.append(layer.register_forward_hook(self.output_of(name), prepend=True))
             else:
@@ -134,8 +132,8 @@ class Taps:
 
         def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             if inputs[0].requires_grad:
-                weight, groups = layer.get_parameter("weight").detach(), getattr(layer, "groups", 1)
-                self.seen[name].append(Behind(get_gradient_edge(output), weight, groups))
+                groups = getattr(layer, "groups", 1)
+                self.seen[name].append(Behind(get_gradient_edge(output), weight_of(layer), groups))
 
         return hook
 

@@ -10,6 +10,23 @@ from gnomon.autodiff.graph import Graph, Model
 from gnomon.autodiff.head import first_tensor, goes_on, linear_map
 from gnomon.errors import RangeError, UnsupportedModuleError
 
+WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+"""Layers that multiply a weight with each row, or each patch, of what they are given."""
+
+
+def multiplies(layer: nn.Module) -> bool:
+    """Whether a layer multiplies its weight with its input and does nothing else but add a bias.
+
+    Not subclasses, nor a layer with a forward of its own, which may compute something else.
+    """
+    return type(layer) in WEIGHTED and "forward" not in vars(layer)
+
+
+def weight_of(layer: nn.Module) -> Float[Tensor, "q *p"]:
+    """What the layer multiplied with in its last pass: a parameter, or what pruning or another hook made of some."""
+    weight: Tensor = layer.weight  # type: ignore[assignment]
+    return weight.detach()
+
 
 def layer_named(where: str, model: Model, layer: str) -> nn.Module:
     """The layer of this name.
@@ -64,6 +81,9 @@ class Entered:
                 f"{self.where}(layer): expected a layer that the forward pass calls, got one that it does not. "
                 f"Choose another."
             )
+        if len(graph.x) == 1:
+            # A lone sample has run beside itself.
+            seen = [given[: len(given) // 2] for given in seen]
         features = self._followed(seen, graph.logits) if self.head else seen[-1]
         return features if graph.create_graph else features.detach()
 

@@ -11,8 +11,9 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.autodiff.graph import Graph, Model, forward, unmixed
+from gnomon.autodiff.graph import Graph, Model, forward
 from gnomon.autodiff.head import linear_head
+from gnomon.autodiff.independence import require_independent_samples, require_no_batch_statistics
 from gnomon.autodiff.layers import Entered, layer_named, modules_of
 from gnomon.autodiff.memory import chunk_size
 
@@ -84,7 +85,7 @@ def require_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, deri
         _checks.floating(where, x=x)
     _checks.samples(where, 1, x=x)
     _checks.finite(where, x=x)
-    unmixed(where, model)
+    require_no_batch_statistics(where, model)
 
 
 def map_graphs(
@@ -99,6 +100,7 @@ def map_graphs(
 ) -> dict[str, Tensor]:
     """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples."""
     require_samples(where, model, x, derivative=derivative)
+    require_independent_samples(where, model, x)
     size = chunk_size(where, model, x, jacobian=jacobian, budget=memory)
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)

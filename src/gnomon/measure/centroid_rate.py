@@ -1,6 +1,7 @@
 """How fast training moves the inner product of a sample with its centroid."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float, Shaped
@@ -8,15 +9,16 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.autodiff.graph import run
 from gnomon.autodiff.layer_factors import nodes_of
 from gnomon.autodiff.memory import chunk_size
 from gnomon.autodiff.parameter_jacobian import (
     differentiable,
-    outputs,
     outside_inference,
     trainable,
     vector_parameter_jacobian,
 )
+from gnomon.autodiff.single_steps import in_single_steps
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
 
@@ -80,7 +82,7 @@ def centroid_rate(
     _checks.samples(where, 1, x=x)
     _checks.samples(where, 1, train_x=train_x, labels=labels)
     _checks.finite(where, x=x, train_x=train_x)
-    parameters = trainable(where, model)
+    parameters = trainable(where, model, x)
     keep = torch.is_grad_enabled()
     x, train_x, labels = outside_inference(x), outside_inference(train_x), outside_inference(labels)
     # Passes through a graph of a graph: three times what one backward pass takes.
@@ -88,8 +90,10 @@ def centroid_rate(
     sizes = [
         len(part) if keep else chunk_size(where, model, part, jacobian=False, budget=budget) for part in (train_x, x)
     ]
-    direction = descent(where, model, parameters, train_x, labels, loss, sizes[0], keep=keep)
-    rates = [rate(where, model, parameters, direction, part, keep=keep) for part in torch.split(x, sizes[1])]
+    # A graph of a graph is not differentiated further unless the result is.
+    with in_single_steps() if keep else nullcontext():
+        direction = descent(where, model, parameters, train_x, labels, loss, sizes[0], keep=keep)
+        rates = [rate(where, model, parameters, direction, part, keep=keep) for part in torch.split(x, sizes[1])]
     return torch.cat(rates)
 
 
@@ -106,7 +110,7 @@ def descent(
 ) -> dict[str, Tensor]:
     """The negative gradient of the loss in the parameters, in chunks whatever the loss is of all the outputs."""
     with differentiable(recording=keep):
-        logits = torch.cat([outputs(where, model, part) for part in torch.split(x, size)])
+        logits = torch.cat([run(where, model, part) for part in torch.split(x, size)])
     with differentiable(recording=True):
         at = logits if keep else logits.requires_grad_()
         value: object = loss(at, labels)
@@ -119,7 +123,7 @@ def descent(
             return vector_parameter_jacobian(logits, parameters, residual, keep=True)
         total: dict[str, Tensor] = {}
         for part, v in zip(torch.split(x, size), torch.split(residual, size), strict=True):
-            products = vector_parameter_jacobian(outputs(where, model, part), parameters, v, keep=False)
+            products = vector_parameter_jacobian(run(where, model, part), parameters, v, keep=False)
             total = {name: total[name] + product if total else product for name, product in products.items()}
         return total
 
@@ -140,7 +144,7 @@ def rate(
     """
     with differentiable(recording=True):
         leaf = x if keep and x.requires_grad else x.detach().requires_grad_()
-        logits = outputs(where, model, leaf)
+        logits = run(where, model, leaf)
         gradient = vector_parameter_jacobian(logits, parameters, torch.ones_like(logits), keep=True)
         moved = torch.stack([(gradient[name] * part).sum() for name, part in direction.items()]).sum()
         if not moved.requires_grad:

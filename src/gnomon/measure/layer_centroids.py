@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
-from gnomon.autodiff.graph import Graph, unmixed
+from gnomon.autodiff.graph import Graph
+from gnomon.autodiff.independence import require_no_batch_statistics
 from gnomon.autodiff.observation import map_graphs
 from gnomon.errors import UnsupportedModuleError
 
@@ -83,21 +84,25 @@ def layer_centroids(
             f"{where}(model): expected an nn.Sequential with layers, got {got}. "
             f"Write the network as one; blocks that branch may be its children."
         )
-    unmixed(where, model)
+    # Under the names of the user's network, not of the chain.
+    require_no_batch_statistics(where, model)
     chain = Chain(model)
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
-        before = graph.x
+        before, n = graph.x, len(graph.x)
         for name, after in zip(chain.layers, chain.outputs, strict=True):
             inputs, ones = (before, graph.x), torch.ones_like(after)
+            # A lone sample has run beside itself, which does not count.
+            ones[n:] = 0
             slopes = torch.autograd.grad(
                 after, inputs, ones, retain_graph=True, create_graph=graph.create_graph, materialize_grads=True
             )
-            sums = after.flatten(1).sum(1)
-            for kind, point, slope in zip(("", "_to"), inputs, slopes, strict=True):
+            sums = after[:n].flatten(1).sum(1)
+            for kind, point, whole in zip(("", "_to"), inputs, slopes, strict=True):
+                slope = whole[:n]
                 centroid = slope.flatten(1)
-                offset = sums - (centroid * point.flatten(1)).sum(1)
+                offset = sums - (centroid * point[:n].flatten(1)).sum(1)
                 radius = centroid.square().sum(1) + 2 * offset
                 seen[f"{name} centroid{kind}"] = slope
                 seen[f"{name} radius{kind}"] = radius if graph.create_graph else radius.detach()

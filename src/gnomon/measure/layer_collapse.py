@@ -1,6 +1,5 @@
 """Which part of each layer collapses the classes: its weight, or the nonlinearity behind it."""
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,11 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff.graph import forward
+from gnomon.autodiff.graph import forward, run
+from gnomon.autodiff.independence import require_independent_samples
 from gnomon.autodiff.layer_gradients import named_weights
+from gnomon.autodiff.layers import weight_of
 from gnomon.autodiff.memory import chunk_size
 from gnomon.errors import UnsupportedModuleError
 from gnomon.measure.class_moments import (
@@ -113,15 +115,16 @@ def layer_collapse(
     _checks.samples(where, x=x)
     _checks.finite(where, x=x)
     named = named_weights(where, model, layers)
+    require_independent_samples(where, model, x)
     size = chunk_size(where, model, x, jacobian=False, budget=memory)
-    walk = Walk(where, {name: parts(module) for name, module in named.items()})
+    walk = Walk(where, named)
     with walk.watching(walk.record):
-        outputs = forward(where, model, x[:1].detach()).logits
+        outputs = forward(where, model, x[:2].detach()).logits
     order = walk.path(outputs)
     check_samples(where, x, labels, outputs.shape[1])
     for start in range(0, len(x), size):
         with torch.no_grad(), walk.comparing(outputs.shape[1], labels[start : start + size].long()) as add:
-            add("", "outputs", model(x[start : start + size]))
+            add("", "outputs", run(where, model, x[start : start + size]))
     spreads = walk.spreads
     check_classes(where, spreads["", "outputs"].moments)
     before = [spreads[name, "before"] for name in order]
@@ -171,18 +174,16 @@ class Spread:
 
 @dataclass(frozen=True)
 class Layer:
-    r"""A layer with a weight, and copies of it by which its parts are measured.
+    r"""What a layer with a weight does with other weights, by which its parts are measured.
 
     Attributes:
-        module: the layer.
-        right: the same with $SV^\top$ for W.
+        right: the layer without its bias, with $SV^\top$ for W.
         ones: the same with ones for W and one output, whose gradient tells in how many patches each entry of the input
             stands.
     """
 
-    module: nn.Module
-    right: nn.Module
-    ones: nn.Module
+    right: Callable[[Tensor], Tensor]
+    ones: Callable[[Tensor], Tensor]
 
     def patches(self, features: Float[Tensor, "n *p"]) -> Float[Tensor, "n *p"]:
         """The input, each entry times the root of the number of patches in which it stands."""
@@ -192,29 +193,29 @@ class Layer:
 
 
 def parts(module: nn.Module) -> Layer:
-    """The layer and its copies."""
-    weight = module.get_parameter("weight").detach()
+    """The parts of the layer as its weight is now."""
+    weight = weight_of(module)
     grouped = at_least_single(weight.flatten(1)).reshape(getattr(module, "groups", 1), -1, weight[0].numel())
     _, values, rows = torch.linalg.svd(grouped, full_matrices=False)
     right = (values.unsqueeze(2) * rows).to(weight).reshape(-1, *weight.shape[1:])
     ones = torch.ones_like(weight[: len(values)])
-    return Layer(module, with_weight(module, right), with_weight(module, ones))
+    return Layer(with_weight(module, right), with_weight(module, ones))
 
 
-def with_weight(module: nn.Module, weight: Tensor) -> nn.Module:
-    """A copy of the layer with another weight and without a bias."""
-    other = copy.deepcopy(module)
-    other.register_parameter("weight", nn.Parameter(weight, requires_grad=False))
-    other.register_parameter("bias", None)
-    return other
+def with_weight(module: nn.Module, weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """What the layer would do with another weight and without a bias."""
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return lambda features: module._conv_forward(features, weight, None)
+    return lambda features: functional.linear(features, weight)
 
 
 class Walk:
     """The latest passes through a network, and the classes' moments at its layers."""
 
-    def __init__(self, where: str, layers: dict[str, Layer]) -> None:
+    def __init__(self, where: str, layers: dict[str, nn.Module]) -> None:
         self.where = where
         self.layers = layers
+        self.parts: dict[str, Layer] = {}
         self.passed: list[tuple[str, Tensor, GradientEdge | None]] = []
         self.spreads: dict[tuple[str, str], Spread] = {}
 
@@ -226,7 +227,7 @@ class Walk:
             return lambda module, inputs, output: see(name, inputs[0], output)
 
         # Before other hooks, which may replace the output.
-        handles = [layer.module.register_forward_hook(hook(name), prepend=True) for name, layer in self.layers.items()]
+        handles = [layer.register_forward_hook(hook(name), prepend=True) for name, layer in self.layers.items()]
         try:
             yield
         finally:
@@ -266,15 +267,19 @@ class Walk:
         """Adds to the moments at each layer what passes inside, of samples of these classes; gives how to add more."""
 
         def add(name: str, place: str, features: Tensor) -> None:
-            rows = at_least_single(features.flatten(1))
+            # A lone sample has run beside itself.
+            rows = at_least_single(features[: len(labels)].flatten(1))
             if (name, place) not in self.spreads:
                 self.spreads[name, place] = Spread(classes, rows)
             self.spreads[name, place].add(rows, labels)
 
         def see(name: str, features: Tensor, output: Tensor) -> None:
+            if name not in self.parts:
+                # Not before its first pass, in which a hook may make the weight.
+                self.parts[name] = parts(self.layers[name])
             add(name, "given", features)
-            add(name, "input", self.layers[name].patches(features))
-            add(name, "right", self.layers[name].right(features))
+            add(name, "input", self.parts[name].patches(features))
+            add(name, "right", self.parts[name].right(features))
             add(name, "before", output)
 
         with self.watching(see):

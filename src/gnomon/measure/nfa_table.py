@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.autodiff.layer_gradients import gradient_products, named_weights
+from gnomon.autodiff.layers import weight_of
 from gnomon.measure.nfa_correlation import correlation, root_of, weight_gram
 
 
@@ -64,7 +65,7 @@ def nfa_table(
     agops = gradient_products("nfa_table", model, x, list(named), memory=memory)
     rows: list[Tensor] = []
     for name, layer in named.items():
-        gram = weight_gram(layer.get_parameter("weight").detach().double())
+        gram = weight_gram(weight_of(layer).double())
         roots = root_of(agops[name]).dense(), agops[name].dense()
         rows.append(torch.stack([correlation(gram, matrix, centred=c) for matrix in roots for c in (True, False)]))
     return NFATable(tuple(named), *torch.stack(rows, dim=1))

@@ -1,0 +1,84 @@
+"""Normalisations made of single steps, where torch's own cannot be differentiated often enough."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+
+class in_single_steps(TorchFunctionMode):  # noqa: N801 used as a function, as torch's own
+    """Inside, layer norm, instance norm and weight norm are made of sums, products and roots.
+
+    torch's own keep statistics, or norms, of the forward pass as if they were constants: layer norm and instance norm
+    have wrong third derivatives, weight norm has wrong second ones (torch 2.13; the tests show by how much).
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Calls the function, or what stands for it here."""
+        return IN_STEPS.get(func, func)(*args, **(kwargs or {}))
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """As `torch.layer_norm`."""
+    result = standardised(x, tuple(range(-len(normalized_shape), 0)), eps)
+    return affine(result, weight, bias)
+
+
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """As `torch.nn.functional.instance_norm`."""
+    if not use_input_stats or running_mean is not None:
+        # Statistics that are kept are constants indeed; and only torch's own updates them.
+        return functional.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    shape = (1, -1, *[1] * (x.ndim - 2))
+    result = standardised(x, tuple(range(2, x.ndim)), eps)
+    return affine(result, *(part if part is None else part.view(shape) for part in (weight, bias)))
+
+
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """As `torch._weight_norm`."""
+    norm = torch.linalg.vector_norm(v) if dim == -1 else torch.norm_except_dim(v, 2, dim)
+    return v * (g / norm)
+
+
+def standardised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+    """Of mean 0 and variance 1 along these axes."""
+    centred = x - x.mean(axes, keepdim=True)
+    return centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()
+
+
+def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Scaled and shifted."""
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+IN_STEPS: dict[Callable[..., object], Callable[..., object]] = {
+    functional.layer_norm: layer_norm,
+    torch.layer_norm: layer_norm,
+    functional.instance_norm: instance_norm,
+    torch._weight_norm: weight_norm,
+}
