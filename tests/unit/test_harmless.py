@@ -194,7 +194,7 @@ def test_what_is_read_is_what_eval_mode_computes_now(name):
         twin = network(name)
         twin.load_state_dict(state)
         twin.eval()
-        twin(X[:1])  # as that which sizes the chunks
+        twin(X[:2])  # as those which size the chunks
         torch.testing.assert_close(read, twin(X).detach(), rtol=0, atol=0)
         with torch.no_grad():
             for parameter in model.parameters():

@@ -7,7 +7,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gnomon.autodiff.graph import Model, run
+from gnomon.autodiff.graph import Model, run, uncompiled
 from gnomon.errors import GnomonError, UnsupportedModuleError
 
 
@@ -75,7 +75,13 @@ def beside(
 ) -> Shaped[Tensor, "c"]:
     """The outputs of a sample between two that are alike."""
     devices = [own.device.index] if own.is_cuda else []
-    with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+    with (
+        torch.random.fork_rng(devices),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        uncompiled(),
+    ):
         return run(where, model, torch.cat([neighbour, own, neighbour]))[1].detach()
 
 

@@ -37,12 +37,14 @@ def observe(
     *,
     layer: str | None = None,
     memory: int | None = None,
+    independent: bool = False,
 ) -> Observed:
     """The named observations of `model` at `x`, in chunks that fit the memory budget.
 
     The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
     Features are the input of the layer of the given name, or of the linear layer at the end. What needs no derivative
-    in the input is seen of whole numbers too, such as tokens.
+    in the input is seen of whole numbers too, such as tokens. Where samples are known to be `independent`, that is not
+    looked at again.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
@@ -68,7 +70,16 @@ def observe(
         return seen
 
     with timed(seconds, "logits", x), entered.watching() if entered else nullcontext():
-        values = map_graphs(where, model, x, read, jacobian="jacobian" in names, derivative=derivative, memory=memory)
+        values = map_graphs(
+            where,
+            model,
+            x,
+            read,
+            jacobian="jacobian" in names,
+            derivative=derivative,
+            memory=memory,
+            independent=independent,
+        )
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     return Observed(values, dict(seconds))
 
@@ -97,10 +108,12 @@ def map_graphs(
     jacobian: bool = False,
     derivative: bool = True,
     memory: int | None = None,
+    independent: bool = False,
 ) -> dict[str, Tensor]:
     """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples."""
     require_samples(where, model, x, derivative=derivative)
-    require_independent_samples(where, model, x)
+    if not independent:
+        require_independent_samples(where, model, x)
     size = chunk_size(where, model, x, jacobian=jacobian, budget=memory)
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)

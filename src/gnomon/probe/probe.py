@@ -21,7 +21,7 @@ from gnomon.probe.derived import as_asked, require_one_layer
 from gnomon.probe.evaluating import check_thread, evaluated
 from gnomon.probe.plan import Quantity, plan, presentable
 from gnomon.probe.reading import Reading, apart, place
-from gnomon.probe.rehearsal import rehearse
+from gnomon.probe.rehearsal import ready, rehearse
 from gnomon.probe.schedule import Schedule, every
 from gnomon.probe.wrapped import check_shapes, check_whole, unwrapped
 
@@ -112,6 +112,8 @@ class Probe:
         if layer is not None:
             layer_named("Probe", model, layer)
         self._written = rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
+        # The rehearsal has looked whether samples mix, if it took place; else the first reading does.
+        self._independent = ready(model, self._given["x"])
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due.
@@ -162,7 +164,16 @@ class Probe:
         x, known = self._given["x"], self._start()
         require_one_layer(self.model, x, self.layer, self._plan.torn)
         if self._plan.observations:
-            seen = observe("Probe", self.model, x, self._plan.observations, layer=self.layer, memory=self.memory)
+            seen = observe(
+                "Probe",
+                self.model,
+                x,
+                self._plan.observations,
+                layer=self.layer,
+                memory=self.memory,
+                independent=self._independent,
+            )
+            self._independent = True
             known |= seen.values
             seconds |= seen.seconds
         missing = self._compute(known, seconds, (RangeError, ConvergenceError, LinAlgError) if tolerant else ())
