@@ -259,7 +259,7 @@ def add_gradients(
     if taps.layers:
         # The gradients at all places are there at once, and a copy of one: two thirds of what a graph counts for.
         budget = math.ceil(3 * budget / 5)
-    with torch.no_grad(), taps.watching():
+    with torch.inference_mode(False), torch.no_grad(), taps.watching():
         map_graphs(where, model, x, read, memory=budget)
     for name, (place, outer) in behind.items():
         total = outer.total()
