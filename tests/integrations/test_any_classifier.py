@@ -130,15 +130,14 @@ HEAD = (
     *("nearest_mean_disagreement", "self_duality", "snr", "snr_singular_values"),
 )
 NO_HEAD = dict.fromkeys(HEAD, "expected a network whose last linear layer puts out the logits, got one that goes on")
-CONTROL_FLOW = {"ntk": "expected a forward pass that torch.func.vmap can take"}
 OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "truncation_sectors")
 REFUSED = {
     "mlp": EVERYWHERE,
     "conv": NO_SEQUENTIAL | BRANCHES,
     "vision transformer": NO_SEQUENTIAL | BRANCHES,
-    "bert": NO_SEQUENTIAL | BRANCHES | CONTROL_FLOW,
-    "distilbert": NO_SEQUENTIAL | BRANCHES | CONTROL_FLOW,
-    "gpt2": NO_SEQUENTIAL | NO_HEAD | CONTROL_FLOW,
+    "bert": NO_SEQUENTIAL | BRANCHES,
+    "distilbert": NO_SEQUENTIAL | BRANCHES,
+    "gpt2": NO_SEQUENTIAL | NO_HEAD,
     "gpt2, eager, padded on the left": NO_SEQUENTIAL | NO_HEAD,
     "regression, one output": EVERYWHERE
     | dict.fromkeys(OF_CLASSES, "expected classes (0 to 0|at least 2)")

@@ -331,3 +331,18 @@ def test_inside_inference_mode_and_with_its_tensors():
         lambda x: gnomon.layer_collapse(model, x, LABELS[:6]).nc1_before,
     ):
         torch.testing.assert_close(function(inside), function(x))
+
+
+def test_a_layer_that_gets_the_samples_in_another_order_is_refused():
+    """Beside labels in the samples' order its features would be those of other samples."""
+    model, x = foreign("sorts its samples")
+    labels = torch.arange(len(x)) % 3
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    expected = r"\(layer\): expected a layer whose input has the samples in their order, got a Linear that gets them"
+    for name in names:
+        with pytest.raises(UnsupportedModuleError, match="^features" + expected):
+            gnomon.features(model, x, layer=name)
+    with pytest.raises(UnsupportedModuleError, match="^layer_collapse" + expected):
+        gnomon.layer_collapse(model, x, labels, layers=names)
+    with pytest.raises(UnsupportedModuleError, match="Probe" + expected):
+        gnomon.Probe(model, (x, labels), [gnomon.nc1], layer=names[0])

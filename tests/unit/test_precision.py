@@ -34,8 +34,10 @@ def test_autocast_around_a_call_changes_no_bit(name):
     dtype = torch.float64 if name.partition(".")[0] in DOUBLE else torch.float32
     plain, mixed = (computed(name, dtype, autocast=autocast) for autocast in (False, True))
     assert len(plain) == len(mixed)
+    # LAPACK's least squares round by where their memory lies; bfloat16 would be a thousand times as far off.
+    apart = 1e-5 if name == "Plane.project" else 0
     for one, other in zip(plain, mixed, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(one, other, rtol=apart, atol=apart, equal_nan=True)
 
 
 # Of tensors alone, or of moments; those of networks compute as the network does.

@@ -1,6 +1,8 @@
 """Whether each sample's outputs are its own: what every derivative by sample rests on."""
 
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 
 import torch
 from jaxtyping import Shaped
@@ -8,7 +10,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gnomon.autodiff.graph import Model, run, uncompiled
+from gnomon.autodiff.head import first_tensor
 from gnomon.errors import GnomonError, UnsupportedModuleError
+
+FEW = 8
+"""Samples from which it is seen whether a layer gets them in their order."""
 
 
 def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> None:
@@ -74,15 +80,50 @@ def beside(
     where: str, model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]
 ) -> Shaped[Tensor, "c"]:
     """The outputs of a sample between two that are alike."""
-    devices = [own.device.index] if own.is_cuda else []
+    return tried(where, model, torch.cat([neighbour, own, neighbour]))[1]
+
+
+def tried(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Shaped[Tensor, "n c"]:
+    """The outputs of a pass that leaves torch's random numbers where they were."""
     with (
-        torch.random.fork_rng(devices),
+        torch.random.fork_rng([x.device.index] if x.is_cuda else []),
         torch.inference_mode(False),
         torch.enable_grad(),
         sdpa_kernel(SDPBackend.MATH),
         uncompiled(),
     ):
-        return run(where, model, torch.cat([neighbour, own, neighbour]))[1].detach()
+        return run(where, model, x).detach()
+
+
+def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
+    """Raises unless the rows that go into these layers are the samples in their order, as far as they are as many.
+
+    A network may sort its samples and bring only its outputs back into order, as mixtures of experts do. Some samples
+    are run as they are, and in reverse: then the rows have to come in reverse.
+
+    Raises:
+        UnsupportedModuleError: if they do not.
+    """
+    with torch.inference_mode(False):
+        some = x[:FEW].detach().clone()
+    seen: dict[nn.Module, list[Tensor]] = defaultdict(list)
+
+    def note(layer: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
+        seen[layer] += [given.detach() for given in first_tensor(inputs, named) if len(given) == len(some)]
+
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.register_forward_hook(note, with_kwargs=True).remove)
+        tried(where, model, some)
+        forth = {layer: seen.pop(layer) for layer in [*seen]}
+        tried(where, model, some.flip(0))
+    for layer, inputs in forth.items():
+        if any(differ(one, other.flip(0)) for one, other in zip(inputs, seen[layer], strict=False)):
+            raise UnsupportedModuleError(
+                f"{where}(layer): expected a layer whose input has the samples in their order, got a "
+                f"{type(layer).__name__} that gets them in another. Choose a layer before they are reordered, or "
+                f"behind where their order is restored."
+            )
 
 
 def differ(one: Shaped[Tensor, "c"], other: Shaped[Tensor, "c"]) -> bool:

@@ -13,7 +13,11 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.autodiff.graph import Graph, Model, forward
 from gnomon.autodiff.head import linear_head
-from gnomon.autodiff.independence import require_independent_samples, require_no_batch_statistics
+from gnomon.autodiff.independence import (
+    require_independent_samples,
+    require_no_batch_statistics,
+    require_samples_in_order,
+)
 from gnomon.autodiff.layers import Entered, layer_named, modules_of
 from gnomon.autodiff.memory import chunk_size
 
@@ -53,6 +57,8 @@ def observe(
     derivative = not names.isdisjoint({"jacobian", "centroid"})
     require_samples(where, model, x, derivative=derivative)
     entered = features_of(where, model, x, layer) if "features" in names else None
+    if entered is not None and layer is not None and not independent:
+        require_samples_in_order(where, model, x, [entered.layer])
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}

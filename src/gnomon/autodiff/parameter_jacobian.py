@@ -18,13 +18,8 @@ def trainable(where: str, model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[s
     """The parameters that training moves, by name, each once however often it is shared.
 
     Raises:
-        UnsupportedModuleError: if the model is no module, has none, or its samples mix.
+        UnsupportedModuleError: if the model has none, or its samples mix.
     """
-    if not isinstance(model, nn.Module):
-        raise UnsupportedModuleError(
-            f"{where}(model): expected a torch.nn.Module, got {type(model).__name__}. "
-            f"Wrap the function in a module that holds its parameters."
-        )
     require_independent_samples(where, model, x)
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:

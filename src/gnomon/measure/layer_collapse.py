@@ -13,7 +13,7 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff.graph import forward, run
-from gnomon.autodiff.independence import require_independent_samples
+from gnomon.autodiff.independence import require_independent_samples, require_samples_in_order
 from gnomon.autodiff.layer_gradients import named_weights
 from gnomon.autodiff.layers import weight_of
 from gnomon.autodiff.memory import chunk_size
@@ -116,6 +116,7 @@ def layer_collapse(
     _checks.finite(where, x=x)
     named = named_weights(where, model, layers)
     require_independent_samples(where, model, x)
+    require_samples_in_order(where, model, x, named.values())
     size = chunk_size(where, model, x, jacobian=False, budget=memory)
     walk = Walk(where, named)
     with walk.watching(walk.record):
