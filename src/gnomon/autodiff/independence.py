@@ -80,19 +80,19 @@ def beside(
     where: str, model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]
 ) -> Shaped[Tensor, "c"]:
     """The outputs of a sample between two that are alike."""
-    return tried(where, model, torch.cat([neighbour, own, neighbour]))[1]
+    return tried(where, model, neighbour, own, neighbour)[1]
 
 
-def tried(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Shaped[Tensor, "n c"]:
-    """The outputs of a pass that leaves torch's random numbers where they were."""
+def tried(where: str, model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
+    """The outputs of a pass over these together, which leaves torch's random numbers where they were."""
     with (
-        torch.random.fork_rng([x.device.index] if x.is_cuda else []),
+        torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []),
         torch.inference_mode(False),
         torch.enable_grad(),
         sdpa_kernel(SDPBackend.MATH),
         uncompiled(),
     ):
-        return run(where, model, x).detach()
+        return run(where, model, torch.cat(samples)).detach()
 
 
 def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
@@ -106,6 +106,7 @@ def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"]
     """
     with torch.inference_mode(False):
         some = x[:FEW].detach().clone()
+        reverse = some.flip(0)
     seen: dict[nn.Module, list[Tensor]] = defaultdict(list)
 
     def note(layer: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
@@ -116,7 +117,7 @@ def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"]
             stack.callback(layer.register_forward_hook(note, with_kwargs=True).remove)
         tried(where, model, some)
         forth = {layer: seen.pop(layer) for layer in [*seen]}
-        tried(where, model, some.flip(0))
+        tried(where, model, reverse)
     for layer, inputs in forth.items():
         if any(differ(one, other.flip(0)) for one, other in zip(inputs, seen[layer], strict=False)):
             raise UnsupportedModuleError(
@@ -126,7 +127,7 @@ def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"]
             )
 
 
-def differ(one: Shaped[Tensor, "c"], other: Shaped[Tensor, "c"]) -> bool:
+def differ(one: Shaped[Tensor, "*c"], other: Shaped[Tensor, "*c"]) -> bool:
     """Whether two results differ by more than rounding; where they are NaN, they do not."""
     if not one.is_floating_point() or one.numel() == 0:
         return not torch.equal(one, other)
