@@ -85,7 +85,9 @@ class AlteredRuns:
         after = ended.out.splitlines()
         if missing := [line for line in before if line.strip() and line not in after and "-seed" in line]:
             return "wrong", f"healthy runs are missing: {missing}; {ended.out[-500:]}{ended.err[-500:]}"
-        new = [line for line in after if line not in self.listed.out.splitlines() and "finished" in line]
+        lines = [line for line in after if line not in self.listed.out.splitlines()]
+        # Of what is not finished, list says only from where it would go on; without a checkpoint, from the start.
+        new = [line for line in lines if "finished" in line and "not finished" not in line]
         if new and not worded(f"{new}{ended.err}"):
             return "wrong", f"listed as if it were whole: {new}"
         return "", ""

@@ -146,3 +146,12 @@ def test_resuming_says_from_which_step(gnomon, tmp_path):
             patched.setattr("gnomon_lab.cli.execute.train", lambda *_: None)
             patched.setattr("gnomon_lab.cli.execute.sweep", lambda *_: (_ for _ in ()))
             assert f"goes on from its checkpoints: {words}\n" in gnomon(*TINY, *more).stdout
+
+
+def test_a_checkpoint_that_is_a_link_to_nowhere_stops_no_list(gnomon, tmp_path):
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    found.begin()
+    (found.folder / "checkpoint-baseline.safetensors").symlink_to("nowhere")
+    listed = gnomon("list")
+    assert listed.returncode == 0
+    assert "seed 0, not finished: load_checkpoint(" in listed.stdout

@@ -92,7 +92,7 @@ class Found:
         Raises:
             CheckpointError: if a checkpoint is damaged.
         """
-        paths = sorted(self.folder.glob("checkpoint-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+        paths = sorted(self.folder.glob("checkpoint-*.safetensors"), key=lambda path: path.lstat().st_mtime_ns)
         saved = [load_checkpoint(path) for path in paths]
         return {state["arm"]: (state["step"], state["finished"]) for state in saved}
 
