@@ -1,8 +1,8 @@
 """Whether each sample's outputs are its own: what every derivative by sample rests on."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
+from itertools import chain
 
 import torch
 from jaxtyping import Shaped
@@ -107,24 +107,40 @@ def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"]
     with torch.inference_mode(False):
         some = x[:FEW].detach().clone()
         reverse = some.flip(0)
-    seen: dict[nn.Module, list[Tensor]] = defaultdict(list)
+    layers = [*layers]
+    forth, back = (rows_into(where, model, each, layers) for each in (some, reverse))
+    wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
+    # A network with a state differs from itself.
+    if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(where, model, some, layers)))):
+        raise UnsupportedModuleError(
+            f"{where}(layer): expected a layer whose input has the samples in their order, got a "
+            f"{type(layers[wrong[0]]).__name__} that gets them in another. Choose a layer before they are reordered, "
+            f"or behind where their order is restored."
+        )
 
-    def note(layer: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
-        seen[layer] += [given.detach() for given in first_tensor(inputs, named) if len(given) == len(some)]
+
+def rows_into(
+    where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
+) -> list[list[Shaped[Tensor, "n *p"]]]:
+    """What goes into each of these layers in one pass, call by call, where it has as many rows as there are samples."""
+    seen: list[list[Tensor]] = [[] for _ in layers]
+
+    def note(calls: list[Tensor], inputs: tuple[object, ...], named: dict[str, object]) -> None:
+        calls += [given.detach() for given in first_tensor(inputs, named) if len(given) == len(x)]
 
     with ExitStack() as stack:
-        for layer in layers:
-            stack.callback(layer.register_forward_hook(note, with_kwargs=True).remove)
-        tried(where, model, some)
-        forth = {layer: seen.pop(layer) for layer in [*seen]}
-        tried(where, model, reverse)
-    for layer, inputs in forth.items():
-        if any(differ(one, other.flip(0)) for one, other in zip(inputs, seen[layer], strict=False)):
-            raise UnsupportedModuleError(
-                f"{where}(layer): expected a layer whose input has the samples in their order, got a "
-                f"{type(layer).__name__} that gets them in another. Choose a layer before they are reordered, or "
-                f"behind where their order is restored."
+        for layer, calls in zip(layers, seen, strict=True):
+            hook = layer.register_forward_pre_hook(
+                lambda layer, inputs, named, calls=calls: note(calls, inputs, named), with_kwargs=True
             )
+            stack.callback(hook.remove)
+        tried(where, model, x)
+    return seen
+
+
+def moved(forth: Sequence[Tensor], back: Sequence[Tensor]) -> bool:
+    """Whether a layer's inputs of samples in reverse are other than those of the samples, in reverse."""
+    return any(differ(one, other.flip(0)) for one, other in zip(forth, back, strict=False))
 
 
 def differ(one: Shaped[Tensor, "*c"], other: Shaped[Tensor, "*c"]) -> bool:

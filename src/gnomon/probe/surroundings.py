@@ -27,6 +27,7 @@ def surroundings(devices: Set[torch.device]) -> list[PutBack]:
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
         partial(functorch.pop_dynamic_layer_stack_and_undo_to_depth, functorch.get_dynamic_layer_stack_depth()),
         partial(unhooked, saved_tensor_hooks()),
+        partial(allow_hooks, torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()),
         partial(without_modes, len(_get_current_dispatch_mode_stack())),
         partial(random.setstate, random.getstate()),
         partial(np.random.set_state, np.random.get_state(legacy=False)),
@@ -78,6 +79,14 @@ def unhooked(before: object) -> None:
     """Takes off what autograd calls since then: an interrupt as it is put on leaves it there."""
     while saved_tensor_hooks() != before:
         torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+def allow_hooks(refusal: str | None) -> None:
+    """Lets autograd be hooked, or refuses it with the words that were there: torch.func refuses it while it runs."""
+    if refusal is None:
+        torch._C._autograd._saved_tensors_hooks_enable()
+    else:
+        torch._C._autograd._saved_tensors_hooks_disable(refusal, False)
 
 
 def without_modes(depth: int) -> None:
