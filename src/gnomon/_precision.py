@@ -18,6 +18,7 @@ HALF = frozenset({torch.float16, torch.bfloat16})
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
@@ -55,9 +56,12 @@ def of_inference(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_inference()
 
 
-def outside_inference(value: object) -> object:
+def outside_inference(value: T) -> T:
     """The same, as a tensor that may enter a graph where it is one."""
-    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+    if not (isinstance(value, Tensor) and value.is_inference()):
+        return value
+    with torch.inference_mode(False):
+        return cast(T, value.clone())
 
 
 def autocasting() -> list[str]:

@@ -14,29 +14,19 @@ import gnomon
 from gnomon import Probe, accuracy, centroid_alignment, frobenius_norm, nc1, plateau, stop_when
 from gnomon.errors import RangeError
 from gnomon.models import mlp
+from tests.unit.test_harmless import Merging
 
 X = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(12) % 3
 
 
-class Merging(nn.Linear):
-    """A low-rank update that eval mode adds to the weight and training mode takes out, as those of LoRA."""
+class Fresh(Merging):
+    """The update of an adapter before its first step, beside a weight that is not trained."""
 
     def __init__(self, inputs, outputs):
         super().__init__(inputs, outputs)
         self.weight.requires_grad_(False)
-        self.down, self.up = nn.Parameter(torch.randn(2, inputs)), nn.Parameter(torch.zeros(outputs, 2))
-        self.merged = False
-
-    def train(self, mode=True):
-        super().train(mode)
-        if mode == self.merged:
-            self.weight.data += (-1 if mode else 1) * self.up @ self.down
-            self.merged = not mode
-        return self
-
-    def forward(self, x):
-        return super().forward(x) if self.merged else super().forward(x) + x @ self.down.T @ self.up.T
+        nn.init.zeros_(self.up)
 
 
 class Rebinding(nn.Linear):
@@ -70,7 +60,7 @@ class Attending(nn.Module):
         return self.head(x.mean((1, 2)))
 
 
-@pytest.mark.parametrize("build", [Merging, Rebinding], ids=["merges weights", "rebinds buffers"])
+@pytest.mark.parametrize("build", [Fresh, Rebinding], ids=["merges weights", "rebinds buffers"])
 def test_training_is_the_same_where_eval_mode_does_things_of_its_own(build):
     def trained(probed):
         torch.manual_seed(0)

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon._precision import outside_inference
 from gnomon.autodiff.flops import forward_flops
 from gnomon.autodiff.layer_factors import Factor, eligible, layer_factors, nodes_of, own_parameters, watch
 from gnomon.autodiff.memory import DEFAULT_BUDGET, kept_by
-from gnomon.autodiff.parameter_jacobian import differentiable, outside_inference, parameter_jacobian, trainable
+from gnomon.autodiff.parameter_jacobian import differentiable, parameter_jacobian, trainable
 from gnomon.autodiff.parameter_products import add_products
 from gnomon.errors import RangeError, UnsupportedModuleError
 

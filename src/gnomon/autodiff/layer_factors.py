@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
+from gnomon.autodiff.entrance import PRODUCTS
 from gnomon.autodiff.graph import run
 from gnomon.autodiff.layers import multiplies
 from gnomon.errors import UnsupportedModuleError
@@ -26,8 +27,6 @@ ROW_BY_ROW = ELEMENTWISE | {
     *("SoftmaxBackward0", "LogSoftmaxBackward0", "GluBackward0", "PreluKernelBackward0", "NativeDropoutBackward0"),
 }
 """The autograd nodes of functions that leave each row of a matrix where it is."""
-PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
-"""The autograd nodes of `torch.mm` and `torch.addmm`, and the place of the left factor among their inputs."""
 
 
 @dataclass(frozen=True)

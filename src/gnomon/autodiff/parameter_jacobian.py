@@ -41,14 +41,6 @@ def differentiable(*, recording: bool) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def outside_inference(x: Tensor) -> Tensor:
-    """The same samples, as a tensor that may enter a graph."""
-    if not x.is_inference():
-        return x
-    with torch.inference_mode(False):
-        return x.clone()
-
-
 def parameter_jacobian(
     where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
 ) -> list[Float[Tensor, "n c _"]]:

@@ -8,13 +8,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, outside_inference
 from gnomon.autodiff.graph import run
 from gnomon.autodiff.layer_factors import nodes_of
 from gnomon.autodiff.memory import chunk_size
 from gnomon.autodiff.parameter_jacobian import (
     differentiable,
-    outside_inference,
     trainable,
     vector_parameter_jacobian,
 )
