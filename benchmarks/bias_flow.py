@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy.integrate import solve_ivp
 
-from gnomon.dynamics.bias_flow import bias_flow
+from gnomon.dynamics import bias_flow
 from timing import median_seconds
 
 generator = torch.Generator().manual_seed(0)

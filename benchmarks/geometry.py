@@ -2,7 +2,7 @@
 
 import torch
 
-from gnomon import Probe, centroid, explained_variance, singular_values
+from gnomon import Probe, centroid, explained_variance_ratio, singular_values
 from gnomon.models import mlp
 from timing import compare
 
@@ -13,8 +13,8 @@ model = mlp((784, 196, 196, 196, 10), scale=8.0, generator=generator)
 
 def ours():
     """All Jacobians at once, then both quantities."""
-    values = Probe(model, x, [centroid, explained_variance]).read().values
-    return values["centroid"], values["explained_variance"]
+    values = Probe(model, x, [centroid, explained_variance_ratio]).read().values
+    return values["centroid"], values["explained_variance_ratio"]
 
 
 def without_jacobians():

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
 
-from gnomon.measure.centroid_rate import centroid_rate
-from gnomon.measure.ntk import ntk, ntk_to_point
+from gnomon.measure import centroid_rate, ntk, ntk_to_point
 from gnomon.models import mlp
 from timing import compare
 

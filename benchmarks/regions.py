@@ -13,7 +13,7 @@ import torch
 
 from gnomon.models import mlp
 from gnomon.plot import Points, Scatter, ScatterPanel
-from gnomon.plot.static import save
+from gnomon.plot._static import save
 from gnomon.regions import Plane, plane_through, slice_regions
 from timing import median_seconds
 

@@ -28,7 +28,7 @@ from soak.mutations import mutate
 
 CHECKPOINTS = ("plain.pt", "wrapped.ckpt", "plain.safetensors", "sealed.safetensors", "old.pt")
 DATA = ("some.npz", "big.npz", "table.parquet", "images.parquet")
-QUANTITIES = ("accuracy", "frobenius_norm", "nc1", "centroid_alignment")
+QUANTITIES = ("accuracy", "jacobian_norm", "nc1", "centroid_alignment")
 RAN = "something-of-the-file-was-run"
 
 

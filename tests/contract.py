@@ -130,8 +130,8 @@ CONTRACTS = {
         (-torch.inf, torch.inf),
         {"rotation": rotate_inputs, "exchanged scale": scaled(centroid=4.0, x=0.25)},
     ),
-    "explained_variance": Contract(
-        gnomon.explained_variance,
+    "explained_variance_ratio": Contract(
+        gnomon.explained_variance_ratio,
         loop(first_share),
         jacobian_only,
         (1 / 4, 1),
@@ -142,8 +142,8 @@ CONTRACTS = {
             "outputs": rotate_outputs,
         },
     ),
-    "frobenius_norm": Contract(
-        gnomon.frobenius_norm,
+    "jacobian_norm": Contract(
+        gnomon.jacobian_norm,
         loop(lambda jacobian: sum(v**2 for v in jacobian.flatten().tolist()) ** 0.5),
         jacobian_only,
         (0, torch.inf),

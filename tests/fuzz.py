@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import gnomon
-from gnomon import kernels, measure, regions
+from gnomon import kernels, regions
 from gnomon.data import Samples, modular_addition, normalise, standardise, xor_clusters
 from gnomon.models import mlp
 
@@ -106,7 +106,7 @@ def of_moments(**more: Callable[[Source], object]) -> Callable[[Source], Argumen
     return lambda s: {name: make(s) for name, make in more.items()} | {"class_moments": s.moments()}
 
 
-for function in (gnomon.agop, gnomon.explained_variance, gnomon.frobenius_norm):
+for function in (gnomon.agop, gnomon.explained_variance_ratio, gnomon.jacobian_norm):
     sampled(function)(at_x("jacobian"))
 for function in (gnomon.jacobian_alignment, gnomon.robust_radius, gnomon.row_alignment):
     sampled(function)(at_x("jacobian", "x"))
@@ -394,7 +394,7 @@ def tensors(result: Any) -> Iterator[Tensor]:
 def missing() -> set[str]:
     """Public functions that are not in the table."""
     functions = [getattr(gnomon, name) for name in gnomon.__all__]
-    names = {f.__name__ for f in functions if inspect.isfunction(f)} | set(measure.__all__) | {"kernel_agop"}
+    names = {f.__name__ for f in functions if inspect.isfunction(f)} | {"kernel_agop"}
     return names - set(TABLE) - {"at", "stop_when"}
 
 

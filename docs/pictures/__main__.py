@@ -40,8 +40,8 @@ def main(names: Sequence[str]) -> None:
             with matplotlib.rc_context(STYLE):
                 figure = Figure(figsize=(WIDTH / 96, HEIGHT / 96), dpi=96, facecolor="white")
                 numbers = picture.draw(figure, runs)
-                says = "; ".join(f"{arm}: {numbers[arm]}" for arm in numbers)
-                metadata = {"Title": name, "Description": says, "Date": None, "Creator": "gnomon"}
+                message = "; ".join(f"{arm}: {numbers[arm]}" for arm in numbers)
+                metadata = {"Title": name, "Description": message, "Date": None, "Creator": "gnomon"}
                 save(figure, FOLDER / f"{name}.svg", metadata)
             print(f"  {name}  {says}")
 

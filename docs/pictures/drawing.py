@@ -244,15 +244,15 @@ def resting(figure: Figure, runs: Runs) -> Numbers:
     axes, found = steps_of(figure, "centroid alignment"), {}
     axes.axhline(0.5, color=MUTED, linewidth=0.8)
     for (arm, run), line in zip(runs.items(), LINES, strict=False):
-        keys = ("centroid_alignment", "explained_variance")
+        keys = ("centroid_alignment", "explained_variance_ratio")
         alignment, pc1 = ([float(value.mean()) for value in run.values[key]] for key in keys)
         plot(axes, run.steps[1:], alignment[1:], line, arm)
-        says = [gnomon.plateau(run.steps[:end], alignment[:end], pc1[:end]) for end in range(1, len(run.steps) + 1)]
-        first = next((step for step, verdict in zip(run.steps, says, strict=True) if verdict.reached), None)
+        message = [gnomon.plateau(run.steps[:end], alignment[:end], pc1[:end]) for end in range(1, len(run.steps) + 1)]
+        first = next((step for step, verdict in zip(run.steps, message, strict=True) if verdict.reached), None)
         if first is not None:
             axes.axvline(first, color=line[0], linewidth=1)
-        found[arm] = number(says[-1].gain, "+.3f")
-        print(f"  plateau, {arm}: first reached at {first}; {says[-1].says}")
+        found[arm] = number(message[-1].gain, "+.3f")
+        print(f"  plateau, {arm}: first reached at {first}; {says[-1].message}")
     legend(axes)
     return found
 

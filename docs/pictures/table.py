@@ -32,8 +32,8 @@ PICTURES: dict[str, Picture] = {
     "centroid": images("centroids", 6, above="training digits"),
     "centroid_alignment": curve(DIGITS, "centroid_alignment", "cosine, mean", ".3f"),
     "centroid_inner_product": curve(DIGITS, "centroid_inner_product", "inner product (outputs), mean", ".2f"),
-    "explained_variance": curve(DIGITS, "explained_variance", "PC1, mean", ".2f"),
-    "frobenius_norm": curve(DIGITS, "frobenius_norm", "norm (outputs per input), mean", ".2g", log=True),
+    "explained_variance_ratio": curve(DIGITS, "explained_variance_ratio", "PC1, mean", ".2f"),
+    "jacobian_norm": curve(DIGITS, "jacobian_norm", "norm (outputs per input), mean", ".2g", log=True),
     "jacobian_alignment": curve(DIGITS, "jacobian_alignment", "share of the norm, mean", ".3f"),
     "row_alignment": curve(DIGITS, "row_alignment", "cosine, the label's row, mean", ".3f"),
     "singular_values": spectrum(DIGITS, "singular_values", "k", "k-th singular value, mean", ".2g", first, log=True),
@@ -75,7 +75,7 @@ PICTURES: dict[str, Picture] = {
     "spectral_mse": curve(COLLAPSE, "spectral_mse", "least MSE", ".1e", log=True),
     "deepfool": curve(DIGITS, "deepfool", "perturbation / length, unseen digits", ".3f"),
     "feature_learning_interval": Picture(DIGITS, ("ntk", "kernel"), moving_kernel),
-    "plateau": Picture(DIGITS, ("centroid_alignment", "explained_variance"), resting),
+    "plateau": Picture(DIGITS, ("centroid_alignment", "explained_variance_ratio"), resting),
     "cumulative_parameters": curve(
         CLUSTERS, "condition", "condition of W(2)", ".2g", log=True, needs="cumulative_parameters"
     ),

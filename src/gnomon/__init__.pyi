@@ -19,16 +19,36 @@ from .dynamics import (
     TruncationFlow,
     TruncationOrbit,
     TruncationTimeBound,
+    aligned_jacobian,
     bias_flow,
     snr_growth,
     truncation_time_bound,
 )
-from .linalg import Sketch, psd_root
+from .history import FeatureLearningInterval, Plateau, feature_learning_interval, plateau
+from .linalg import (
+    Eigenvectors,
+    PolarDecomposition,
+    Sketch,
+    fourier_norms,
+    gini,
+    polar_decomposition,
+    psd_root,
+    top_eigenvectors,
+)
 from .measure import (
+    AGOP,
+    ClassMoments,
+    ClassStatistics,
+    CumulativeParameters,
+    DeepFool,
+    LayerCentroids,
+    LayerCollapse,
+    MSEDecomposition,
+    NFATable,
+    TruncationSectors,
     accuracy,
     activation_misalignment,
     agop,
-    aligned_jacobian,
     central_path_distance,
     centroid,
     centroid_alignment,
@@ -40,12 +60,9 @@ from .measure import (
     effective_rank,
     equiangularity,
     equinorm,
-    explained_variance,
-    feature_learning_interval,
-    fourier_norms,
-    frobenius_norm,
-    gini,
+    explained_variance_ratio,
     jacobian_alignment,
+    jacobian_norm,
     layer_centroids,
     layer_collapse,
     least_squares_classifier,
@@ -60,8 +77,6 @@ from .measure import (
     nfa_table,
     ntk,
     ntk_to_point,
-    plateau,
-    polar_decomposition,
     robust_radius,
     row_alignment,
     self_duality,
@@ -69,25 +84,10 @@ from .measure import (
     snr,
     snr_singular_values,
     spectral_mse,
-    top_eigenvectors,
     truncated_inputs,
     truncation_map,
     truncation_sectors,
 )
-from .measure.class_moments import ClassMoments
-from .measure.class_statistics import ClassStatistics
-from .measure.cumulative_parameters import CumulativeParameters
-from .measure.deepfool import DeepFool
-from .measure.feature_learning_interval import FeatureLearningInterval
-from .measure.layer_centroids import LayerCentroids
-from .measure.layer_collapse import LayerCollapse
-from .measure.mse_decomposition import MSEDecomposition
-from .measure.nfa_table import NFATable
-from .measure.plateau import Plateau
-from .measure.polar_decomposition import PolarDecomposition
-from .measure.streamed_agop import AGOP
-from .measure.top_eigenvectors import Eigenvectors
-from .measure.truncation_sectors import TruncationSectors
 from .probe import Cost, Probe, Reading, Stop, at, every, log_spaced, stop_when
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
@@ -154,15 +154,15 @@ __all__ = [
     "equiangularity",
     "equinorm",
     "every",
-    "explained_variance",
+    "explained_variance_ratio",
     "feature_learning_interval",
     "features",
     "fourier_norms",
-    "frobenius_norm",
     "gini",
     "input_jacobian",
     "input_noise",
     "jacobian_alignment",
+    "jacobian_norm",
     "layer_centroids",
     "layer_collapse",
     "least_squares_classifier",

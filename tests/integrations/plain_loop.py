@@ -5,13 +5,13 @@ from accelerate.state import AcceleratorState, GradientState
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gnomon import Probe, accuracy, centroid_alignment, frobenius_norm
+from gnomon import Probe, accuracy, centroid_alignment, jacobian_norm
 
 X = torch.randn(48, 5, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(48) % 3
 BATCH, EPOCHS, TOGETHER, RATE = 8, 2, 2, 0.5
 STEPS = EPOCHS * len(X) // (BATCH * TOGETHER)
-QUANTITIES = [accuracy, centroid_alignment, frobenius_norm]
+QUANTITIES = [accuracy, centroid_alignment, jacobian_norm]
 
 
 def network(dropout=0.0):

@@ -214,7 +214,7 @@ def test_what_is_read_is_right(name):
     model, x, labels, *_ = built
     quantities = {"seen": lambda logits: logits} | {
         quantity: QUANTITIES[quantity]
-        for quantity in ("centroid", "frobenius_norm", "jacobian_alignment", "nc1", "accuracy")
+        for quantity in ("centroid", "jacobian_norm", "jacobian_alignment", "nc1", "accuracy")
         if quantity not in REFUSED[name]
     }
     values = Probe(model, (x, labels), quantities, memory=2**17).read().values
@@ -222,7 +222,7 @@ def test_what_is_read_is_right(name):
     some = slice(0, 8)
     jacobian = jacobian_row_by_row(model, x[some])
     torch.testing.assert_close(values["centroid"][some], jacobian.sum(1))
-    torch.testing.assert_close(values["frobenius_norm"][some], jacobian.flatten(1).norm(dim=1))
+    torch.testing.assert_close(values["jacobian_norm"][some], jacobian.flatten(1).norm(dim=1))
     rows, points = jacobian.flatten(2), x[some].flatten(1)
     along = torch.stack(
         [(row @ point).norm() / (row.norm() * point.norm()) for row, point in zip(rows, points, strict=True)]

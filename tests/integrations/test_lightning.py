@@ -237,7 +237,7 @@ def test_what_was_read_before_resuming_counts(tmp_path):
     """Also of several rules, of the same quantity too; a new one begins where it is first asked."""
 
     def callbacks():
-        sums = stop_when(lambda frobenius_norm: len(frobenius_norm) > STEPS)
+        sums = stop_when(lambda jacobian_norm: len(jacobian_norm) > STEPS)
         return [reads(stop=third(at=5)), reads(at(1, 3), sums), reads(at(0, 2), third(at=9))]
 
     saves = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, every_n_train_steps=1)

@@ -154,12 +154,12 @@ def test_bf16_is_read_as_the_network_computes(tmp_path):
         def forward(self, x):
             return self.model(x, LABELS[: len(x)])["logits"]
 
-    whole = ProbeCallback(lambda model: Probe(Logits(model), X, {"whole": gnomon.frobenius_norm}), trainer.log)
+    whole = ProbeCallback(lambda model: Probe(Logits(model), X, {"whole": gnomon.jacobian_norm}), trainer.log)
     trainer.add_callback(whole)
     reading(trainer).train()
     model = trainer.model
     assert logged(trainer)[-1][1].items() >= probe_of(model.network).read().scalars().items()
-    rounded, exact = logged(trainer, "whole")[-1][1]["whole"], logged(trainer)[-1][1]["frobenius_norm"]
+    rounded, exact = logged(trainer, "whole")[-1][1]["whole"], logged(trainer)[-1][1]["jacobian_norm"]
     assert 0 < abs(rounded - exact) < 0.02 * exact
 
 
@@ -240,7 +240,7 @@ def test_a_rule_resumes_with_what_its_own_probe_read(tmp_path):
     def train(steps, resume, **names):
         stop = stop_when(lambda steps, a: False, **names)
         trainer = trainer_with(tmp_path, same=True, max_steps=steps, save_strategy="steps", save_steps=3)
-        for name, quantity, rule in (("train.accuracy", accuracy, stop), ("train.norm", gnomon.frobenius_norm, None)):
+        for name, quantity, rule in (("train.accuracy", accuracy, stop), ("train.norm", gnomon.jacobian_norm, None)):
             trainer.add_callback(ProbeCallback(of({name: quantity}), trainer.log, rule))
         trainer.train(resume_from_checkpoint=resume)
         return stop

@@ -11,7 +11,7 @@ ENDS = {"baseline": (7000, 70.0), "GrokAlign": (1000, 12.0), "Grokfast": (7000, 
 
 def made_up(ends=ENDS, reached=True):
     """Records of all methods with cross-entropy, two each."""
-    numbers = {"centroid_alignment": 0.1, "frobenius_norm": 2.0, "explained_variance": 0.3}
+    numbers = {"centroid_alignment": 0.1, "jacobian_norm": 2.0, "explained_variance_ratio": 0.3}
     numbers |= {"row_alignment.min": -0.2, "row_alignment.max": 0.3, "train": 1.0, "test": 0.86}
     return [
         {"arm": f"cross-entropy {method}", "step": at, **numbers, "reached": reached and at > 0,
@@ -32,7 +32,7 @@ def test_ratios_are_of_steps_and_seconds_to_the_goal():
 
 def test_claims_hold_within_the_papers_spread():
     slower = made_up(ENDS | {"GrokAlign": (1100, 20.0)})
-    by_name = {claim.says.split(" takes")[0] + claim.says[-24:]: claim for claim in claims([made_up()])}
+    by_name = {claim.message.split(" takes")[0] + claim.message[-24:]: claim for claim in claims([made_up()])}
     assert len(by_name) == 5
     assert [claim.holds for claim in claims([made_up()])] == [True, True, True, True, True]
     assert claims([made_up(), slower])[0].measured == "6.68 x over 2 seeds"
@@ -52,5 +52,5 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     config = Config(losses=("cross-entropy", "mse"), methods=METHODS, samples=300, width=8, steps=12, goal=0.99)
 
     records = resumed(run, config, tmp_path, step=6, arm="cross-entropy Grokfast")
-    ends = {record["frobenius_norm"] for record in records if record["step"] == 12}
+    ends = {record["jacobian_norm"] for record in records if record["step"] == 12}
     assert len(ends) == 8, "two methods did the same"

@@ -70,7 +70,7 @@ def test_the_order_has_a_row_for_each_change_and_a_point_for_each_seed():
 def test_claims_are_of_every_seed():
     still = {"means_equiangularity": (1.0,) * 6}
     good = made_up(1, **still, test=(0.1, 0.1, 0.1, 0.1, 0.2, 0.9), robust_radius=(1.0,) * 6)
-    by_says = {claim.says: claim for claim in claims([good, good])}
+    by_says = {claim.message: claim for claim in claims([good, good])}
     assert len(by_says) == 21
     first = by_says["GrokAlign: memorisation before generalisation"]
     assert (first.measured, first.holds) == ("3 and 100; 3 and 100", True)
@@ -118,4 +118,4 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     assert start | {"arm": ARMS[1]} == other, "the arms start apart"
     assert start["kernel_cosine"] == pytest.approx(1)
     assert all({quantity.name for quantity in QUANTITIES} <= record.keys() for record in records)
-    assert records[-1]["frobenius_norm"] != next(r for r in records if r["step"] == 4)["frobenius_norm"]
+    assert records[-1]["jacobian_norm"] != next(r for r in records if r["step"] == 4)["jacobian_norm"]

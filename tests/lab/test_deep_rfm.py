@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gnomon import DeepRFM
-from gnomon.dynamics import deep_rfm
-from gnomon.dynamics.rfm_layer import fit_layer
+from gnomon.dynamics import _deep_rfm as deep_rfm
+from gnomon.dynamics._rfm_layer import fit_layer
 from gnomon.errors import RangeError
 from gnomon.kernels import FourierFeatures, LaplaceKernel, ReLUFeatures
 from gnomon_lab.papers.deep_rfm import (

@@ -96,8 +96,8 @@ def made_up(alignment=0.6, end=0.3, lost=0.02):
     for arm, aligned, pc1, last in (("weight decay", 0.1, 0.4, lost), ("GrokAlign", alignment, 0.95, end)):
         for step in range(0, 2001, 100):
             robust = 0.1 if step == 0 else 0.2 if step < 1400 else last
-            numbers = {"train": 1.0, "test": 0.4, "robust": robust, "frobenius_norm": 1.0, "tested": 400}
-            numbers |= {"centroid_alignment": aligned * min(step / 300, 1), "explained_variance": pc1}
+            numbers = {"train": 1.0, "test": 0.4, "robust": robust, "jacobian_norm": 1.0, "tested": 400}
+            numbers |= {"centroid_alignment": aligned * min(step / 300, 1), "explained_variance_ratio": pc1}
             images = {"centroids": picture, "images": picture}
             records.append({"arm": arm, "step": step, **numbers, **images, "seconds": {"trained": 9.0}})
     return records
@@ -156,7 +156,7 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 
     records = resumed(run, TINY, tmp_path, step=4, arm="GrokAlign")
     assert [r["step"] for r in records if "robust" in r] == [0, 1, 2, 3, 6] * 2
-    assert len({r["frobenius_norm"] for r in records if r["step"] == 6}) == 2, "both arms did the same"
+    assert len({r["jacobian_norm"] for r in records if r["step"] == 6}) == 2, "both arms did the same"
     assert len(figures(records)) == 2
 
 

@@ -39,7 +39,7 @@ def made_up():
 
 def test_all_claims_hold_of_records_in_which_all_holds(made_up):
     found = claims([made_up, made_up])
-    assert [claim.says for claim in found if not claim.holds] == []
+    assert [claim.message for claim in found if not claim.holds] == []
     assert len(found) == 7
     assert found[0].measured == "1e-12 to 1e-12 over 2 seeds"
 

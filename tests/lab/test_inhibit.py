@@ -6,12 +6,12 @@ from gnomon.errors import RangeError
 from gnomon_lab.papers.inhibit import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
-MINIMISED = {"train": 1.0, "test": 0.87, "frobenius_norm": 0.1, "centroid_norm": 0.2, "centroid_alignment": 0.6}
-HELD = {"train": 1.0, "test": 0.4, "frobenius_norm": 5.2, "centroid_norm": 9.0, "centroid_alignment": 0.05}
+MINIMISED = {"train": 1.0, "test": 0.87, "jacobian_norm": 0.1, "centroid_norm": 0.2, "centroid_alignment": 0.6}
+HELD = {"train": 1.0, "test": 0.4, "jacobian_norm": 5.2, "centroid_norm": 9.0, "centroid_alignment": 0.05}
 
 
 def made_up(minimise=MINIMISED, hold=HELD):
-    others = {"explained_variance": 0.5, "seconds": {"trained": 12.0}}
+    others = {"explained_variance_ratio": 0.5, "seconds": {"trained": 12.0}}
     return [
         {"arm": arm, "step": step, **end, **others, "test": end["test"] if step else 0.1}
         for arm, end in (("minimise", minimise), ("hold", hold)) for step in (0, 100)
@@ -31,7 +31,7 @@ def test_both_networks_stand_in_the_table_and_the_figure():
 def test_each_claim_fails_on_its_own():
     assert [claim.holds for claim in claims([made_up()])] == [True] * 6
     worse = [
-        made_up(hold=HELD | {"frobenius_norm": 4.4}),
+        made_up(hold=HELD | {"jacobian_norm": 4.4}),
         made_up(hold=HELD | {"train": 0.9}),
         made_up(minimise=MINIMISED | {"test": 0.84}),
         made_up(hold=HELD | {"test": 0.86}),
@@ -55,6 +55,6 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     config = Config(coefficient=0.1, init_scale=1.0, samples=300, width=8, steps=6)
 
     records = resumed(run, config, tmp_path, step=3, arm="hold")
-    starts, ends = ([r["frobenius_norm"] for r in records if r["step"] == step] for step in (0, 6))
+    starts, ends = ([r["jacobian_norm"] for r in records if r["step"] == step] for step in (0, 6))
     assert starts[0] == starts[1]
     assert ends[0] != ends[1]

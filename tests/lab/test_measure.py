@@ -33,8 +33,8 @@ def plainly(model, x, labels):
         "accuracy": gnomon.accuracy(logits, labels),
         "centroid_alignment": gnomon.centroid_alignment(centroid, x),
         "jacobian_alignment": gnomon.jacobian_alignment(jacobian, x),
-        "explained_variance": gnomon.explained_variance(jacobian),
-        "frobenius_norm": gnomon.frobenius_norm(jacobian),
+        "explained_variance_ratio": gnomon.explained_variance_ratio(jacobian),
+        "jacobian_norm": gnomon.jacobian_norm(jacobian),
         "nc1": gnomon.nc1(moments),
         "nc2_equinorm": gnomon.equinorm(means),
         "nc2_maximal_equiangularity": gnomon.maximal_equiangularity(means),
@@ -90,7 +90,7 @@ def test_jacobians_are_taken_in_batches_that_fit(monkeypatch):
     model, data = network(), Data(numbers(N, 6).float(), torch.arange(N) % CLASSES, "")
     one = CLASSES * 6 * 4
     measure(
-        model.eval(), data, chosen(["frobenius_norm"]), outputs=CLASSES, memory=7 * one, show=lambda *s: sizes.append(s)
+        model.eval(), data, chosen(["jacobian_norm"]), outputs=CLASSES, memory=7 * one, show=lambda *s: sizes.append(s)
     )
     assert sizes == [(done, 6) for done in range(1, 7)]
 
@@ -100,8 +100,8 @@ def test_defaults_are_the_first_samples_and_the_default_quantities(measured):
     assert found["samples"] == 11
     assert [*found["quantities"]] == [quantity.__name__ for quantity in DEFAULT]
     x = numbers(N, 6)[:11].float()
-    norms = gnomon.frobenius_norm(gnomon.input_jacobian(network(), x)).detach()
-    torch.testing.assert_close(found["quantities"]["frobenius_norm"]["mean"], norms.mean().item())
+    norms = gnomon.jacobian_norm(gnomon.input_jacobian(network(), x)).detach()
+    torch.testing.assert_close(found["quantities"]["jacobian_norm"]["mean"], norms.mean().item())
     np.savez("many.npz", x=numbers(1100, 6).numpy(), y=(torch.arange(1100) % CLASSES).numpy())
     assert measured("small.pt", "nets:small", "many.npz", "--quantities", "accuracy")[0]["samples"] == 1024
 
@@ -164,9 +164,9 @@ def test_one_of_two_tied_parameters_is_enough(folder, measured):
     tied = Tied()
     save_model(tied, "tied.safetensors")
     np.savez("six.npz", x=numbers(N, 6).numpy(), labels=(torch.arange(N) % 6).numpy())
-    found, said = measured("tied.safetensors", "nets:Tied", "six.npz", "--quantities", "frobenius_norm")
-    expected = gnomon.frobenius_norm(gnomon.input_jacobian(tied, numbers(N, 6).float()).detach()).mean().item()
-    torch.testing.assert_close(found["quantities"]["frobenius_norm"]["mean"], expected)
+    found, said = measured("tied.safetensors", "nets:Tied", "six.npz", "--quantities", "jacobian_norm")
+    expected = gnomon.jacobian_norm(gnomon.input_jacobian(tied, numbers(N, 6).float()).detach()).mean().item()
+    torch.testing.assert_close(found["quantities"]["jacobian_norm"]["mean"], expected)
     assert "3 of 3 tensors" in said
 
 
@@ -365,7 +365,7 @@ def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint,
     line = next(line for line in said.splitlines() if line.startswith("left out"))
     assert line.startswith(f"left out {', '.join(left)}: ")
     assert reason in line
-    said = complaint("small.pt", "nets:small", "lacking.npz", "--quantities", "frobenius_norm", "nc1")
+    said = complaint("small.pt", "nets:small", "lacking.npz", "--quantities", "jacobian_norm", "nc1")
     assert "expected what can be measured here, got nc1: " in said
     assert reason in said
 
@@ -398,10 +398,10 @@ def test_networks_are_measured_in_eval_mode(folder, measured):
     model = normalised()
     model(numbers(N, 6).float())
     torch.save(model.state_dict(), "normalised.pt")
-    found, _ = measured("normalised.pt", "nets:normalised", "some.npz", "--quantities", "frobenius_norm")
+    found, _ = measured("normalised.pt", "nets:normalised", "some.npz", "--quantities", "jacobian_norm")
     jacobian = gnomon.input_jacobian(model.eval(), numbers(N, 6).float()).detach()
-    expected = gnomon.frobenius_norm(jacobian).mean().item()
-    torch.testing.assert_close(found["quantities"]["frobenius_norm"]["mean"], expected)
+    expected = gnomon.jacobian_norm(jacobian).mean().item()
+    torch.testing.assert_close(found["quantities"]["jacobian_norm"]["mean"], expected)
 
 
 def test_table_of_features(folder, measured, complaint):
@@ -480,7 +480,7 @@ def test_table_files_and_page(folder, monkeypatch, capsys):
     assert [line for line in said.splitlines() if line.startswith("written")] == ["written: a.json", "written: a.html"]
     written = json.loads(Path("a.json").read_text())
     page = Path("a.html").read_text(encoding="utf-8")
-    norm = f"{written['quantities']['frobenius_norm']['mean']:.4g}"
+    norm = f"{written['quantities']['jacobian_norm']['mean']:.4g}"
     assert norm in out
     assert norm in page
     for word in ("nc1: The variability within classes", "small.pt at some.npz", "classified wrongly", "nets:small"):

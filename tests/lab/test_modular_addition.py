@@ -20,7 +20,7 @@ def made_up(grokked=GROKKED, risen=0.2):
     for (embeddings, method), at in grokked.items():
         for step in (1, 10, 100, 1000):
             known = {"train": 1.0 if step >= 10 else 0.1, "test": 0.9 if at and step >= at else 0.0}
-            numbers = {"centroid_alignment": 0.1, "frobenius_norm": 2.0}
+            numbers = {"centroid_alignment": 0.1, "jacobian_norm": 2.0}
             numbers |= {"centroid_alignment.min": -0.2, "centroid_alignment.max": 0.3}
             end = 0.1 + (risen if method == "GrokAlign" else 0.5) * (step == 1000)
             numbers |= {"gini_embedding": end, "gini_logits": end}
@@ -83,7 +83,7 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 
     whole = resumed(run, config, tmp_path, step=6, arm="fixed GrokAlign")
     ends = {record["arm"]: record for record in whole if record["step"] == 12}
-    assert len({record["frobenius_norm"] for record in ends.values()}) == 4, "two arms did the same"
+    assert len({record["jacobian_norm"] for record in ends.values()}) == 4, "two arms did the same"
     start = whole[0]["gini_embedding"]
     moved = [arm for arm, record in ends.items() if record["gini_embedding"] != start]
     assert moved == ["learned weight decay", "learned GrokAlign"]

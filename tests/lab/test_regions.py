@@ -35,7 +35,7 @@ def made_up(train=(0.1, 0.9, 1.0, 1.0), bends=(0.99, 0.999, 0.998, 0.9), turned=
     """Four readings, the second without a slice; the last has two planes."""
     records = []
     for i, step in enumerate((0, 3, 10, 40)):
-        numbers = {"train": train[i], "test": 0.1 + 0.25 * i, "bend.median": bends[i], "frobenius_norm": 5.0 - i}
+        numbers = {"train": train[i], "test": 0.1 + 0.25 * i, "bend.median": bends[i], "jacobian_norm": 5.0 - i}
         numbers |= {"centroid_alignment": turned[i], "turned": [turned[i]] * 6, "reached": reached and i == 3}
         if i != 1:
             numbers |= {"slices": [SLICE, SLICE | {"label": 1}][: 2 if i == 3 else 1], "boundary_distance": 0.1 * i}

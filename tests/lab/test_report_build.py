@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gnomon import Probe, accuracy, every, frobenius_norm
+from gnomon import Probe, accuracy, every, jacobian_norm
 from gnomon.plot import Curves, Line, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS, anatomy, experiment
 from gnomon_lab.report.build import build
@@ -34,11 +34,11 @@ def test_cost_is_told_by_arm_with_the_dearest():
 def test_cost_is_that_of_the_readings(tmp_path):
     run = Run(tmp_path, 0)
     model = torch.nn.Linear(4, 3)
-    probe = Probe(model, (torch.randn(20, 4), torch.arange(20) % 3), [accuracy, frobenius_norm], every(1))
+    probe = Probe(model, (torch.randn(20, 4), torch.arange(20) % 3), [accuracy, jacobian_norm], every(1))
     for step in run.steps("arm", 3, model=model):
         run.record(step, probe.read(step))
     told = cost(run.records())["arm"]
-    assert "frobenius_norm" in told or "jacobian" in told
+    assert "jacobian_norm" in told or "jacobian" in told
     read = sum(sum(record["seconds"]["cost"].values()) for record in run.records())
     assert told.startswith(f"{read:.2g} s of reading beside")
 

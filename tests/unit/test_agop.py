@@ -16,10 +16,10 @@ from torchmetrics import MetricCollection
 
 import gnomon
 from gnomon import AGOP, Probe, Sketch, agop, effective_rank, input_jacobian, psd_root, top_eigenvectors
-from gnomon.autodiff.layer_gradients import weighted_layers
+from gnomon.autodiff._layer_gradients import weighted_layers
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Dense, Factored, GramSum
-from gnomon.linalg.gram_sum import frequent_directions
+from gnomon.linalg._gram_sum import frequent_directions
 from gnomon.models import mlp
 from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
@@ -192,7 +192,7 @@ def test_a_plain_function_and_in_place_layers():
 @pytest.mark.parametrize("p", [3, 40])
 @pytest.mark.parametrize("sizes", [[12], [1] * 12, [5, 4, 3]])
 def test_any_split_gives_the_same(p, sizes, monkeypatch):
-    monkeypatch.setattr("gnomon.linalg.gram_sum.BLOCK", 7)
+    monkeypatch.setattr("gnomon.linalg._gram_sum.BLOCK", 7)
     model, x = mlp((p, 9, 9, 2), generator=torch.Generator().manual_seed(0)).double(), normal(12, p)
     whole = streamed(model, x, names(model))
     for name, one in streamed(model, x, names(model), sizes, memory=20_000).items():
@@ -222,7 +222,7 @@ def test_float32_is_summed_in_float64_and_half_precision_in_float32():
 
 
 def test_rounding_does_not_grow_with_the_number_of_rows(monkeypatch):
-    monkeypatch.setattr("gnomon.linalg.gram_sum.BLOCK", 100)
+    monkeypatch.setattr("gnomon.linalg._gram_sum.BLOCK", 100)
     rows = normal(200_000, 1).float() + 3
     total = GramSum([], [])
     for part in rows.split(100):
@@ -495,5 +495,5 @@ def test_effective_rank_counts_equal_directions():
         torch.testing.assert_close(effective_rank(7 * frame @ frame.T), torch.tensor(float(rank)).double())
     torch.testing.assert_close(effective_rank(torch.zeros(3, 3)), torch.tensor(0.0))
     jacobian = normal(1, 4, 6)
-    torch.testing.assert_close(effective_rank(agop(jacobian)), 1 / gnomon.explained_variance(jacobian)[0])
+    torch.testing.assert_close(effective_rank(agop(jacobian)), 1 / gnomon.explained_variance_ratio(jacobian)[0])
     assert torch.autograd.gradcheck(lambda rows: effective_rank(rows.T @ rows), normal(5, 4).requires_grad_())

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from torch.nn import functional
 
 from gnomon import jacobian_alignment
+from gnomon.dynamics import aligned_jacobian
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.measure.aligned_jacobian import aligned_jacobian
 
 
 def normal(*shape, seed=0):

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 import gnomon
-from gnomon.autodiff import chunk_size
-from gnomon.autodiff.entrance import linear_entrance, passage
+from gnomon.autodiff import chunk_size, linear_entrance, passage
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from tests.zoo import BUILDERS, zoo
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from gnomon.dynamics.bias_flow import bias_flow
+from gnomon.dynamics import bias_flow
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.0, 0.3, 1.0, 2.5, 6.0, 30.0], dtype=torch.float64)

@@ -8,9 +8,10 @@ import torch
 from scipy.special import wrightomega
 
 import gnomon
-from gnomon.dynamics import central_path, snr_growth
-from gnomon.dynamics.central_path import CentralPath, loss_and_gradient, project, renormalised, residuals
-from gnomon.dynamics.snr_growth import constants
+from gnomon.dynamics import CentralPath, snr_growth
+from gnomon.dynamics import _central_path as central_path
+from gnomon.dynamics._central_path import loss_and_gradient, project, renormalised, residuals
+from gnomon.dynamics._snr_growth import constants
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 both = pytest.mark.parametrize("projection", ["orthogonal", "renormalised"])
@@ -285,6 +286,6 @@ def test_bad_input_is_named(monkeypatch):
         snr_growth(one * 0, -one, 1, 4)
     with pytest.raises(RangeError, match=r"projection one of orthogonal, renormalised, got 'oblique'"):
         snr_growth(one, one, 3, 4, "oblique")
-    monkeypatch.setattr(sys.modules["gnomon.dynamics.snr_growth"], "STEPS", 1)
+    monkeypatch.setattr(sys.modules["gnomon.dynamics._snr_growth"], "STEPS", 1)
     with pytest.raises(ConvergenceError, match=r"expected Newton's method to end within 1 steps, got a last step of"):
         snr_growth(one, 1e3 * one, 3, 4)

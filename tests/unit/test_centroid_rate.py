@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from gnomon import centroid, centroid_inner_product
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
-from gnomon.measure.centroid_rate import centroid_rate
-from gnomon.measure.ntk import ntk
+from gnomon.measure import centroid_rate, ntk
 from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.measure.feature_learning_interval import feature_learning_interval
-from gnomon.measure.plateau import plateau
+from gnomon.history import feature_learning_interval, plateau
 
 LINEAR = torch.arange(0, 10001, 50)
 LOGARITHMIC = torch.logspace(0, 4, 81)
@@ -32,7 +31,7 @@ def test_interval_is_where_the_ramp_leaves_its_ends_by_the_tolerance(steps, size
     assert found.start == pytest.approx(252, rel=0.25 if size else 0.2)
     assert found.end == pytest.approx(1589, rel=0.25 if size else 0.15)
     assert found.change == pytest.approx(1, abs=0.1)
-    assert found.says.startswith("It moves between steps ")
+    assert found.message.startswith("It moves between steps ")
 
 
 def test_a_kernel_is_compared_as_a_matrix():
@@ -56,7 +55,7 @@ def test_rest_is_rest_however_many_readings_are_noisy(size):
     found = feature_learning_interval(steps, 1 + noise(len(steps), size).clamp(-2.4 * size, 2.4 * size))
     assert not found.moves
     assert found.start is found.end is None
-    assert found.says.startswith("It rests throughout")
+    assert found.message.startswith("It rests throughout")
     assert not feature_learning_interval([0, 1, 2], [0.0, 0.0, 0.0]).moves
 
 
@@ -83,9 +82,9 @@ def judged(steps, alignment, pc1=0.97, size=0.0, **settings):
 def test_high_and_at_rest_and_of_rank_one_is_a_plateau(steps, seed):
     alignment = rise(steps, high=0.8) + noise(len(steps), 0.004, seed)
     found = judged(steps, alignment)
-    assert found.reached, found.says
+    assert found.reached, found.message
     assert found.alignment == pytest.approx(0.8, abs=0.01)
-    assert found.says.startswith("More training is unlikely to help: PC1 is 0.970, alignment ")
+    assert found.message.startswith("More training is unlikely to help: PC1 is 0.970, alignment ")
 
 
 @pytest.mark.parametrize("steps", [LINEAR, LOGARITHMIC], ids=["linear", "logarithmic"])
@@ -94,7 +93,7 @@ def test_gain_is_that_of_a_doubling(steps):
     found = judged(steps, 0.1 * steps.double().clamp_min(1).log2() - 0.6)
     assert found.gain == pytest.approx(0.1, rel=0.15)
     assert not found.reached
-    assert "alignment changed by +0.1" in found.says
+    assert "alignment changed by +0.1" in found.message
 
 
 @pytest.mark.parametrize(
@@ -110,9 +109,9 @@ def test_gain_is_that_of_a_doubling(steps):
 def test_each_reason_is_named(alignment, pc1, says, size):
     found = judged(LINEAR, alignment, pc1, size)
     assert not found.reached
-    assert found.says.startswith("More training may help: ")
+    assert found.message.startswith("More training may help: ")
     if not size:
-        assert says in found.says
+        assert says in found.message
 
 
 def test_wild_readings_change_nothing_and_loud_noise_is_no_plateau():
@@ -136,7 +135,7 @@ def test_as_a_stopping_rule_it_waits_for_grokking_and_then_stops():
 def test_too_few_readings_are_no_verdict():
     found = plateau([0, 10, 20], [0.9, 0.9, 0.9], [1.0, 1.0, 1.0])
     assert (found.reached, found.gain, found.error) == (False, None, None)
-    assert found.says == "Too few readings to tell: one of the parts up to step 20 has 1 of 4."
+    assert found.message == "Too few readings to tell: one of the parts up to step 20 has 1 of 4."
     assert not plateau([0], [0.9], [1.0]).reached
 
 

@@ -11,7 +11,7 @@ from torchmetrics import MetricCollection
 from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
-from gnomon.measure.class_moments import further, merge, nothing
+from gnomon.measure.collapse._class_moments import further, merge, nothing
 from tests.unit.processes import on_processes
 
 SPLITS = [[60], [1] * 60, [7, 1, 30, 22], [59, 1]]
@@ -96,7 +96,7 @@ def test_any_split_gives_the_same(p, sizes):
 @pytest.mark.parametrize("sizes", SPLITS)
 def test_any_blocks_give_the_same(p, sizes, monkeypatch):
     features, labels = samples(p=p)
-    monkeypatch.setattr("gnomon.measure.class_statistics.BLOCK", 7)
+    monkeypatch.setattr("gnomon.measure.collapse._class_statistics.BLOCK", 7)
     assert_same(stream(features, labels, 4, sizes), class_moments(features, labels, 4))
 
 
@@ -150,7 +150,7 @@ def test_float32_does_not_lose_with_the_number_of_samples():
 
 
 def test_memory_does_not_grow_with_samples_and_no_square_matrix_is_made_for_few(monkeypatch):
-    monkeypatch.setattr("gnomon.measure.class_statistics.BLOCK", 150)
+    monkeypatch.setattr("gnomon.measure.collapse._class_statistics.BLOCK", 150)
     features, labels = samples(60, 5)
     statistics = ClassStatistics(4)
     for _ in range(20):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from gnomon.dynamics.clustered_flow import ClusteredFlow
+from gnomon.dynamics import ClusteredFlow
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.0, 0.1, 1.0, 7.0], dtype=torch.float64)

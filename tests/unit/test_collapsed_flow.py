@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from gnomon.dynamics import integration
-from gnomon.dynamics.collapsed_flow import CollapsedFlow, integral
+from gnomon.dynamics import CollapsedFlow
+from gnomon.dynamics import _integration as integration
+from gnomon.dynamics._collapsed_flow import integral
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.1, 0.5, 1.0, 2.0, 3.0], dtype=torch.float64)

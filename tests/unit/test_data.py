@@ -585,7 +585,7 @@ def test_importing_the_data_floor_imports_no_extra():
 
 @pytest.mark.parametrize("name", ["digits", "samples"])
 def test_the_examples_hold(name):
-    failed, tried = doctest.testmod(importlib.import_module(f"gnomon.data.{name}"), extraglobs={"torch": torch})
+    failed, tried = doctest.testmod(importlib.import_module(f"gnomon.data._{name}"), extraglobs={"torch": torch})
     assert tried > 0
     assert failed == 0
 

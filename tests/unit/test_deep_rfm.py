@@ -14,8 +14,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import gnomon
 from gnomon import DeepRFM
-from gnomon.dynamics import rfm_layer
-from gnomon.dynamics.rfm_layer import collapse
+from gnomon.dynamics import _rfm_layer as rfm_layer
+from gnomon.dynamics._rfm_layer import collapse
 from gnomon.errors import CheckpointError, ConvergenceError, EmptyError, RangeError
 from gnomon.kernels import FourierFeatures, GaussianKernel, LaplaceKernel, ReLUFeatures
 

@@ -19,7 +19,7 @@ from gnomon import (
     TruncationFlow,
     accuracy,
     bias_flow,
-    explained_variance,
+    explained_variance_ratio,
     ntk,
     snr_growth,
     vector_jacobian,
@@ -85,7 +85,7 @@ def test_any_network_is_read_where_it_is(name):
             for settings in ({}, {"estimator": "exact"}, {"fraction": 0.5, "level": 1.0, "projections": 2})
         ]
         labels = torch.zeros(len(x), dtype=torch.long, device=x.device)
-        reading = Probe(model, (x, labels), [accuracy, explained_variance, ntk]).read()
+        reading = Probe(model, (x, labels), [accuracy, explained_variance_ratio, ntk]).read()
         return [
             penalties,
             torch.autograd.grad(sum(penalties), list(model.parameters()), materialize_grads=True),

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import gnomon
-from gnomon.autodiff.single_steps import in_single_steps
+from gnomon.autodiff import in_single_steps
 from gnomon.errors import GnomonError, UnsupportedModuleError
 from tests.foreign import FOREIGN, ONCE, foreign
 from tests.zoo import BUILDERS, zoo
@@ -281,7 +281,7 @@ def test_samples_that_mix_are_refused(name, equal):
         lambda: gnomon.AGOP().update(model, x),
         lambda: gnomon.deepfool(model, x),
         lambda: gnomon.layer_collapse(model, x, LABELS),
-        lambda: gnomon.Probe(model, x, [gnomon.frobenius_norm]),
+        lambda: gnomon.Probe(model, x, [gnomon.jacobian_norm]),
     ):
         with pytest.raises(UnsupportedModuleError, match=r"expected samples that do not mix, got outputs of a sample"):
             function()

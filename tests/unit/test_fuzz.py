@@ -8,7 +8,7 @@ import torch
 import gnomon
 from gnomon import regions
 from gnomon.data import Samples, normalise, standardise
-from gnomon.dynamics import integration
+from gnomon.dynamics import _integration as integration
 from gnomon.models import mlp
 from tests.fuzz import callables, judged, mutations
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.measure.fourier_norms import fourier_norms
-from gnomon.measure.gini import gini
+from gnomon.linalg import fourier_norms, gini
 
 
 def normal(*shape, seed=0):

@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
-from gnomon.steer.grokfast import GrokfastEMA, GrokfastMA
+from gnomon.steer import GrokfastEMA, GrokfastMA
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
-EMA, MA = {"alpha": 0.8, "strength": 0.1}, {"window": 3, "strength": 5.0}
+EMA, MA = {"alpha": 0.8, "lamb": 0.1}, {"window": 3, "lamb": 5.0}
 METHODS = {"EMA": (GrokfastEMA, EMA), "MA": (GrokfastMA, MA)}
 OPTIMIZERS = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, 0.01, momentum=0.9),
@@ -95,12 +95,12 @@ def test_window_forgets_large_gradients_wholly(parameter, slope):
     torch.testing.assert_close(amplified, 2e-12 * slope, atol=0, rtol=1e-15)
 
 
-@pytest.mark.parametrize("strength", [0.0, 2.0])
-def test_no_memory_is_a_multiple_of_the_gradient(parameter, slope, strength):
+@pytest.mark.parametrize("lamb", [0.0, 2.0])
+def test_no_memory_is_a_multiple_of_the_gradient(parameter, slope, lamb):
     """α = 0 and w = 1: the mean is the gradient."""
-    for grokfast in (GrokfastEMA([parameter], 0.0, strength), GrokfastMA([parameter], 1, strength)):
+    for grokfast in (GrokfastEMA([parameter], 0.0, lamb), GrokfastMA([parameter], 1, lamb)):
         for amplified, gradient in zip(amplify(grokfast, parameter, slope, -slope), (slope, -slope), strict=True):
-            torch.testing.assert_close(amplified, (1 + strength) * gradient)
+            torch.testing.assert_close(amplified, (1 + lamb) * gradient)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -119,7 +119,7 @@ def test_training_equals_the_plain_loop(name, optimizer):
             history.append(parameter.grad.clone())
             mean = slow_mean(name, history)
             if mean is not None:
-                parameter.grad = parameter.grad + settings["strength"] * mean
+                parameter.grad = parameter.grad + settings["lamb"] * mean
         for each in optimizers:
             each.step()
     for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
@@ -143,7 +143,7 @@ def test_accumulated_gradients_count_as_one(name):
         grokfast()
         for parameter, history in zip(model.parameters(), histories, strict=True):
             mean = slow_mean(name, history)
-            expected = history[-1] if mean is None else history[-1] + settings["strength"] * mean
+            expected = history[-1] if mean is None else history[-1] + settings["lamb"] * mean
             torch.testing.assert_close(parameter.grad, expected)
 
 
@@ -161,7 +161,7 @@ def test_memory_is_its_own(name, set_to_none, slope):
         history.append(t * slope)
         grokfast()
         mean = slow_mean(name, history)
-        expected = t * slope + (0 if mean is None else settings["strength"] * mean)
+        expected = t * slope + (0 if mean is None else settings["lamb"] * mean)
         torch.testing.assert_close(parameter.grad, expected)
 
 
@@ -179,7 +179,7 @@ def test_parameters_without_gradient_rest(name, slope):
         if seldom.grad is not None:
             history.append(t * slope)
             mean = slow_mean(name, history)
-            expected = t * slope + (0 if mean is None else settings["strength"] * mean)
+            expected = t * slope + (0 if mean is None else settings["lamb"] * mean)
             torch.testing.assert_close(seldom.grad, expected)
     assert never.grad is None
 
@@ -248,7 +248,7 @@ def test_half_precision_window_and_mean_round_once(name, generator):
     parameter = nn.Parameter(torch.zeros(50, dtype=torch.bfloat16))
     history = list(torch.randn(8, 50, generator=generator).bfloat16())
     *_, amplified = amplify(method([parameter], **settings), parameter, *history)
-    exact = history[-1].double() + settings["strength"] * slow_mean(name, [g.double() for g in history])
+    exact = history[-1].double() + settings["lamb"] * slow_mean(name, [g.double() for g in history])
     torch.testing.assert_close(amplified, exact.bfloat16(), rtol=0, atol=0)
 
 
@@ -262,12 +262,12 @@ def test_memory_follows_the_gradients_dtype_and_device(name, slope):
     parameter.grad = None
     parameter.data = parameter.data.double()
     (amplified,) = amplify(grokfast, parameter, slope.float().double())
-    torch.testing.assert_close(amplified, (1 + settings["strength"]) * slope.float().double())
+    torch.testing.assert_close(amplified, (1 + settings["lamb"]) * slope.float().double())
     if torch.cuda.is_available():
         parameter.grad = None
         parameter.data = parameter.data.cuda()
         (amplified,) = amplify(grokfast, parameter, slope.float().double().cuda())
-        torch.testing.assert_close(amplified.cpu(), (1 + settings["strength"]) * slope.float().double())
+        torch.testing.assert_close(amplified.cpu(), (1 + settings["lamb"]) * slope.float().double())
         assert grokfast.state_dict()["memory"][0].is_cuda
 
 
@@ -350,7 +350,7 @@ def test_opposite_infinities_are_seen(parameter):
 def test_large_but_finite_gradients_pass():
     """Their sum overflows; they do not."""
     parameter = nn.Parameter(torch.zeros(4))
-    (amplified,) = amplify(GrokfastEMA([parameter], strength=0.1), parameter, torch.full((4,), 2e38))
+    (amplified,) = amplify(GrokfastEMA([parameter], lamb=0.1), parameter, torch.full((4,), 2e38))
     torch.testing.assert_close(amplified, torch.full((4,), 2.2e38))
 
 
@@ -371,9 +371,9 @@ def test_damaged_memory_is_named(parameter, slope):
 
 
 def test_bad_settings_are_listed_together(parameter):
-    with pytest.raises(RangeError, match=r"GrokfastEMA: expected alpha in \[0, 1\), got 1.0; strength .*, got nan"):
+    with pytest.raises(RangeError, match=r"GrokfastEMA: expected alpha in \[0, 1\), got 1.0; lamb .*, got nan"):
         GrokfastEMA([parameter], 1.0, math.nan)
-    with pytest.raises(RangeError, match=r"GrokfastMA: expected window at least 1, got 0; strength .*, got -1.0"):
+    with pytest.raises(RangeError, match=r"GrokfastMA: expected window at least 1, got 0; lamb .*, got -1.0"):
         GrokfastMA([parameter], 0, -1.0)
 
 

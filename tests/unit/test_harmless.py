@@ -15,7 +15,7 @@ from torch.backends import cuda as attention
 from torch.nn import functional
 
 import gnomon
-from gnomon import Probe, accuracy, frobenius_norm, nc1
+from gnomon import Probe, accuracy, jacobian_norm, nc1
 from gnomon.errors import RangeError, UnsupportedModuleError
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
@@ -168,7 +168,7 @@ def test_training_is_the_same_bit_by_bit(name):
         random.seed(0)
         np.random.seed(0)
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        probe = Probe(model, (X, LABELS), [accuracy, nc1, frobenius_norm]) if probed else None
+        probe = Probe(model, (X, LABELS), [accuracy, nc1, jacobian_norm]) if probed else None
         for step in range(3):
             loss = functional.cross_entropy(model(X), LABELS)
             if probe:
@@ -204,7 +204,7 @@ def test_what_is_read_is_what_eval_mode_computes_now(name):
 @pytest.mark.parametrize("name", ["clamps weights", "replaces weights", "merges"])
 def test_weights_that_a_pass_writes_to_are_put_back(name):
     model = network(name)
-    probe = Probe(model, X, [frobenius_norm])
+    probe = Probe(model, X, [jacobian_norm])
     with torch.no_grad():
         model[1].weight.add_(0.5)
     before, memory = model[1].weight.detach().clone(), model[1].weight.data_ptr()
@@ -217,7 +217,7 @@ def test_modes_that_differ_from_module_to_module_are_put_back():
     model = network("merges")
     model[1].eval()
     weight = model[1].weight.detach().clone()
-    Probe(model, X, [frobenius_norm]).read()
+    Probe(model, X, [jacobian_norm]).read()
     assert [module.training for module in model.modules()] == [True, True, False, True, True]
     assert model[1].merged
     torch.testing.assert_close(model[1].weight.detach(), weight, rtol=0, atol=0)
@@ -227,7 +227,7 @@ def test_modes_that_differ_from_module_to_module_are_put_back():
 
 
 def scaling():
-    return Scaled(), [accuracy, nc1, frobenius_norm, gnomon.layer_collapse]
+    return Scaled(), [accuracy, nc1, jacobian_norm, gnomon.layer_collapse]
 
 
 def without_scaling():
@@ -348,15 +348,15 @@ def test_layers_that_a_pass_makes_are_said_before_training():
     """A reading would draw their weights, and training others."""
     model = nn.Sequential(Lazy(), nn.Linear(4, 3))
     with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* whose forward pass makes '0\.layer"):
-        Probe(model, X, [frobenius_norm])
+        Probe(model, X, [jacobian_norm])
     assert not list(model[0].children())
     model(X)
-    Probe(model, X, [frobenius_norm]).read()
+    Probe(model, X, [jacobian_norm]).read()
 
 
 def test_buffers_that_a_pass_makes_are_not_there_afterwards():
     model = nn.Sequential(nn.Linear(4, 4), Caching(), nn.Linear(4, 3))
-    Probe(model, X, [frobenius_norm]).read()
+    Probe(model, X, [jacobian_norm]).read()
     assert model.state_dict().keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
 
 
@@ -364,7 +364,7 @@ def test_buffers_that_a_pass_makes_are_not_there_afterwards():
 def test_state_in_objects_of_other_kinds_is_said_before_training():
     model = nn.Sequential(nn.Linear(4, 4), Averaging(), nn.Linear(4, 3))
     with pytest.warns(UserWarning, match=r"changes Averaging, Averaging\.average, which .* not put back") as said:
-        Probe(model, X, [frobenius_norm])
+        Probe(model, X, [jacobian_norm])
     assert said[0].filename == __file__
 
 
@@ -379,19 +379,19 @@ def in_a_thread(act):
 
 def test_another_thread_than_that_of_training_is_refused():
     model = network("counts")
-    probe = Probe(model, X, [frobenius_norm])
+    probe = Probe(model, X, [jacobian_norm])
     probe.read()
     with pytest.raises(
         RangeError, match=r"Probe\.read\(model\): expected readings in MainThread, .* got one in Thread"
     ):
         in_a_thread(probe.read)
     with pytest.raises(RangeError, match=r"got one in Thread"):
-        in_a_thread(Probe(model, X, [frobenius_norm]).read)  # another probe of the same network
+        in_a_thread(Probe(model, X, [jacobian_norm]).read)  # another probe of the same network
 
 
 def test_a_probe_may_be_made_in_one_thread_and_read_in_another():
     """As where a notebook trains in the background, once more when that has ended."""
-    probe = Probe(network("counts"), X, [frobenius_norm])
+    probe = Probe(network("counts"), X, [jacobian_norm])
     first = in_a_thread(probe.read)
     assert first.scalars() == in_a_thread(probe.read).scalars() == probe.read().scalars()
 

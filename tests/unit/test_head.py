@@ -145,5 +145,5 @@ def test_tokens_are_read_where_no_derivative_in_them_is_taken():
     torch.testing.assert_close(gnomon.features(model, tokens).detach(), features)
     torch.testing.assert_close(read["accuracy"], accuracy(model(tokens).detach(), LABELS))
     torch.testing.assert_close(read["nc1"], nc1(gnomon.class_moments(features, LABELS, CLASSES)))
-    with pytest.raises(RangeError, match=r"frobenius_norm: .*expected a floating-point .* pass their embeddings"):
-        Probe(model, (tokens, LABELS), [accuracy, gnomon.frobenius_norm])
+    with pytest.raises(RangeError, match=r"jacobian_norm: .*expected a floating-point .* pass their embeddings"):
+        Probe(model, (tokens, LABELS), [accuracy, gnomon.jacobian_norm])

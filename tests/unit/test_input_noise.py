@@ -7,7 +7,7 @@ import torch
 
 from gnomon.errors import RangeError, ShapeError
 from gnomon.models import mlp
-from gnomon.steer.input_noise import InputNoise, input_noise, noise_level
+from gnomon.steer import InputNoise, input_noise, noise_level
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
 

@@ -15,11 +15,11 @@ from gnomon.kernels import (
     ReLUFeatures,
     kernel_agop,
     kernel_gram,
+    over_pairs,
     squared_distances,
 )
-from gnomon.kernels import agop as agop_module
-from gnomon.kernels.agop import by_gradients, by_samples
-from gnomon.kernels.distances import over_pairs
+from gnomon.kernels import _agop as agop_module
+from gnomon.kernels._agop import by_gradients, by_samples
 from gnomon.linalg import unit
 
 KERNELS = [LaplaceKernel(1.3), GaussianKernel(0.9)]

@@ -8,7 +8,7 @@ from torch import nn
 
 import gnomon
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
-from gnomon.measure.layer_centroids import layer_centroids
+from gnomon.measure import layer_centroids
 from gnomon.models import mlp
 from tests.zoo import zoo
 

@@ -54,7 +54,7 @@ nn = torch.nn
 pooled = nn.Sequential(nn.Conv2d(3, 8, 16, 16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 model = nn.Sequential(pooled, nn.Linear(8, 1000))
 x, labels = torch.randn(16, 3, 224, 224), torch.arange(16)
-names = "accuracy centroid_alignment explained_variance frobenius_norm row_alignment robust_radius effective_rank"
+names = "accuracy centroid_alignment explained_variance_ratio jacobian_norm row_alignment robust_radius effective_rank"
 quantities = [getattr(gnomon, name) for name in names.split()]
 gnomon.Probe(model, (x[:2, :, :32, :32], labels[:2]), quantities)
 before = highest()

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gnomon.autodiff import gram_products
+from gnomon.autodiff import _gram_products as gram_products
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
-from gnomon.measure.ntk import ntk, ntk_to_point
+from gnomon.measure import ntk, ntk_to_point
 from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
 
@@ -270,7 +270,7 @@ def test_bad_input_is_named():
 
 MEASURE = """
 import torch
-from gnomon.measure.ntk import ntk
+from gnomon.measure import ntk
 from pathlib import Path
 torch.set_num_threads(1)
 

@@ -11,9 +11,9 @@ import pytest
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.plot import _layout
-from gnomon.plot.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
-from gnomon.plot.interactive import interactive
-from gnomon.plot.static import draw, save
+from gnomon.plot._figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon.plot._interactive import interactive
+from gnomon.plot._static import draw, save
 
 STEPS = (0.0, 1.0, 10.0, 100.0)
 

@@ -9,11 +9,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import gnomon
-from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance, log_spaced
-from gnomon.autodiff.layer_gradients import gradient_products
+from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
+from gnomon.autodiff import gradient_products
 from gnomon.errors import DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
-from gnomon.probe import cost, derived
+from gnomon.probe import _cost as cost
+from gnomon.probe import _derived as derived
 from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
@@ -63,7 +64,7 @@ def test_each_observation_is_made_once():
     """Five quantities, one forward pass over the samples, beside two that size the chunks."""
     model, x = zoo("mlp")
     sizes = sizes_of_passes(model)
-    names = ["centroid", "centroid_alignment", "row_alignment", "explained_variance", "frobenius_norm"]
+    names = ["centroid", "centroid_alignment", "row_alignment", "explained_variance_ratio", "jacobian_norm"]
     probe = Probe(model, x, [getattr(gnomon, name) for name in names])
     sizes.clear()
     reading = probe.read()
@@ -100,8 +101,8 @@ def test_scalars_are_mean_and_ends():
 
 def test_cost_is_said_for_each():
     model, x = zoo("mlp")
-    seconds = Probe(model, data(x), [accuracy, explained_variance]).read().seconds
-    assert seconds.keys() == {"logits", "jacobian", "accuracy", "explained_variance"}
+    seconds = Probe(model, data(x), [accuracy, explained_variance_ratio]).read().seconds
+    assert seconds.keys() == {"logits", "jacobian", "accuracy", "explained_variance_ratio"}
     assert all(0 < took < 10 for took in seconds.values())
 
 
@@ -146,11 +147,11 @@ def test_the_budget_is_kept_by_reading_less_often(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch.compile's own
 def test_a_wrapped_network_is_read_inside():
     model, x = zoo("mlp")
-    plain = Probe(model, x, [explained_variance]).read().values["explained_variance"]
+    plain = Probe(model, x, [explained_variance_ratio]).read().values["explained_variance_ratio"]
     for wrapped in (torch.nn.DataParallel(model), torch.compile(torch.nn.DataParallel(model))):
-        probe = Probe(wrapped, x, [explained_variance])
+        probe = Probe(wrapped, x, [explained_variance_ratio])
         assert probe.model is model
-        torch.testing.assert_close(probe.read().values["explained_variance"], plain, rtol=0, atol=0)
+        torch.testing.assert_close(probe.read().values["explained_variance_ratio"], plain, rtol=0, atol=0)
 
 
 DISTRIBUTED = """
@@ -187,10 +188,10 @@ SHARDED = """
 x = torch.randn(12, 4)
 for shard in (FullyShardedDataParallel, fully_shard):
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    probe = Probe(net, x, [explained_variance])
+    probe = Probe(net, x, [explained_variance_ratio])
     probe.read()
     model = shard(net, device_id=torch.device("cpu")) if shard is FullyShardedDataParallel else shard(net, mesh=mesh)
-    for read in (lambda: Probe(model, x, [explained_variance]), *([probe.read] if model is net else [])):
+    for read in (lambda: Probe(model, x, [explained_variance_ratio]), *([probe.read] if model is net else [])):
         try:
             read()
         except UnsupportedModuleError as error:
@@ -201,7 +202,7 @@ for shard in (FullyShardedDataParallel, fully_shard):
 SHARDING = """
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from gnomon import Probe, explained_variance
+from gnomon import Probe, explained_variance_ratio
 from gnomon.errors import UnsupportedModuleError
 """
 
@@ -223,7 +224,7 @@ def test_training_is_the_same_with_and_without(name):
         frozen, *rest = model.parameters()
         frozen.requires_grad_(not rest)
         optimizer = torch.optim.AdamW(model.parameters(), 0.1)
-        probe = Probe(model, data(x), [accuracy, explained_variance, centroid_alignment])
+        probe = Probe(model, data(x), [accuracy, explained_variance_ratio, centroid_alignment])
         torch.manual_seed(0)
         for step in range(3):
             model(x).square().sum().backward()
@@ -259,8 +260,8 @@ def test_bad_quantities_are_named():
         Probe(model, x, {"f": lambda x: 1.0}).read()
     with pytest.raises(RangeError, match=r"expected functions that have a name, got a lambda\. Pass a mapping"):
         Probe(model, x, [lambda x: x])
-    with pytest.raises(RangeError, match=r"expected distinct names, got explained_variance\. Pass a mapping"):
-        Probe(model, x, [explained_variance, explained_variance])
+    with pytest.raises(RangeError, match=r"expected distinct names, got explained_variance_ratio\. Pass a mapping"):
+        Probe(model, x, [explained_variance_ratio, explained_variance_ratio])
     with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):
         Probe(model, x, {"a": lambda b: b, "b": lambda a: a})
 
@@ -516,7 +517,7 @@ def test_what_only_few_samples_lack_is_not_refused():
     ],
 )
 def test_what_no_probe_can_be_made_of_is_said(change, message):
-    arguments = {"model": nn.Linear(3, 2), "data": torch.ones(2, 3), "quantities": [gnomon.frobenius_norm]} | change
+    arguments = {"model": nn.Linear(3, 2), "data": torch.ones(2, 3), "quantities": [gnomon.jacobian_norm]} | change
     with pytest.raises(RangeError, match=message):
         Probe(**arguments)
 
@@ -536,7 +537,7 @@ def test_an_error_says_what_it_is_about(message, argument):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("integer", [np.int64, torch.tensor])
 def test_steps_of_any_kind_are_integers_in_readings(integer):
-    probe = Probe(nn.Linear(3, 2), torch.ones(2, 3), [gnomon.frobenius_norm], at(3))
+    probe = Probe(nn.Linear(3, 2), torch.ones(2, 3), [gnomon.jacobian_norm], at(3))
     assert [type(reading.step) for reading in (probe(integer(3)), probe.read(integer(4)))] == [int, int]
 
 
@@ -608,12 +609,12 @@ def test_the_rehearsal_takes_few_samples_and_few_passes():
         sizes = []
         backward.clear()
         labels = torch.arange(200).flip(0) % classes
-        probe = Probe(Wide(), (torch.randn(200, 6), labels), [gnomon.frobenius_norm, accuracy])
+        probe = Probe(Wide(), (torch.randn(200, 6), labels), [gnomon.jacobian_norm, accuracy])
         # Three samples are compared with each other, and one does not run alone.
         assert set(sizes) == {3, 2, max(2, few)}
         assert backward == [max(2, few)]
     sizes = []
-    Probe(Wide(), torch.randn(200, 6), [gnomon.frobenius_norm])
+    Probe(Wide(), torch.randn(200, 6), [gnomon.jacobian_norm])
     assert set(sizes) == {3, 2}
     assert probe.cost.readings == 0
 
@@ -649,7 +650,7 @@ def test_being_out_of_memory_is_said_as_it_is():
             raise torch.OutOfMemoryError("no more")
 
     with pytest.raises(torch.OutOfMemoryError, match="no more"):
-        Probe(Large(), torch.ones(2, 3), [gnomon.frobenius_norm])
+        Probe(Large(), torch.ones(2, 3), [gnomon.jacobian_norm])
 
 
 @pytest.mark.parametrize("raised", [MemoryError("no more"), None], ids=["Python's", "torch's"])
@@ -661,7 +662,7 @@ def test_memory_that_the_processor_lacks_is_told_as_memory(raised):
             return x + torch.empty(2**52)
 
     with pytest.raises(torch.OutOfMemoryError, match=r"Probe\(x\): expected memory for .*\. Pass fewer samples"):
-        Probe(Large(), torch.ones(2, 3), [gnomon.frobenius_norm])
+        Probe(Large(), torch.ones(2, 3), [gnomon.jacobian_norm])
 
 
 def test_effective_rank_of_large_samples_is_that_of_few_rows():
@@ -700,7 +701,7 @@ def test_data_that_are_no_tensors_are_named():
     x = np.zeros((4, 2))
     for data in (x, (torch.zeros(4, 2), np.zeros(4))):
         with pytest.raises(RangeError, match=r"Probe\(data\): expected tensors, got ndarray\. Convert it with"):
-            Probe(nn.Linear(2, 2), data, [gnomon.frobenius_norm])
+            Probe(nn.Linear(2, 2), data, [gnomon.jacobian_norm])
 
 
 @pytest.mark.bad_input
@@ -714,7 +715,7 @@ def test_data_that_are_no_tensors_are_named():
 )
 def test_how_tensors_are_made_of_what_holds_them_is_said(part, message):
     with pytest.raises(RangeError, match=message):
-        Probe(nn.Linear(2, 2), part(torch.zeros(4, 2)), [gnomon.frobenius_norm])
+        Probe(nn.Linear(2, 2), part(torch.zeros(4, 2)), [gnomon.jacobian_norm])
 
 
 def test_what_is_advised_makes_samples():
@@ -727,7 +728,7 @@ def test_what_is_advised_makes_samples():
 
 
 def test_a_probe_says_what_it_is():
-    probe = Probe(nn.Linear(3, 2), data(torch.ones(4, 3)), {"right": accuracy, "norm": gnomon.frobenius_norm})
+    probe = Probe(nn.Linear(3, 2), data(torch.ones(4, 3)), {"right": accuracy, "norm": gnomon.jacobian_norm})
     assert repr(probe) == "Probe(Linear, x (4, 3), labels (4,), quantities right, norm)"
 
 

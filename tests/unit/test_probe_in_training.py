@@ -11,7 +11,7 @@ from torch.nn.utils import prune, spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
 import gnomon
-from gnomon import Probe, accuracy, centroid_alignment, frobenius_norm, nc1, plateau, stop_when
+from gnomon import Probe, accuracy, centroid_alignment, jacobian_norm, nc1, plateau, stop_when
 from gnomon.errors import RangeError
 from gnomon.models import mlp
 from tests.unit.test_harmless import Merging
@@ -66,7 +66,7 @@ def test_training_is_the_same_where_eval_mode_does_things_of_its_own(build):
         torch.manual_seed(0)
         model = nn.Sequential(build(5, 8), nn.ReLU(), nn.Linear(8, 3))
         optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.5)
-        probe = Probe(model, (X, LABELS), [accuracy, nc1, frobenius_norm]) if probed else None
+        probe = Probe(model, (X, LABELS), [accuracy, nc1, jacobian_norm]) if probed else None
         for step in range(4):
             loss = functional.cross_entropy(model(X), LABELS)
             if probe:
@@ -102,7 +102,7 @@ def test_autocast_of_the_loop_does_not_reach_the_reading():
 def test_a_compiled_part_is_read_uncompiled(in_place):
     """What is compiled cannot be differentiated twice, and calls no hooks."""
     model = mlp((5, 8, 3), generator=torch.Generator().manual_seed(0))
-    quantities = [frobenius_norm, nc1, gnomon.nfa_table]
+    quantities = [jacobian_norm, nc1, gnomon.nfa_table]
     plain = Probe(model, (X, LABELS), quantities).read().scalars()
     if in_place:
         model.compile(backend="aot_eager")
@@ -117,7 +117,7 @@ def test_attention_that_a_checkpoint_computes_again_is_read():
     again = Attending()
     plain = Attending(again=False)
     plain.load_state_dict(again.state_dict())
-    read = [Probe(model, (X, LABELS), [frobenius_norm, gnomon.agop]).read().scalars() for model in (again, plain)]
+    read = [Probe(model, (X, LABELS), [jacobian_norm, gnomon.agop]).read().scalars() for model in (again, plain)]
     torch.testing.assert_close(*read)
 
 

@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import minimize
 
 from gnomon import jacobian_alignment
-from gnomon.measure.robust_radius import robust_radius
+from gnomon.measure import robust_radius
 
 
 def normal(*shape, seed=0):

@@ -48,8 +48,8 @@ def test_norm_and_pc1_follow_from_them():
     model, x = zoo("conv")
     with torch.no_grad():
         jacobian, energy = gnomon.input_jacobian(model, x), gnomon.singular_values(model, x).square()
-        torch.testing.assert_close(energy.sum(1).sqrt(), gnomon.frobenius_norm(jacobian))
-        torch.testing.assert_close(energy[:, 0] / energy.sum(1), gnomon.explained_variance(jacobian))
+        torch.testing.assert_close(energy.sum(1).sqrt(), gnomon.jacobian_norm(jacobian))
+        torch.testing.assert_close(energy[:, 0] / energy.sum(1), gnomon.explained_variance_ratio(jacobian))
 
 
 @pytest.mark.bad_input

@@ -75,7 +75,7 @@ def test_the_plateau_of_a_training():
     train, _ = standardise(*digits(40, generator=torch.Generator().manual_seed(0)))
     model = mlp((64, 16, 10), generator=torch.Generator().manual_seed(0))
     optimizer = torch.optim.SGD(model.parameters(), 0.0)
-    quantities = {"alignment": gnomon.centroid_alignment, "pc1": gnomon.explained_variance}
+    quantities = {"alignment": gnomon.centroid_alignment, "pc1": gnomon.explained_variance_ratio}
     probe = Probe(model, train, quantities, every(5))
     stop = stop_when(plateau, high=-1.0, rank_one=0.0)
     for step in range(1000):
@@ -86,7 +86,7 @@ def test_the_plateau_of_a_training():
     assert step == next(
         last for last in range(0, 1000, 5) if sum(last / 4 < t <= last / 2 for t in range(0, last, 5)) == 4
     )
-    assert stop.verdict.says.startswith("More training is unlikely to help: PC1 is 0.")
+    assert stop.verdict.message.startswith("More training is unlikely to help: PC1 is 0.")
     assert stop.verdict == plateau(stop.steps, *stop.histories.values(), high=-1.0, rank_one=0.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gnomon import GrokAlign, Probe, centroid_alignment, frobenius_norm, input_jacobian
+from gnomon import GrokAlign, Probe, centroid_alignment, input_jacobian, jacobian_norm
 from gnomon.errors import RangeError
 from gnomon.models import OneLayerTransformer
 
@@ -107,10 +107,10 @@ def test_gradients_of_loss_and_penalty_reach_the_embedding(estimator, learned):
 def test_probes_look_from_the_embeddings():
     model, tokens = tiny(), some_tokens()
     x = model.embed(tokens).detach()
-    values = Probe(model, x, [centroid_alignment, frobenius_norm]).read().values
+    values = Probe(model, x, [centroid_alignment, jacobian_norm]).read().values
     jacobian = torch.autograd.functional.jacobian(model, x).diagonal(dim1=0, dim2=2).permute(3, 0, 1, 2)
     torch.testing.assert_close(input_jacobian(model, x), jacobian)
-    torch.testing.assert_close(values["frobenius_norm"], jacobian.flatten(1).norm(dim=1))
+    torch.testing.assert_close(values["jacobian_norm"], jacobian.flatten(1).norm(dim=1))
     cosines = torch.cosine_similarity(jacobian.sum(1).flatten(1), x.flatten(1))
     torch.testing.assert_close(values["centroid_alignment"], cosines)
 

@@ -11,12 +11,14 @@ from torch.nn import functional
 import gnomon
 from gnomon.data import digits
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
-from gnomon.measure.activation_misalignment import activation_misalignment
-from gnomon.measure.cumulative_parameters import cumulative_parameters
-from gnomon.measure.polar_decomposition import polar_decomposition
-from gnomon.measure.truncated_inputs import truncated_inputs
-from gnomon.measure.truncation_map import truncation_map
-from gnomon.measure.truncation_sectors import truncation_sectors
+from gnomon.linalg import polar_decomposition
+from gnomon.measure import (
+    activation_misalignment,
+    cumulative_parameters,
+    truncated_inputs,
+    truncation_map,
+    truncation_sectors,
+)
 from gnomon.models import mlp
 
 

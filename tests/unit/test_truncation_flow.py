@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gnomon
-from gnomon.dynamics.piecewise import Walk
+from gnomon.dynamics._piecewise import Walk
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.0, 0.2, 0.7, 1.5, 3.0, 8.0], dtype=torch.float64)

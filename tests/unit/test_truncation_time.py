@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from gnomon.dynamics.bias_flow import bias_flow
-from gnomon.dynamics.truncation_time import highest_components, truncation_time_bound
+from gnomon.dynamics import bias_flow, truncation_time_bound
+from gnomon.dynamics._truncation_time import highest_components
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 BOTH = ("sharp", "printed")
@@ -281,7 +281,7 @@ def test_a_rotation_that_is_not_held_is_named(monkeypatch):
     zero, identity = torch.zeros(2).double(), torch.eye(2).double()
     printed = truncation_time_bound(points, zero, zero + 0.7, identity, estimates="printed")
     assert printed.failed == "a small first moment in mixed sectors (4.15): eta_0 + eta_1' is not below 1"
-    monkeypatch.setattr("gnomon.dynamics.truncation_time.STEPS", 1)
+    monkeypatch.setattr("gnomon.dynamics._truncation_time.STEPS", 1)
     ended = truncation_time_bound(*cluster())
     assert ended.failed == "no eta_2 holds the rotation's way (4.29)"
     assert ended.bound == math.inf

@@ -1,17 +1,19 @@
 """Models of training that can be solved, one per file: the flow integrated, and its closed form beside it."""
 
-from gnomon.dynamics.bias_flow import BiasFlow, bias_flow
-from gnomon.dynamics.central_path import CentralPath, CentralPathFlow
-from gnomon.dynamics.clustered_flow import ClusteredFlow
-from gnomon.dynamics.collapsed_flow import CollapsedFlow, CollapsedFlowRun, CollapsedPropagators
-from gnomon.dynamics.deep_rfm import DeepRFM
-from gnomon.dynamics.general_flow import GeneralFlow, GeneralOrbit
-from gnomon.dynamics.linear_deep_rfm import LinearDeepRFM, LinearDeepRFMRun
-from gnomon.dynamics.piecewise import Crossings
-from gnomon.dynamics.rfm_layer import Collapse, DeepRFMReading, DeepRFMStage
-from gnomon.dynamics.snr_growth import snr_growth
-from gnomon.dynamics.truncation_flow import TruncationFlow, TruncationOrbit
-from gnomon.dynamics.truncation_time import TruncationTimeBound, truncation_time_bound
+from gnomon.dynamics._aligned_jacobian import aligned_jacobian
+from gnomon.dynamics._bias_flow import BiasFlow, bias_flow
+from gnomon.dynamics._central_path import CentralPath, CentralPathFlow
+from gnomon.dynamics._clustered_flow import ClusteredFlow
+from gnomon.dynamics._collapsed_flow import CollapsedFlow, CollapsedFlowRun, CollapsedPropagators
+from gnomon.dynamics._deep_rfm import DeepRFM
+from gnomon.dynamics._faces import Sides, State
+from gnomon.dynamics._general_flow import GeneralFlow, GeneralOrbit
+from gnomon.dynamics._linear_deep_rfm import LinearDeepRFM, LinearDeepRFMRun
+from gnomon.dynamics._piecewise import Crossings
+from gnomon.dynamics._rfm_layer import Collapse, DeepRFMReading, DeepRFMStage
+from gnomon.dynamics._snr_growth import Projection, snr_growth
+from gnomon.dynamics._truncation_flow import TruncationFlow, TruncationOrbit
+from gnomon.dynamics._truncation_time import TruncationTimeBound, truncation_time_bound
 
 __all__ = [
     "BiasFlow",
@@ -30,9 +32,13 @@ __all__ = [
     "GeneralOrbit",
     "LinearDeepRFM",
     "LinearDeepRFMRun",
+    "Projection",
+    "Sides",
+    "State",
     "TruncationFlow",
     "TruncationOrbit",
     "TruncationTimeBound",
+    "aligned_jacobian",
     "bias_flow",
     "snr_growth",
     "truncation_time_bound",

@@ -22,14 +22,14 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
 
     Example:
         >>> import tempfile, torch
-        >>> from gnomon import Probe, frobenius_norm
-        >>> probe = Probe(torch.nn.Identity(), torch.ones(1, 4), [frobenius_norm])
+        >>> from gnomon import Probe, jacobian_norm
+        >>> probe = Probe(torch.nn.Identity(), torch.ones(1, 4), [jacobian_norm])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder) / "records.jsonl"
         ...     sink = jsonlines_sink(path)
         ...     sink(probe.read(7))
         ...     record = json.loads(path.read_text())
-        >>> record["step"], record["frobenius_norm"]
+        >>> record["step"], record["jacobian_norm"]
         (7, 2.0)
     """
     file = Path(path)

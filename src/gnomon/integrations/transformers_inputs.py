@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
-from gnomon.probe.evaluating import evaluated
+from gnomon.probe import evaluated
 
 Network = Any
 """A network of transformers, called as its authors call it; importing their class would take seconds."""

@@ -1,74 +1,76 @@
 """One quantity per file: pure functions of tensors, whose argument names say what they look at."""
 
-from gnomon.measure.accuracy import accuracy
-from gnomon.measure.activation_misalignment import activation_misalignment
-from gnomon.measure.agop import agop
-from gnomon.measure.aligned_jacobian import aligned_jacobian
-from gnomon.measure.central_path_distance import central_path_distance
-from gnomon.measure.centroid import centroid
-from gnomon.measure.centroid_alignment import centroid_alignment
-from gnomon.measure.centroid_inner_product import centroid_inner_product
-from gnomon.measure.centroid_rate import centroid_rate
-from gnomon.measure.class_moments import class_moments
-from gnomon.measure.cumulative_parameters import cumulative_parameters
-from gnomon.measure.deepfool import deepfool
-from gnomon.measure.effective_rank import effective_rank
-from gnomon.measure.equiangularity import equiangularity
-from gnomon.measure.equinorm import equinorm
-from gnomon.measure.explained_variance import explained_variance
-from gnomon.measure.feature_learning_interval import feature_learning_interval
-from gnomon.measure.fourier_norms import fourier_norms
-from gnomon.measure.frobenius_norm import frobenius_norm
-from gnomon.measure.gini import gini
-from gnomon.measure.jacobian_alignment import jacobian_alignment
-from gnomon.measure.layer_centroids import layer_centroids
-from gnomon.measure.layer_collapse import layer_collapse
-from gnomon.measure.least_squares_classifier import least_squares_classifier
-from gnomon.measure.maximal_equiangularity import maximal_equiangularity
-from gnomon.measure.mse_decomposition import mse_decomposition
-from gnomon.measure.nc1 import nc1
-from gnomon.measure.nc1_trace_ratio import nc1_trace_ratio
-from gnomon.measure.nc2 import nc2_etf, nc2_orthogonal
-from gnomon.measure.nearest_mean_disagreement import nearest_mean_disagreement
-from gnomon.measure.nfa_correlation import nfa_correlation
-from gnomon.measure.nfa_table import nfa_table
-from gnomon.measure.ntk import ntk, ntk_to_point
-from gnomon.measure.plateau import plateau
-from gnomon.measure.polar_decomposition import polar_decomposition
-from gnomon.measure.robust_radius import robust_radius
-from gnomon.measure.row_alignment import row_alignment
-from gnomon.measure.self_duality import self_duality
-from gnomon.measure.singular_values import singular_values
-from gnomon.measure.snr import snr
-from gnomon.measure.snr_singular_values import snr_singular_values
-from gnomon.measure.spectral_mse import spectral_mse
-from gnomon.measure.top_eigenvectors import top_eigenvectors
-from gnomon.measure.truncated_inputs import truncated_inputs
-from gnomon.measure.truncation_map import truncation_map
-from gnomon.measure.truncation_sectors import truncation_sectors
+from gnomon.measure.collapse._central_path_distance import central_path_distance
+from gnomon.measure.collapse._class_moments import ClassMoments, check_counts, class_moments
+from gnomon.measure.collapse._class_statistics import ClassStatistics
+from gnomon.measure.collapse._equiangularity import equiangularity
+from gnomon.measure.collapse._equinorm import equinorm
+from gnomon.measure.collapse._layer_collapse import LayerCollapse, layer_collapse
+from gnomon.measure.collapse._least_squares_classifier import least_squares_classifier
+from gnomon.measure.collapse._maximal_equiangularity import maximal_equiangularity
+from gnomon.measure.collapse._mse_decomposition import MSEDecomposition, mse_decomposition
+from gnomon.measure.collapse._nc1 import nc1
+from gnomon.measure.collapse._nc1_trace_ratio import nc1_trace_ratio
+from gnomon.measure.collapse._nc2 import nc2_etf, nc2_orthogonal
+from gnomon.measure.collapse._nearest_mean_disagreement import nearest_mean_disagreement
+from gnomon.measure.collapse._self_duality import self_duality
+from gnomon.measure.collapse._snr import snr
+from gnomon.measure.collapse._snr_singular_values import snr_singular_values
+from gnomon.measure.collapse._spectral_mse import spectral_mse
+from gnomon.measure.jacobian._centroid import centroid
+from gnomon.measure.jacobian._centroid_alignment import centroid_alignment
+from gnomon.measure.jacobian._centroid_inner_product import centroid_inner_product
+from gnomon.measure.jacobian._centroid_rate import centroid_rate
+from gnomon.measure.jacobian._explained_variance_ratio import explained_variance_ratio
+from gnomon.measure.jacobian._jacobian_alignment import jacobian_alignment
+from gnomon.measure.jacobian._jacobian_norm import jacobian_norm
+from gnomon.measure.jacobian._layer_centroids import LayerCentroids, layer_centroids
+from gnomon.measure.jacobian._row_alignment import row_alignment
+from gnomon.measure.jacobian._singular_values import singular_values
+from gnomon.measure.kernel._ntk import ntk, ntk_to_point
+from gnomon.measure.nfa._agop import agop
+from gnomon.measure.nfa._effective_rank import effective_rank
+from gnomon.measure.nfa._nfa_correlation import nfa_correlation
+from gnomon.measure.nfa._nfa_table import NFATable, nfa_table
+from gnomon.measure.nfa._streamed_agop import AGOP
+from gnomon.measure.robustness._accuracy import accuracy
+from gnomon.measure.robustness._deepfool import DeepFool, deepfool
+from gnomon.measure.robustness._robust_radius import robust_radius
+from gnomon.measure.truncation._activation_misalignment import activation_misalignment
+from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters, cumulative_parameters
+from gnomon.measure.truncation._truncated_inputs import truncated_inputs
+from gnomon.measure.truncation._truncation_map import truncation_map
+from gnomon.measure.truncation._truncation_sectors import TruncationSectors, truncation_sectors
 
 __all__ = [
+    "AGOP",
+    "ClassMoments",
+    "ClassStatistics",
+    "CumulativeParameters",
+    "DeepFool",
+    "LayerCentroids",
+    "LayerCollapse",
+    "MSEDecomposition",
+    "NFATable",
+    "TruncationSectors",
     "accuracy",
     "activation_misalignment",
     "agop",
-    "aligned_jacobian",
     "central_path_distance",
     "centroid",
     "centroid_alignment",
     "centroid_inner_product",
     "centroid_rate",
+    "check_counts",
     "class_moments",
     "cumulative_parameters",
     "deepfool",
     "effective_rank",
     "equiangularity",
     "equinorm",
-    "explained_variance",
-    "feature_learning_interval",
-    "fourier_norms",
-    "frobenius_norm",
-    "gini",
+    "explained_variance_ratio",
     "jacobian_alignment",
+    "jacobian_norm",
     "layer_centroids",
     "layer_collapse",
     "least_squares_classifier",
@@ -83,8 +85,6 @@ __all__ = [
     "nfa_table",
     "ntk",
     "ntk_to_point",
-    "plateau",
-    "polar_decomposition",
     "robust_radius",
     "row_alignment",
     "self_duality",
@@ -92,7 +92,6 @@ __all__ = [
     "snr",
     "snr_singular_values",
     "spectral_mse",
-    "top_eigenvectors",
     "truncated_inputs",
     "truncation_map",
     "truncation_sectors",

@@ -1,9 +1,9 @@
 """Figures: `figures` says what one shows, `static` draws it with matplotlib, `interactive` with plotly."""
 
-from gnomon.plot.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
-from gnomon.plot.region_map import Polylines, RegionFrame, RegionMap
-from gnomon.plot.scatter import Points, Scatter, ScatterPanel
-from gnomon.plot.space import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
+from gnomon.plot._figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon.plot._region_map import Polylines, RegionFrame, RegionMap
+from gnomon.plot._scatter import Points, Scatter, ScatterPanel
+from gnomon.plot._space import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
 
 __all__ = [
     "Curves",

@@ -8,9 +8,9 @@ import numpy as np
 
 from gnomon.plot import _layout
 from gnomon.plot._legend import kinds
+from gnomon.plot._region_map import Corners, Polylines, RegionFrame, RegionMap
+from gnomon.plot._scatter import Points
 from gnomon.plot._scatter_layout import VALUES
-from gnomon.plot.region_map import Corners, Polylines, RegionFrame, RegionMap
-from gnomon.plot.scatter import Points
 
 LEVELS = 24
 """Colours of a colour bar: all regions of one colour are drawn as one path, so that thousands stay fast."""

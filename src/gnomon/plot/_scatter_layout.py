@@ -4,7 +4,7 @@ import math
 
 from gnomon.plot import _layout
 from gnomon.plot._legend import kinds
-from gnomon.plot.scatter import Points, Scatter, ScatterPanel
+from gnomon.plot._scatter import Points, Scatter, ScatterPanel
 
 # Viridis: even in lightness, and read by the colour-blind; the rims of the points stand out on any ground.
 VALUES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")

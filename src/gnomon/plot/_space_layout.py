@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnomon.plot._legend import kinds
-from gnomon.plot.space import Space, SpaceMark, SpacePoints
+from gnomon.plot._space import Space, SpaceMark, SpacePoints
 
 # Plotly draws them in space as letters: its cross is thin, and its "x" missing from many fonts.
 SHAPES = (("o", "circle", 5), ("s", "square", 7), ("D", "diamond", 5))

@@ -1,9 +1,23 @@
 """Which quantities, when: readings of a network while it trains."""
 
-from gnomon.probe.cost import Cost
-from gnomon.probe.probe import Probe
-from gnomon.probe.reading import Reading
-from gnomon.probe.schedule import Schedule, at, every, log_spaced
-from gnomon.probe.stopping import Stop, stop_when
+from gnomon.probe._cost import Cost
+from gnomon.probe._eval_mode import evaluated
+from gnomon.probe._plan import plan
+from gnomon.probe._probe import Probe
+from gnomon.probe._reading import Reading
+from gnomon.probe._schedule import Schedule, at, every, log_spaced
+from gnomon.probe._stopping import Stop, stop_when
 
-__all__ = ["Cost", "Probe", "Reading", "Schedule", "Stop", "at", "every", "log_spaced", "stop_when"]
+__all__ = [
+    "Cost",
+    "Probe",
+    "Reading",
+    "Schedule",
+    "Stop",
+    "at",
+    "evaluated",
+    "every",
+    "log_spaced",
+    "plan",
+    "stop_when",
+]

@@ -1,7 +1,14 @@
 """What changes training, built from measure's own functions."""
 
-from gnomon.steer.grokalign import GrokAlign
-from gnomon.steer.grokfast import GrokfastEMA, GrokfastMA
-from gnomon.steer.input_noise import InputNoise, input_noise, noise_level
+from gnomon.steer._grokalign import GrokAlign
+from gnomon.steer._grokfast import GrokfastEMA, GrokfastMA
+from gnomon.steer._input_noise import InputNoise, input_noise, noise_level
 
-__all__ = ["GrokAlign", "GrokfastEMA", "GrokfastMA", "InputNoise", "input_noise", "noise_level"]
+__all__ = [
+    "GrokAlign",
+    "GrokfastEMA",
+    "GrokfastMA",
+    "InputNoise",
+    "input_noise",
+    "noise_level",
+]

@@ -191,7 +191,7 @@ def show_claims(module: ModuleType, runs: Sequence[Found], console: Terminal) ->
     say(f"{reproduced(claims)}:", console)
     for claim in claims:
         sign, style = ("✓", "green") if claim.holds else ("✗ not reproduced:", "red")
-        say(f"  {sign} {claim.says}: {claim.measured} (expected: {claim.expected})", console, style=style)
+        say(f"  {sign} {claim.message}: {claim.measured} (expected: {claim.expected})", console, style=style)
 
 
 def show_page(found: Found, console: Terminal) -> None:

@@ -82,5 +82,5 @@ def board(claims: Sequence["Claim"], caption: str) -> "Table":
     table = Table("claim", "expected", "measured", "verdict", caption=caption)
     for claim in claims:
         verdict = Text("reproduced", "green") if claim.holds else Text("not reproduced", "red")
-        table.add_row(claim.says, claim.expected, claim.measured, verdict)
+        table.add_row(claim.message, claim.expected, claim.measured, verdict)
     return table

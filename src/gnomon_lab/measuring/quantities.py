@@ -7,8 +7,8 @@ from torch import Tensor
 
 import gnomon
 from gnomon.errors import RangeError
-from gnomon.measure.class_moments import ClassMoments
-from gnomon.probe.plan import plan
+from gnomon.measure import ClassMoments
+from gnomon.probe import plan
 
 Quantity = Callable[..., Tensor]
 """From what its argument names say to one number, or to one or more a sample."""
@@ -52,8 +52,8 @@ DEFAULT: tuple[Quantity, ...] = (
     gnomon.accuracy,
     gnomon.centroid_alignment,
     gnomon.jacobian_alignment,
-    gnomon.explained_variance,
-    gnomon.frobenius_norm,
+    gnomon.explained_variance_ratio,
+    gnomon.jacobian_norm,
     gnomon.nc1,
     nc2_equinorm,
     nc2_maximal_equiangularity,

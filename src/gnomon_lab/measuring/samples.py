@@ -12,8 +12,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._extras import extra
-from gnomon.data import digits, load_images, standardise
-from gnomon.data._sources import find, home
+from gnomon.data import digits, find, home, load_images, standardise
 from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon_lab.measuring.arrays import Array, members
 

@@ -16,8 +16,8 @@ from gnomon import (
     _checks,
     accuracy,
     centroid_alignment,
-    explained_variance,
-    frobenius_norm,
+    explained_variance_ratio,
+    jacobian_norm,
     log_spaced,
     row_alignment,
 )
@@ -121,7 +121,7 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
     state: dict[str, Stateful | torch.Generator] = {"model": model, "optimizer": optimizer, "generator": generator}
     state |= {"grokfast": grokfast, "noise": noise}
     batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
-    probe = Probe(model, train, [centroid_alignment, row_alignment, frobenius_norm, explained_variance])
+    probe = Probe(model, train, [centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
     for step in run.steps(f"{loss} {method}", config.steps, **state):
         right = 0

@@ -17,9 +17,9 @@ from gnomon import (
     effective_rank,
     equiangularity,
     equinorm,
-    explained_variance,
-    frobenius_norm,
+    explained_variance_ratio,
     jacobian_alignment,
+    jacobian_norm,
     log_spaced,
     nc1,
     nearest_mean_disagreement,
@@ -178,7 +178,7 @@ def probes(config: Config, seed: int, model: nn.Module, train: Samples, test: Sa
         "self_duality": self_duality, "nearest_mean_disagreement": nearest_mean_disagreement, "truncated": truncated,
     }  # fmt: skip
     jacobians: list[Callable[..., object]] = [
-        centroid_alignment, jacobian_alignment, frobenius_norm, explained_variance, robust_radius, effective_rank,
+        centroid_alignment, jacobian_alignment, jacobian_norm, explained_variance_ratio, robust_radius, effective_rank,
         feature_ansatz,
     ]  # fmt: skip
     return [

@@ -35,8 +35,8 @@ QUANTITIES = (
     Quantity("robust_radius", "Robust radius", "inputs"),
     Quantity("centroid_alignment", "Centroid alignment", "cosine"),
     Quantity("jacobian_alignment", "Jacobian alignment", "share"),
-    Quantity("frobenius_norm", "Jacobian norm", "outputs / input", log=True),
-    Quantity("explained_variance", "PC1 of the Jacobians", "share"),
+    Quantity("jacobian_norm", "Jacobian norm", "outputs / input", log=True),
+    Quantity("explained_variance_ratio", "PC1 of the Jacobians", "share"),
     Quantity("effective_rank", "Effective rank of their AGOP", "directions"),
     Quantity("kernel_cosine", "NTK beside its start", "cosine"),
     Quantity("feature_ansatz", "NFA of the first layer", "correlation"),
@@ -155,13 +155,13 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
     """What comes before what in one arm; alignment twice, as the paper measures it and as its definition 1 says it."""
     memory, known = memorised(seeds, arm), done(seeds, arm, "test")
-    alignments = [(says, done(seeds, arm, name)) for name, says in ALIGNMENTS.items()]
+    alignments = [(message, done(seeds, arm, name)) for name, message in ALIGNMENTS.items()]
     collapse = [done(seeds, arm, name) for name in COLLAPSE]
     earliest = [min((at for at in steps if at is not None), default=None) for steps in zip(*collapse, strict=True)]
     return [
         before(f"{arm}: memorisation before generalisation", f"{WALKER}, section 4", memory, known),
-        *(before(f"{arm}: memorisation before {says}", f"{WALKER}, figure 4", memory, at) for says, at in alignments),
-        *(before(f"{arm}: {says} before generalisation", f"{WALKER}, figure 1", at, known) for says, at in alignments),
+        *(before(f"{arm}: memorisation before {what}", f"{WALKER}, figure 4", memory, at) for what, at in alignments),
+        *(before(f"{arm}: {what} before generalisation", f"{WALKER}, figure 1", at, known) for what, at in alignments),
         before(f"{arm}: generalisation before robustness (the radius)", f"{WALKER}, figure 4", known,
                done(seeds, arm, "robust_radius")),
         before(f"{arm}: memorisation before the kernel has turned (feature learning)", f"{WALKER}, section 1", memory,
@@ -176,23 +176,26 @@ def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     base, ours = ({q.name: done(seeds, arm, q.name) for q in QUANTITIES} for arm in ARMS)
     told = (
         ("generalisation", "test", "table 1"),
-        *((says, name, "section 4.2") for name, says in ALIGNMENTS.items()),
-        ("the Jacobians' rank", "explained_variance", "figure 2"),
+        *((message, name, "section 4.2") for name, message in ALIGNMENTS.items()),
+        ("the Jacobians' rank", "explained_variance_ratio", "figure 2"),
     )
     found = [
-        before(f"sooner with GrokAlign than with weight decay: {says}", f"{WALKER}, {place}", ours[name], base[name])
-        for says, name, place in told
+        before(f"sooner with GrokAlign than with weight decay: {message}", f"{WALKER}, {place}", ours[name], base[name])
+        for message, name, place in told
     ]
     late = [q.title for q in QUANTITIES if q.name != "train" and not all(map(comes_first, ours[q.name], base[q.name]))]
-    says = "sooner with GrokAlign in every seed: all that is watched but the training accuracy; exceptions"
-    return [*found, Claim(says, "setting of this project", "no exception", "; ".join(late) or "no exception", not late)]
+    message = "sooner with GrokAlign in every seed: all that is watched but the training accuracy; exceptions"
+    return [
+        *found,
+        Claim(message, "setting of this project", "no exception", "; ".join(late) or "no exception", not late),
+    ]
 
 
-def before(says: str, source: str, earlier: Sequence[float | None], later: Sequence[float | None]) -> Claim:
+def before(message: str, source: str, earlier: Sequence[float | None], later: Sequence[float | None]) -> Claim:
     """One thing is done at an earlier reading than another, in every seed."""
     pairs = list(zip(earlier, later, strict=True))
     measured = "; ".join(f"{words(a)} and {words(b)}" for a, b in pairs)
-    return Claim(says, source, "the first step below the second", measured, all(comes_first(a, b) for a, b in pairs))
+    return Claim(message, source, "the first step below the second", measured, all(comes_first(a, b) for a, b in pairs))
 
 
 def comes_first(earlier: float | None, later: float | None) -> bool:

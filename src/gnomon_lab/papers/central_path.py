@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import CentralPath, CentralPathFlow, _checks, equiangularity, equinorm, maximal_equiangularity, snr_growth
-from gnomon.dynamics.snr_growth import Projection
+from gnomon.dynamics import Projection
 from gnomon.plot import Curves, Figure, Line, Panel
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
 
@@ -254,15 +254,15 @@ def decimal(value: float) -> float:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of all sizes and over all finished seeds."""
 
-    def claim(says: str, where: str, flows: Sequence[str], most: float, measure: Measure) -> Claim:
+    def claim(message: str, where: str, flows: Sequence[str], most: float, measure: Measure) -> Claim:
         worst = [max(map(measure, arms(records, *flows))) for records in seeds]
-        return Claim(says, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
+        return Claim(message, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
 
-    def law(says: str, where: str, flow: str, law: str) -> Claim:
-        return claim(says, where, [flow], TOLERANCE, lambda arm: max(off(record, law) for record in arm))
+    def law(message: str, where: str, flow: str, law: str) -> Claim:
+        return claim(message, where, [flow], TOLERANCE, lambda arm: max(off(record, law) for record in arm))
 
-    def power(says: str, where: str, flow: str) -> Claim:
-        found = claim(says, where, [flow], RATIO, lambda arm: off(arm[-1], "power_law"))
+    def power(message: str, where: str, flow: str) -> Claim:
+        found = claim(message, where, [flow], RATIO, lambda arm: off(arm[-1], "power_law"))
         closed = [max(off(arm[-1], "power_law", "closed_form") for arm in arms(r, flow)) for r in seeds]
         falls = all(off(arm[-1], "power_law") < off(arm[-2], "power_law") for r in seeds for arm in arms(r, flow))
         expected = f"{found.expected} at the last time, and less than at the last but one"

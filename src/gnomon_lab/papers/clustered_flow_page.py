@@ -104,9 +104,9 @@ def curves(arm: Arm) -> Curves:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements of section 9, each for the worst of its arms and over all finished seeds."""
 
-    def most(says: str, source: str, limit: float, names: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
+    def most(message: str, source: str, limit: float, names: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
         found = [max(map(measure, arms(records, *names))) for records in seeds]
-        return Claim(says, source, f"at most {limit:g}", over_seeds(found), max(found) <= limit)
+        return Claim(message, source, f"at most {limit:g}", over_seeds(found), max(found) <= limit)
 
     def over_times(name: str) -> Callable[[Arm], float]:
         return lambda arm: worst(arm, name)

@@ -306,7 +306,7 @@ def starts(records: Sequence[Record], arm: str, label: str, colour: int = 0) -> 
 
 
 def checked(
-    says: str,
+    message: str,
     figure: str,
     expected: str,
     values: Sequence[float | None],
@@ -318,7 +318,7 @@ def checked(
     measured, missed = [over_runs(known, how)] if known else [], len(values) - len(known)
     if missed:
         measured.append(f"no zero training error in {missed} of {len(values)}")
-    return Claim(says, f"{SOURCE}, {figure}", expected, ", ".join(measured), not missed and holds(known))
+    return Claim(message, f"{SOURCE}, {figure}", expected, ", ".join(measured), not missed and holds(known))
 
 
 def over_runs(values: Sequence[float], how: str) -> str:

@@ -185,9 +185,9 @@ def networks(records: Sequence[Record]) -> Curves:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements of section 8, each for the worst of all flows and over all finished seeds."""
 
-    def most(says: str, where: str, limit: float, kinds: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
+    def most(message: str, where: str, limit: float, kinds: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
         worst = [max(map(measure, arms(records, *kinds))) for records in seeds]
-        return Claim(says, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
 
     def over_times(name: str) -> Callable[[Arm], float]:
         return lambda arm: max(record[name] for record in arm)

@@ -7,8 +7,8 @@ from gnomon_lab.runs import Record, series
 
 GEOMETRY = (
     ("centroid_alignment", "Centroid alignment", "cosine"),
-    ("frobenius_norm", "Jacobian norm", "outputs per input"),
-    ("explained_variance", "PC1", "share of first direction"),
+    ("jacobian_norm", "Jacobian norm", "outputs per input"),
+    ("explained_variance_ratio", "PC1", "share of first direction"),
 )
 """What a panel of geometry shows: the record's name, the title, the unit."""
 

@@ -302,14 +302,14 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, for every arm and all finished seeds."""
 
     def claim(
-        says: str, where: str, measure: Callable[[Sequence[Record], str], float], least: float, most: float,
+        message: str, where: str, measure: Callable[[Sequence[Record], str], float], least: float, most: float,
         features: str = "",
     ) -> Claim:  # fmt: skip
         found = {arm: [measure(records, arm) for records in seeds] for arm in arms(seeds[0]) if features in arm}
         expected = f"at most {most:.3g}" if most < math.inf else f"at least {least:g}"
         words = "; ".join(f"{arm} {over_seeds(values)}" for arm, values in found.items())
         holds = all(least <= value <= most for values in found.values() for value in values)
-        return Claim(says, SOURCE + where, expected, words, holds)
+        return Claim(message, SOURCE + where, expected, words, holds)
 
     found = [
         claim("NC1 after M^½ falls exponentially with depth: correlation of its logarithm with the layer",

@@ -15,8 +15,8 @@ from gnomon import (
     accuracy,
     centroid,
     centroid_alignment,
-    explained_variance,
-    frobenius_norm,
+    explained_variance_ratio,
+    jacobian_norm,
     log_spaced,
     plateau,
 )
@@ -119,7 +119,7 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
     due, attacked = log_spaced(config.readings), log_spaced(config.readings // 4)
     whole = Probe(model, train, {"centroid": centroid, "centroid_alignment": centroid_alignment, "train": accuracy})
-    some = Probe(model, train.x[:64], [explained_variance, frobenius_norm])
+    some = Probe(model, train.x[:64], [explained_variance_ratio, jacobian_norm])
     unseen = Probe(pixels_model, test, {"test": accuracy})
     under_attack = Probe(pixels_model, test, {"robust": robustness(config.attacks, run.seed)})
     for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
@@ -168,7 +168,9 @@ def grey(images: Tensor) -> list[list[list[float]]]:
 def rests(records: Sequence[Record]) -> bool:
     """Whether GrokAlign's alignment and PC1, up to the last record, say that more training is unlikely to help."""
     steps, alignment = series(records, "GrokAlign", "centroid_alignment")
-    return bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", "explained_variance")[1]).reached
+    return (
+        bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", "explained_variance_ratio")[1]).reached
+    )
 
 
 def stops_at(records: Sequence[Record]) -> int | None:
@@ -193,7 +195,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     for arm in ARMS:
         end = last(records, arm)
         numbers = [format(end[name], how) for name, how in formats.items()]
-        numbers += [f"{end[name]:.3f}" for name in ("centroid_alignment", "explained_variance")]
+        numbers += [f"{end[name]:.3f}" for name in ("centroid_alignment", "explained_variance_ratio")]
         rule = "" if arm != "GrokAlign" else "never" if at is None else f"{at:,}"
         rows.append((arm, *numbers, rule, f"{end['seconds']['trained']:.0f}"))
     return columns, rows
@@ -270,9 +272,9 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     def beyond(name: str) -> list[float]:
         return [ours - theirs for ours, theirs in zip(ends("GrokAlign", name), ends(ARMS[0], name), strict=True)]
 
-    def claim(says: str, values: Sequence[float], least: float, how: str = "+.1%") -> Claim:
+    def claim(message: str, values: Sequence[float], least: float, how: str = "+.1%") -> Claim:
         holds = all(value >= least for value in values)
-        return Claim(says, SOURCE, f"at least {least:{how}}", over_seeds(values, how), holds)
+        return Claim(message, SOURCE, f"at least {least:{how}}", over_seeds(values, how), holds)
 
     lost = changes("weight decay", "robust", max)
     gains = [gain for gain in map(gained, seeds) if gain is not None]
@@ -280,7 +282,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     if len(gains) < len(seeds):
         measured.append(f"the rule never stopped {len(seeds) - len(gains)} of {len(seeds)} seeds")
     return [
-        claim("GrokAlign: PC1 is close to one", ends("GrokAlign", "explained_variance"), 0.9, ".3f"),
+        claim("GrokAlign: PC1 is close to one", ends("GrokAlign", "explained_variance_ratio"), 0.9, ".3f"),
         claim("GrokAlign: alignment rises", changes("GrokAlign", "centroid_alignment", first), 0.02, "+.3f"),
         claim("GrokAlign ends more aligned than weight decay", beyond("centroid_alignment"), 0.02, "+.3f"),
         claim("GrokAlign: robust accuracy rises from the start", changes("GrokAlign", "robust", first), noise),

@@ -172,9 +172,9 @@ def frame(first: Record, record: Record) -> RegionFrame:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What theorem 5.1 says, for the worst of all arms and over all finished seeds."""
 
-    def most(says: str, where: str, limit: float, measure: Callable[[Arm], float]) -> Claim:
+    def most(message: str, where: str, limit: float, measure: Callable[[Arm], float]) -> Claim:
         worst = [max(map(measure, arms(records).values())) for records in seeds]
-        return Claim(says, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
 
     powers = [power(arm) for records in seeds for arm in arms(records).values()]
     same = [arms(records)[ARMS[-1]][0]["alone"] for records in seeds]

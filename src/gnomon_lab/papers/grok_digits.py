@@ -16,8 +16,8 @@ from gnomon import (
     accuracy,
     centroid,
     centroid_alignment,
-    explained_variance,
-    frobenius_norm,
+    explained_variance_ratio,
+    jacobian_norm,
     log_spaced,
 )
 from gnomon.data import Samples, digits, normalise
@@ -135,7 +135,7 @@ def train_arm(
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
     due = log_spaced(config.readings)
-    geometry = Probe(model, train, [centroid, centroid_alignment, frobenius_norm, explained_variance])
+    geometry = Probe(model, train, [centroid, centroid_alignment, jacobian_norm, explained_variance_ratio])
     seen = Probe(model, train, {"train": accuracy})
     unseen = Probe(model, test, {"test": accuracy})
     x, labels = train.x.clone().requires_grad_(penalty is not None), train.labels
@@ -164,8 +164,8 @@ def rounded(images: torch.Tensor) -> list[list[float]]:
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Both networks at the end."""
     columns = ("", "train", "test", "centroid alignment", "Jacobian norm", "PC1", "seconds")
-    formats = {"train": ".1%", "test": ".1%", "centroid_alignment": ".3f", "frobenius_norm": ".2f"}
-    formats["explained_variance"] = ".3f"
+    formats = {"train": ".1%", "test": ".1%", "centroid_alignment": ".3f", "jacobian_norm": ".2f"}
+    formats["explained_variance_ratio"] = ".3f"
     rows: list[tuple[str, ...]] = []
     for arm in ARMS:
         end = last(records, arm)
@@ -224,7 +224,7 @@ def came_to(records: Sequence[Record], arm: str) -> str:
 
 def peaked(records: Sequence[Record], arm: str) -> str:
     """Where PC1 has come down from a peak the furthest, and why; nothing where it has not."""
-    steps, shares = series(records, arm, "explained_variance")
+    steps, shares = series(records, arm, "explained_variance_ratio")
     peaks = list(itertools.accumulate(shares, max))
     peak, least = max(zip(peaks, shares, strict=True), key=lambda pair: pair[0] - pair[1])
     if peak - least < FALL:
@@ -266,11 +266,11 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The claims, each over all finished seeds of one setting."""
 
-    def claim(says: str, arm: str, name: str, least: float, most: float) -> Claim:
+    def claim(message: str, arm: str, name: str, least: float, most: float) -> Claim:
         values = [last(records, arm)[name] for records in seeds]
         expected = f"at most {most:.0%}" if most < 1 else f"at least {least:.0%}"
         holds = all(least <= value <= most for value in values)
-        return Claim(says, "grok-digits", expected, over_seeds(values, ".1%"), holds)
+        return Claim(message, "grok-digits", expected, over_seeds(values, ".1%"), holds)
 
     return [
         claim("the baseline memorises: train accuracy", "baseline", "train", LEAST["train"], 1.0),

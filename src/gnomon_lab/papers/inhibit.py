@@ -13,8 +13,8 @@ from gnomon import (
     _checks,
     accuracy,
     centroid_alignment,
-    explained_variance,
-    frobenius_norm,
+    explained_variance_ratio,
+    jacobian_norm,
     log_spaced,
 )
 from gnomon.data import Samples
@@ -97,7 +97,7 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, level=5.0 if arm == "hold" else None, generator=generator)
-    looks = Probe(model, train, [centroid_norm, centroid_alignment, frobenius_norm, explained_variance])
+    looks = Probe(model, train, [centroid_norm, centroid_alignment, jacobian_norm, explained_variance_ratio])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
     for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
         for batch in torch.split(torch.randperm(len(train.x), generator=generator), 196) if step > 0 else ():
@@ -116,8 +116,8 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Both networks at the end."""
     columns = ("", "train", "test", "Jacobian norm", "centroid norm", "centroid alignment", "PC1", "seconds")
-    formats = {"train": ".1%", "test": ".1%", "frobenius_norm": ".3g", "centroid_norm": ".3g"}
-    formats |= {"centroid_alignment": ".3f", "explained_variance": ".3f"}
+    formats = {"train": ".1%", "test": ".1%", "jacobian_norm": ".3g", "centroid_norm": ".3g"}
+    formats |= {"centroid_alignment": ".3f", "explained_variance_ratio": ".3f"}
     rows: list[tuple[str, ...]] = []
     for arm in ARMS:
         end = last(records, arm)
@@ -130,7 +130,7 @@ def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
     say = "Where the Jacobian norm is {} it ends at {:.2g}, and {:.0%} of unseen digits are recognised."
     ends = ((how, last(records, arm)) for arm, how in zip(ARMS, ("minimised", "held"), strict=True))
-    return " ".join(say.format(how, end["frobenius_norm"], end["test"]) for how, end in ends)
+    return " ".join(say.format(how, end["jacobian_norm"], end["test"]) for how, end in ends)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
@@ -152,17 +152,17 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """Figure 7 and its text, at the end of all finished seeds."""
     ends = {arm: [last(records, arm) for records in seeds] for arm in ARMS}
 
-    def within(says: str, arm: str, name: str, expected: str, least: float, most: float, how: str) -> Claim:
+    def within(message: str, arm: str, name: str, expected: str, least: float, most: float, how: str) -> Claim:
         values = [end[name] for end in ends[arm]]
-        return Claim(says, SOURCE, expected, over_seeds(values, how), all(least <= value < most for value in values))
+        return Claim(message, SOURCE, expected, over_seeds(values, how), all(least <= value < most for value in values))
 
-    def ordered(says: str, name: str, smaller: str, larger: str) -> Claim:
+    def ordered(message: str, name: str, smaller: str, larger: str) -> Claim:
         low, high = ([end[name] for end in ends[arm]] for arm in (smaller, larger))
         measured = f"{over_seeds(low)} against {over_seeds(high)}"
-        return Claim(says, SOURCE, f"{smaller} below {larger}", measured, all(map(operator.lt, low, high)))
+        return Claim(message, SOURCE, f"{smaller} below {larger}", measured, all(map(operator.lt, low, high)))
 
     return [
-        within("held, the norm stays at 5", "hold", "frobenius_norm", "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
+        within("held, the norm stays at 5", "hold", "jacobian_norm", "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
         within("held, the network memorises: train accuracy", "hold", "train", "at least 99%", 0.99, math.inf, ".1%"),
         within(
             "minimised, it generalises: test accuracy", "minimise", "test", f"from {GOAL:.0%} on", GOAL, math.inf, ".1%"

@@ -154,7 +154,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def curves(records: Sequence[Record], scaling: Scaling, title: str, says: str) -> Curves:
+def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str) -> Curves:
     """The distance from the labels' Gram matrix by layer, a panel for each λ_Φ."""
     kernels = sorted({record["kernel_ridge"] for record in records if every(record)})
     panels = []
@@ -169,7 +169,7 @@ def curves(records: Sequence[Record], scaling: Scaling, title: str, says: str) -
     caption = (
         "The spectral distance of each layer's Gram matrix from that of the labels, over the latter's eigenvalue. "
     )
-    return Curves(f"distance-{scaling}", title, caption + says, "layer", tuple(panels), log_x=False)
+    return Curves(f"distance-{scaling}", title, caption + message, "layer", tuple(panels), log_x=False)
 
 
 def remainders(records: Sequence[Record]) -> Curves:
@@ -197,15 +197,15 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of all ridges and over all finished seeds."""
 
     def most(
-        says: str, where: str, limit: float, scalings: Sequence[Scaling], chosen: Callable[[Record], bool],
+        message: str, where: str, limit: float, scalings: Sequence[Scaling], chosen: Callable[[Record], bool],
         measure: Callable[[Arm], float],
     ) -> Claim:  # fmt: skip
         worst = [max(measure(arm) for scaling in scalings for arm in arms(r, scaling, chosen)) for r in seeds]
-        return Claim(says, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
 
-    def square(says: str, value: Callable[[Arm], float]) -> Claim:
+    def square(message: str, value: Callable[[Arm], float]) -> Claim:
         powers = [power(records, value) for records in seeds]
-        return Claim(says, SOURCE + "theorem 4.3", "2; at least 1.9", over_seeds(powers), min(powers) >= ORDER)
+        return Claim(message, SOURCE + "theorem 4.3", "2; at least 1.9", over_seeds(powers), min(powers) >= ORDER)
 
     wrong = [disordered(records) for records in seeds]
     corrected = "theorem 4.3, as corrected in docs/errata.md"

@@ -18,12 +18,11 @@ from gnomon import (
     accuracy,
     centroid_alignment,
     fourier_norms,
-    frobenius_norm,
     gini,
+    jacobian_norm,
     log_spaced,
 )
-from gnomon.data import modular_addition
-from gnomon.data.modular_addition import Tokens
+from gnomon.data import Tokens, modular_addition
 from gnomon.models import OneLayerTransformer
 from gnomon.plot import Curves, Figure, Mark, Panel
 from gnomon_lab.papers.compare import lines
@@ -147,7 +146,7 @@ def readings(config: Config, model: OneLayerTransformer, train: Tokens, test: To
     probes = (
         Probe(model, (seen, train.labels), {"train": accuracy, "centroid_alignment": centroid_alignment}),
         Probe(model, (unseen, test.labels), {"test": accuracy}),
-        Probe(model, seen[: config.jacobians], [frobenius_norm, gini_embedding, gini_logits]),
+        Probe(model, seen[: config.jacobians], [jacobian_norm, gini_embedding, gini_logits]),
     )
     return [probe.read(step) for probe in probes]
 
@@ -190,7 +189,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
         steps = (settled_at(records, end["arm"], "train", 0.99), grokked_at(records, embeddings, method))
         moments = ("no" if step is None else f"{step:,}" for step in steps)
         numbers = (f"{end[name]:.2f}" for name in ("centroid_alignment", *GINI))
-        norm = f"{end['frobenius_norm']:.0f}"
+        norm = f"{end['jacobian_norm']:.0f}"
         rows.append((f"{embeddings}, {method}", *moments, f"{end['test']:.1%}", *numbers, norm))
     return columns, rows
 
@@ -227,7 +226,7 @@ def curves(records: Sequence[Record], embeddings: str) -> Curves:
         Panel("Centroid alignment", "cosine", extremes + lines(records, named, "centroid_alignment"), marks),
         *(Panel(f"Gini coefficient of {what}", "of Fourier norms", lines(records, named, name), marks, (0.0, 1.0))
           for name, what in GINI.items()),
-        Panel("Jacobian norm", "logits per embedding", lines(records, named, "frobenius_norm"), marks),
+        Panel("Jacobian norm", "logits per embedding", lines(records, named, "jacobian_norm"), marks),
     )  # fmt: skip
     return Curves(
         embeddings,
@@ -283,8 +282,8 @@ def fixed_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """Figure 9: GrokAlign groks earlier."""
     mean, measured = accelerations(seeds, "fixed")
     expected = f"more than {1 + SPREAD:.2f} times fewer steps"
-    says = "fixed embeddings: GrokAlign groks earlier than weight decay"
-    return [Claim(says, SOURCE + "9", expected, measured, mean > 1 + SPREAD)]
+    message = "fixed embeddings: GrokAlign groks earlier than weight decay"
+    return [Claim(message, SOURCE + "9", expected, measured, mean > 1 + SPREAD)]
 
 
 def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[float, str]:

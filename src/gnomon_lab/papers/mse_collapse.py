@@ -182,19 +182,19 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     def falls(name: str) -> Claim:
         figure, what = FALLING[name]
         shares = each(lambda phase: share(phase[0][name], phase[-1][name]))
-        says, expected = f"{what} falls after zero training error", "below 1 times its start"
-        return checked(says, f"figure {figure}", expected, shares, ".3g", lambda values: max(values) < 1)
+        message, expected = f"{what} falls after zero training error", "below 1 times its start"
+        return checked(message, f"figure {figure}", expected, shares, ".3g", lambda values: max(values) < 1)
 
     def rises(what: str, place: str, name: str, printed: str, unit: float, how: str) -> Claim:
         gains = each(lambda phase: unit * (phase[-1][name] - phase[0][name]))
-        says, expected = f"{what} rises after zero training error", f"median above 0 (paper: {printed})"
-        return checked(says, place, expected, gains, how, lambda values: statistics.median(values) > 0)
+        message, expected = f"{what} rises after zero training error", f"median above 0 (paper: {printed})"
+        return checked(message, place, expected, gains, how, lambda values: statistics.median(values) > 0)
 
     def fastest(place: int, when: str) -> Claim:
-        says = f"of the loss's terms L_NC2/3 falls fastest, from the first epoch {when}"
+        message = f"of the loss's terms L_NC2/3 falls fastest, from the first epoch {when}"
         leads = [lead(records, arm, place) for records, arm in arms]
         expected = "below 1 times what is left of the next"
-        return checked(says, "figure 2", expected, leads, ".3g", lambda values: max(values) < 1)
+        return checked(message, "figure 2", expected, leads, ".3g", lambda values: max(values) < 1)
 
     away = each(lambda phase: max(r["loss.deviation"] / r["loss.least_squares"] for r in phase))
     unseen = each(lambda phase: phase[-1]["test.nc1"] / phase[-1]["nc1"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gnomon import GrokAlign, Probe, _checks, accuracy, explained_variance, frobenius_norm, log_spaced
+from gnomon import GrokAlign, Probe, _checks, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
 from gnomon.data import Samples
 from gnomon.models import mlp
 from gnomon.plot import Curves, Figure, Mark, Panel
@@ -101,7 +101,7 @@ def train_arm(config: Config, run: Run, loss: str, arm: str, train: Samples, tes
     coefficient = of_table_1 if config.coefficient is None else config.coefficient
     penalty = GrokAlign(coefficient, generator=generator) if arm == "GrokAlign" else None
     batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
-    geometry = Probe(model, train, [explained_variance, frobenius_norm])
+    geometry = Probe(model, train, [explained_variance_ratio, jacobian_norm])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
     for step in run.steps(f"{loss} {arm}", config.steps, model=model, optimizer=optimizer, generator=generator):
         for x, labels in batches if step > 0 else ():
@@ -125,8 +125,8 @@ def losses(records: Sequence[Record]) -> list[str]:
 
 def half_way_at(records: Sequence[Record], loss: str, arm: str) -> int | None:
     """The step from which on PC1 has gone half its way to one; None if it does not end there."""
-    start = next(record for record in records if record["arm"] == f"{loss} {arm}")["explained_variance"]
-    return settled_at(records, f"{loss} {arm}", "explained_variance", start + HALF * (1 - start))
+    start = next(record for record in records if record["arm"] == f"{loss} {arm}")["explained_variance_ratio"]
+    return settled_at(records, f"{loss} {arm}", "explained_variance_ratio", start + HALF * (1 - start))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -136,9 +136,9 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     for loss, arm in itertools.product(losses(records), ARMS):
         first = next(record for record in records if record["arm"] == f"{loss} {arm}")
         end, step = last(records, f"{loss} {arm}"), half_way_at(records, loss, arm)
-        pc1 = (f"{first['explained_variance']:.3f}", f"{end['explained_variance']:.3f}")
+        pc1 = (f"{first['explained_variance_ratio']:.3f}", f"{end['explained_variance_ratio']:.3f}")
         reached = "not reached" if step is None else f"step {step:,}"
-        known = (f"{end['frobenius_norm']:.3g}", f"{end['train']:.1%}", f"{end['test']:.1%}")
+        known = (f"{end['jacobian_norm']:.3g}", f"{end['train']:.1%}", f"{end['test']:.1%}")
         rows.append((f"{loss}, {arm}", *pc1, reached, *known, f"{end['seconds']['trained']:.0f}"))
     return columns, rows
 
@@ -147,7 +147,7 @@ def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
     said = []
     for loss in losses(records):
-        ends = (last(records, f"{loss} {arm}")["explained_variance"] for arm in ARMS)
+        ends = (last(records, f"{loss} {arm}")["explained_variance_ratio"] for arm in ARMS)
         said.append("With {} PC1 ends at {:.2f} under weight decay, and at {:.2f} with GrokAlign.".format(loss, *ends))
     return " ".join(said)
 
@@ -164,8 +164,8 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     marks = tuple(Mark(f"{arm} half way, step {step:,}", step, ARMS.index(arm)) for arm, step in reached if step)
     seen = lines(records, {f"{loss} {arm}": f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
     panels = (
-        Panel("PC1", "share of first direction", lines(records, arms, "explained_variance"), marks, (0.0, 1.05)),
-        Panel("Jacobian norm", "outputs per input", lines(records, arms, "frobenius_norm"), marks),
+        Panel("PC1", "share of first direction", lines(records, arms, "explained_variance_ratio"), marks, (0.0, 1.05)),
+        Panel("Jacobian norm", "outputs per input", lines(records, arms, "jacobian_norm"), marks),
         Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), marks, (0.0, 1.05)),
     )
     caption = "PC1 and norm: means over the training digits. Marked: from where on PC1 has gone half its way to one."
@@ -182,9 +182,9 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 def tends(seeds: Sequence[Sequence[Record]], loss: str, arm: str) -> Claim:
     """PC1 is near one at the end of every seed."""
-    ends = [last(records, f"{loss} {arm}")["explained_variance"] for records in seeds]
-    says = f"{loss}: the Jacobians tend to rank one under {arm}: PC1 at the end"
-    return Claim(says, SOURCE, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
+    ends = [last(records, f"{loss} {arm}")["explained_variance_ratio"] for records in seeds]
+    message = f"{loss}: the Jacobians tend to rank one under {arm}: PC1 at the end"
+    return Claim(message, SOURCE, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
 
 
 def sooner(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:

@@ -16,23 +16,13 @@ from gnomon import (
     _checks,
     accuracy,
     centroid_alignment,
-    frobenius_norm,
     jacobian_alignment,
+    jacobian_norm,
     log_spaced,
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import (
-    Curves,
-    Figure,
-    ImageFrame,
-    ImageRow,
-    ImageSlider,
-    Mark,
-    Panel,
-    RegionFrame,
-    RegionMap,
-)
+from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel, RegionFrame, RegionMap
 from gnomon.regions import boundary_distance
 from gnomon_lab.papers.compare import lines
 from gnomon_lab.papers.losses import LOSSES
@@ -125,7 +115,7 @@ def run(config: Config, run: Run) -> None:
     penalty = GrokAlign(config.coefficient, generator=generator)
     triples = {label: train.x[train.labels == label][:3].double() for label in config.classes}
     farthest = max(map(reach, triples.values()))
-    looks = Probe(model, train, [jacobian_alignment, bend, centroid_alignment, frobenius_norm])
+    looks = Probe(model, train, [jacobian_alignment, bend, centroid_alignment, jacobian_norm])
     near = Probe(model, train.x[:NEAR], [boundary_distance])
     three = Probe(model, torch.cat([*triples.values()]).to(train.x), {"turned": centroid_alignment})
     seen, unseen = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy})
@@ -185,7 +175,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     for name, record in moments(records):
         turned = " ".join(f"{cosine:.2f}" for cosine in record["turned"][:3])
         numbers = (f"{record['train']:.1%}", f"{record['test']:.1%}", f"{record['bend.median']:.4f}",
-                   f"{record['frobenius_norm']:.3g}", turned, f"{record['boundary_distance']:.3g}")  # fmt: skip
+                   f"{record['jacobian_norm']:.3g}", turned, f"{record['boundary_distance']:.3g}")  # fmt: skip
         rows.append((name, f"{record['step']:,}", *numbers, f"{len(record['slices'][0]['areas']):,}"))
     return columns, rows
 
@@ -278,11 +268,11 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     ends = [(memorised(records), last(records, ARM)) for records in seeds]
     pairs = [(known, final) for known, final in ends if known and final["reached"]]
 
-    def claim(says: str, where: str, expected: str, say: Say, holds: Callable[[Record, Record], bool]) -> Claim:
+    def claim(message: str, where: str, expected: str, say: Say, holds: Callable[[Record, Record], bool]) -> Claim:
         measured = [f"{say(known)} → {say(final)}" for known, final in pairs]
         if missed := len(seeds) - len(pairs):
             measured.append(f"{missed} of {len(seeds)} seeds did not both memorise and generalise")
-        return Claim(says, SOURCE + where, expected, "; ".join(measured), not missed and all(starmap(holds, pairs)))
+        return Claim(message, SOURCE + where, expected, "; ".join(measured), not missed and all(starmap(holds, pairs)))
 
     def turned(at: slice) -> tuple[Say, Callable[[Record, Record], bool]]:
         def rose(known: Record, final: Record) -> bool:
@@ -302,6 +292,6 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
               lambda known, final: final["boundary_distance"] > known["boundary_distance"]),
     ]  # fmt: skip
     if any(len(final["turned"]) > 3 for _, final in pairs):
-        says = "the same at other digits: cosines"
-        found.append(claim(says, "figure 11", "each rises", *turned(slice(3, None))))
+        message = "the same at other digits: cosines"
+        found.append(claim(message, "figure 11", "each rises", *turned(slice(3, None))))
     return found

@@ -104,8 +104,8 @@ def both_ways(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
     base, ours = ([extremes(records, loss, method) for records in seeds] for method in ("baseline", "GrokAlign"))
     measured = "; ".join(f"{b[0]:.3f} / {b[1]:.3f} to {o[0]:.3f} / {o[1]:.3f}" for b, o in zip(base, ours, strict=True))
     holds = all(o[0] < b[0] and o[1] > b[1] for b, o in zip(base, ours, strict=True))
-    says = f"{loss}: GrokAlign aligns the rows more than the baseline, both ways"
-    return Claim(says, SOURCE, "smaller min, larger max", measured, holds)
+    message = f"{loss}: GrokAlign aligns the rows more than the baseline, both ways"
+    return Claim(message, SOURCE, "smaller min, larger max", measured, holds)
 
 
 def by_the_printed_factor(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
@@ -127,5 +127,5 @@ def noise_does_not(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
     spans = [[width(records, loss, method) for method in METHODS] for records in seeds]
     measured = "; ".join(f"{base:.2f}, {align:.2f}, {noise:.2f}" for base, align, noise in spans)
     holds = all(abs(noise - base) < abs(noise - align) for base, align, noise in spans)
-    says = f"{loss}: input noise does not align them: range of cosines, baseline, GrokAlign, input noise"
-    return Claim(says, SOURCE, "the third nearer to the first", measured, holds)
+    message = f"{loss}: input noise does not align them: range of cosines, baseline, GrokAlign, input noise"
+    return Claim(message, SOURCE, "the third nearer to the first", measured, holds)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import TruncationFlow, _checks, bias_flow
 from gnomon.data import digits
-from gnomon.dynamics.faces import Sides, State
+from gnomon.dynamics import Sides, State
 from gnomon_lab.papers.truncation_bias_page import (
     DATA,
     FALLS,

@@ -155,10 +155,10 @@ def line(arm: Arm, values: Sequence[float]) -> Line:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of its flows and over all finished seeds."""
 
-    def most(says: str, where: str, limit: float, cases: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
+    def most(message: str, where: str, limit: float, cases: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
         values = [max(map(measure, arms(records, *cases))) for records in seeds]
         expected = f"at most {limit:g}" if limit else "0"
-        return Claim(says, SOURCE + where, expected, over_seeds(values), max(values) <= limit)
+        return Claim(message, SOURCE + where, expected, over_seeds(values), max(values) <= limit)
 
     def worst(measure: Callable[[Component], float]) -> Callable[[Arm], float]:
         return lambda arm: max(map(measure, components(arm)))

@@ -118,14 +118,14 @@ def curves(records: Sequence[Record], width: str) -> Curves:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of all dimensions and clusters and over all finished seeds."""
 
-    def most(says: str, where: str, limit: float, kinds: Sequence[Kind], measure: Callable[[Arm], float]) -> Claim:
+    def most(message: str, where: str, limit: float, kinds: Sequence[Kind], measure: Callable[[Arm], float]) -> Claim:
         worst = [max(map(measure, arms(records, *kinds))) for records in seeds]
         # -1 in all: a statement about nothing.
         holds = -1 < max(worst) <= limit
-        return Claim(says, SOURCE + where, f"at most {limit:g}", over_seeds(worst), holds)
+        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), holds)
 
-    def bounded(says: str, estimates: Estimates) -> Claim:
-        found = most(says, "proposition 4.2, (4.30)", 1, ["collapse"], over_bound(estimates))
+    def bounded(message: str, estimates: Estimates) -> Claim:
+        found = most(message, "proposition 4.2, (4.30)", 1, ["collapse"], over_bound(estimates))
         known = [
             bound["bound"] is not None for r in seeds for arm in arms(r, "collapse") for bound in arm[0][estimates]
         ]

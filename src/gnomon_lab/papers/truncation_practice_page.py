@@ -182,22 +182,22 @@ def sectors(record: Record) -> tuple[Float[np.ndarray, "3 2"], ...]:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What the paper says of the two losses and flows, for the worst of all finished seeds."""
 
-    def claim(says: str, where: str, most: float, value: Callable[[Sequence[Record]], float]) -> Claim:
+    def claim(message: str, where: str, most: float, value: Callable[[Sequence[Record]], float]) -> Claim:
         worst = [value(records) for records in seeds]
-        return Claim(says, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
+        return Claim(message, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
 
     def rises(rung: str, name: str) -> Claim:
         gained = [share(of(records, name, rung)[-1]) - share(of(records, name, rung)[0]) for records in seeds]
-        says = f"{rung}, {name}: clusters are progressively truncated: gain of truncated coordinates"
-        return Claim(says, SOURCE + "abstract and section 1", "above 0", over_seeds(gained, "+.1%"), min(gained) > 0)
+        message = f"{rung}, {name}: clusters are progressively truncated: gain of truncated coordinates"
+        return Claim(message, SOURCE + "abstract and section 1", "above 0", over_seeds(gained, "+.1%"), min(gained) > 0)
 
     def contracts(rung: str) -> Claim:
         def left(records: Sequence[Record]) -> float:
             arm = of(records, "clusters", rung)
             return max(arm[-1][name] / arm[0][name] for name in ("spread", "loss"))
 
-        says = f"{rung}: separated clusters contract to points, the loss to zero: what is left of either"
-        return claim(says, "abstract and section 1", NOTHING, left)
+        message = f"{rung}: separated clusters contract to points, the loss to zero: what is left of either"
+        return claim(message, "abstract and section 1", NOTHING, left)
 
     def differs(rungs: Sequence[str], loss: str) -> Callable[[Sequence[Record]], float]:
         def value(records: Sequence[Record]) -> float:

@@ -253,8 +253,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What section 4.2 says of the two rows of figure 4, over all finished seeds."""
     told = [story(records) for records in seeds]
 
-    def claim(says: str, name: str, above: float = 0, below: float = math.inf) -> Claim:
-        return checked(f"{BASE}: {says}", [one[name] for one in told], above, below)
+    def claim(message: str, name: str, above: float = 0, below: float = math.inf) -> Claim:
+        return checked(f"{BASE}: {message}", [one[name] for one in told], above, below)
 
     return [
         claim("it generalises after it has memorised: steps later", "delay"),
@@ -269,7 +269,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     ]
 
 
-def checked(says: str, values: Sequence[float | None], above: float, below: float = math.inf) -> Claim:
+def checked(message: str, values: Sequence[float | None], above: float, below: float = math.inf) -> Claim:
     """A claim that holds if every seed has a value between the two bounds."""
     reached = [value for value in values if value is not None]
     measured = over_seeds(reached) if reached else "stage not reached"
@@ -277,4 +277,4 @@ def checked(says: str, values: Sequence[float | None], above: float, below: floa
         measured += f", stage not reached by {len(values) - len(reached)} more"
     expected = f"above {above:g}" if below == math.inf else f"below {below:g}"
     holds = len(reached) == len(values) and all(above < value < below for value in reached)
-    return Claim(says, SOURCE, expected, measured, holds)
+    return Claim(message, SOURCE, expected, measured, holds)

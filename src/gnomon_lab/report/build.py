@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from gnomon.errors import EmptyError
-from gnomon.plot.static import save
+from gnomon.plot._static import save
 from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.page import Report, Table, write

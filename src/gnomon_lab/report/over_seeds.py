@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from gnomon.plot import Curves, Figure, Panel
-from gnomon.plot.static import save
+from gnomon.plot._static import save
 from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.report.setting import setting

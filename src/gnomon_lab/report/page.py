@@ -12,9 +12,9 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from gnomon.errors import EmptyError, ShapeError
-from gnomon.plot.figures import Figure, ImageSlider
-from gnomon.plot.interactive import interactive
-from gnomon.plot.space import Space
+from gnomon.plot._figures import Figure, ImageSlider
+from gnomon.plot._interactive import interactive
+from gnomon.plot._space import Space
 from gnomon_lab.runs.claims import Claim, reproduced
 from gnomon_lab.runs.files import replace_text
 
@@ -125,7 +125,7 @@ def _verdict(claims: tuple[Claim, ...]) -> str:
     if not claims:
         return f'<p class="verdict">{UNJUDGED}</p>'
     missed = [claim for claim in claims if not claim.holds]
-    items = "\n".join(f"<li>{escape(claim.says)}: {escape(claim.measured)}</li>" for claim in missed)
+    items = "\n".join(f"<li>{escape(claim.message)}: {escape(claim.measured)}</li>" for claim in missed)
     rest = f'\n<p class="missed">Not reproduced:</p>\n<ul class="missed">\n{items}\n</ul>' if missed else ""
     kind = "fails" if missed else "holds"
     return f'<p class="verdict {kind}"><a href="#claims">{reproduced(claims)}</a></p>{rest}'
@@ -157,7 +157,7 @@ def _cells(columns: tuple[str, ...], cells: tuple[str, ...]) -> str:
 def _claim(claim: Claim) -> str:
     kind, verdict = ("holds", "✓ reproduced") if claim.holds else ("fails", "✗ not reproduced")
     return (
-        f'<article class="claim {kind}">\n<p class="badge">{verdict}</p>\n<h3>{escape(claim.says)}</h3>\n'
+        f'<article class="claim {kind}">\n<p class="badge">{verdict}</p>\n<h3>{escape(claim.message)}</h3>\n'
         f"<dl><div><dt>expected</dt><dd>{escape(claim.expected)}</dd></div>"
         f"<div><dt>measured</dt><dd>{escape(claim.measured)}</dd></div>"
         f"<div><dt>source</dt><dd>{escape(claim.source)}</dd></div></dl>\n</article>"

@@ -9,14 +9,14 @@ class Claim:
     """One claim, checked.
 
     Attributes:
-        says: the claim in words.
+        message: the claim in words.
         source: where it is made.
         expected: the paper's threshold or value, in words.
         measured: what the run measured, in words.
         holds: whether the measured meets the expected.
     """
 
-    says: str
+    message: str
     source: str
     expected: str
     measured: str

@@ -1,0 +1,41 @@
+"""What the last layer sees of each sample."""
+
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from gnomon._precision import full_precision
+from gnomon.autodiff._graph import Model
+from gnomon.autodiff._observation import observe
+
+
+@full_precision
+def features(
+    model: Model, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, memory: int | None = None
+) -> Float[Tensor, "n *p"]:
+    """The features of each sample: the input of the linear layer at the end of the network, or of another layer.
+
+    That layer is found by what a pass does: the logits follow from its input, its weight and its bias. It may be a
+    linear one, a convolution of single pixels before or behind the mean over them, or another with such a weight.
+    Follows torch's grad mode, as `input_jacobian` does.
+
+    Args:
+        model: a network from (n *d) to (n c), whose samples do not mix.
+        x: the samples; whole numbers, such as tokens, are taken too.
+        layer: the name, as in `model.named_modules()`, of the layer whose input is meant; the one at the end if None.
+        memory: bytes to use beyond the result; 512 MiB unless told.
+    Returns:
+        What went into the layer.
+    Raises:
+        UnsupportedModuleError: if the network does not end in a linear layer and none is named, if the pass does not
+            come to the layer, or if BatchNorm in training mode mixes the samples.
+        RangeError: if there is no such layer, naming those that there are; at NaN or infinity.
+        ShapeError: if the outputs are not (n, c).
+        EmptyError: if there are no samples.
+    Cost: a forward pass.
+    Example:
+        >>> import torch, gnomon
+        >>> model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 3))
+        >>> gnomon.features(model, torch.tensor([[-1.0, 2.0]])).detach()
+        tensor([[0., 2.]])
+    """
+    return observe("features", model, x, {"features"}, layer=layer, memory=memory).values["features"]

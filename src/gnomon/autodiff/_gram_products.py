@@ -1,0 +1,201 @@
+"""Empirical kernels of the gradients as sums of products of Gram matrices, in blocks to a memory budget."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from gnomon._precision import outside_inference
+from gnomon.autodiff._flops import forward_flops
+from gnomon.autodiff._layer_factors import Factor, eligible, layer_factors, nodes_of, own_parameters, watch
+from gnomon.autodiff._memory import DEFAULT_BUDGET, kept_by
+from gnomon.autodiff._parameter_jacobian import differentiable, parameter_jacobian, trainable
+from gnomon.autodiff._parameter_products import add_products
+from gnomon.errors import RangeError, UnsupportedModuleError
+
+TILE = 64
+"""Rows and columns of a symmetric result that are made at once: the smaller, the less is made twice."""
+CALL = 2e7
+"""What one small Jacobian-vector product costs beyond its arithmetic, as floating-point operations."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to compute the kernel: the layers taken by Gram products, the other parameters, and the samples a block."""
+
+    layers: frozenset[str]
+    rest: dict[str, Tensor]
+    outputs: int
+    dtype: torch.dtype
+    block: int
+    products: bool
+
+
+def gradient_kernel(
+    where: str,
+    model: nn.Module,
+    x: Shaped[Tensor, "n *d"],
+    x2: Shaped[Tensor, "m *d"] | None,
+    *,
+    trace: bool,
+    memory: int | None,
+) -> Float[Tensor, "n m"] | Float[Tensor, "n m c c"]:
+    """The kernel of the gradients of the outputs in the parameters, full or summed over equal outputs.
+
+    Every `nn.Linear` that is called once, on one row a sample in the samples' order, contributes the product of two
+    Gram matrices, of its inputs and of what is propagated back to its outputs: the gradient itself is never formed.
+    The other parameters contribute the contraction of their Jacobians, or products with them where these are cheaper.
+    """
+    parameters = trainable(where, model, x)
+    x = outside_inference(x)
+    x2 = None if x2 is None else outside_inference(x2)
+    keep = torch.is_grad_enabled()
+    budget = DEFAULT_BUDGET if memory is None else memory
+    if budget <= 0:
+        raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
+    with differentiable(recording=True):
+        plan = make_plan(where, model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
+    if keep:
+        first = factors(where, model, plan, x, keep=True)
+        second = first if x2 is None else factors(where, model, plan, x2, keep=True)
+        pairs = [grams(a, b, trace=trace) for a, b in zip(first, second, strict=True)]
+        return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
+    kernel = assemble(where, model, plan, x, x2, trace=trace, budget=budget)
+    if plan.products:
+        add_products(where, model, plan.rest, x, x if x2 is None else x2, kernel, block=plan.block)
+    return kernel
+
+
+def make_plan(
+    where: str,
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    x: Tensor,
+    x2: Tensor | None,
+    *,
+    trace: bool,
+    budget: int,
+    keep: bool,
+) -> Plan:
+    """Looks at the graph of two samples: which layers allow Gram products, and what the others cost."""
+    # A clone, since a slice would count with the storage of all samples.
+    two = torch.cat([x[:1], x[:1]]) if len(x) == 1 else x[:2].detach().clone()
+    (logits, calls), kept = kept_by(lambda: watch(where, model, two), model)
+    kept = math.ceil(kept / 2)
+    c, itemsize = logits.shape[1], logits.element_size()
+    found = eligible(*nodes_of(logits), calls, 2)
+    covered = {id(p) for name in found for p in own_parameters(calls[name][0].layer)}
+    rest = {name: p for name, p in parameters.items() if id(p) not in covered}
+    count = sum(p.numel() for p in rest.values())
+    # The graph twice, for what it keeps and the gradients in flight; for the rest, one for each output, and the
+    # Jacobian once more while its parts are put in order.
+    sample = 2 * kept + itemsize * sum(
+        calls[name][0].layer.in_features + c * calls[name][0].layer.out_features for name in found
+    )
+    wide = sample + (2 * itemsize * c * count + 2 * c * kept if rest else 0)
+    n, m = len(x), len(x if x2 is None else x2)
+    # An eighth is left for the tiles; two blocks are held at once.
+    fits = (7 * budget // 8) // 2
+    products = False
+    if rest and not keep:
+        forward = forward_flops(lambda: model(two)) // 2
+        passes = math.ceil(n / max(1, fits // wide))
+        contraction = 2 * n * m * count * c ** (1 if trace else 2) + 3 * forward * c * (n + m * passes) + CALL
+        products = fits < 2 * wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
+    # Never one, which would be run beside itself. Products go through the graph of a backward pass too.
+    block = max(2, fits // max(1, 2 * sample if products else wide))
+    return Plan(frozenset(found), rest, c, logits.dtype, block, products)
+
+
+def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
+    """The gradients of these samples, as the factors whose Gram matrices make the kernel."""
+    if len(x) == 1:
+        # Never alone, as `run` has it.
+        return [factor.part(0, 1) for factor in factors(where, model, plan, torch.cat([x, x]), keep=keep)]
+    made: list[Factor] = []
+    if plan.layers:
+        with differentiable(recording=True):
+            logits, calls = watch(where, model, x)
+            seen, uses = nodes_of(logits)
+            if not plan.layers.issubset(eligible(seen, uses, calls, len(x))):
+                raise UnsupportedModuleError(
+                    f"{where}(model): expected a forward pass that takes the same layers for every sample, got one "
+                    f"that changes. Split the samples by the way they take."
+                )
+            made += layer_factors(logits, [calls[name][0] for name in sorted(plan.layers)], uses, keep=keep)
+    if plan.rest and not plan.products:
+        with differentiable(recording=keep):
+            made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(where, model, plan.rest, x)]
+    return made
+
+
+def grams(first: Factor, second: Factor, *, trace: bool) -> tuple[Tensor, Tensor | None]:
+    """The Gram matrix of the right factors, and that of the left ones, shaped to multiply it."""
+    if trace and first.scale is not None and second.scale is not None:
+        gram = (first.scale * first.right.square().sum((0, 1))) @ second.scale.T
+    elif trace:
+        gram = torch.addbmm(first.right.new_zeros(()), first.right, second.right.mT)
+    else:
+        one, other = first.whole(), second.whole()
+        gram = one.flatten(0, 1) @ other.flatten(0, 1).T
+        gram = gram.view(*one.shape[:2], *other.shape[:2]).permute(1, 3, 0, 2)
+    if first.left is None or second.left is None:
+        return gram, None
+    weight = first.left @ second.left.T
+    if first.constant:
+        weight = weight + 1
+    return gram, weight if trace else weight[:, :, None, None]
+
+
+def assemble(
+    where: str, model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trace: bool, budget: int
+) -> Tensor:
+    """The kernel, block by block and tile by tile; where it is symmetric, its upper triangle and the mirror of it."""
+    symmetric, columns = x2 is None, x if x2 is None else x2
+    n, m, c = len(x), len(columns), plan.outputs
+    kernel = torch.zeros((n, m) if trace else (n, m, c, c), dtype=plan.dtype, device=x.device)
+    entry = 3 * plan.dtype.itemsize * (1 if trace else c**2)
+    tile = max(1, math.isqrt(budget // 8 // entry))
+    if symmetric:
+        tile = min(tile, TILE)
+    only = factors(where, model, plan, columns, keep=False) if m <= plan.block and not symmetric else None
+    with torch.no_grad():
+        for i in range(0, n, plan.block):
+            first = factors(where, model, plan, x[i : i + plan.block], keep=False)
+            for j in range(i if symmetric else 0, m, plan.block):
+                if symmetric and i == j:
+                    second = first
+                else:
+                    second = only or factors(where, model, plan, columns[j : j + plan.block], keep=False)
+                target = kernel[i : i + plan.block, j : j + plan.block]
+                fill(target, first, second, tile, trace=trace, symmetric=symmetric and i == j)
+                if symmetric and i != j:
+                    kernel[j : j + plan.block, i : i + plan.block] = mirror(target)
+                # Else it would stand in memory while the next is made.
+                del second
+    return kernel
+
+
+def fill(target: Tensor, first: list[Factor], second: list[Factor], tile: int, *, trace: bool, symmetric: bool) -> None:
+    """Adds the factors' products to a block of the kernel."""
+    n, m = target.shape[:2]
+    for i in range(0, n, tile):
+        rows = [factor.part(i, i + tile) for factor in first]
+        for j in range(i if symmetric else 0, m, tile):
+            part = target[i : i + tile, j : j + tile]
+            for row, factor in zip(rows, second, strict=True):
+                gram, weight = grams(row, factor.part(j, j + tile), trace=trace)
+                if weight is None:
+                    part += gram
+                else:
+                    part.addcmul_(weight, gram)
+            if symmetric and i != j:
+                target[j : j + tile, i : i + tile] = mirror(part)
+
+
+def mirror(block: Tensor) -> Tensor:
+    """The block on the other side of the diagonal: samples exchanged, and outputs with them."""
+    return block.mT if block.ndim == 2 else block.permute(1, 0, 3, 2)

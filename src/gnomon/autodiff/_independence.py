@@ -1,0 +1,159 @@
+"""Whether each sample's outputs are its own: what every derivative by sample rests on."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from itertools import chain
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gnomon.autodiff._graph import Model, run, uncompiled
+from gnomon.autodiff._head import first_tensor
+from gnomon.errors import GnomonError, UnsupportedModuleError
+
+FEW = 8
+"""Samples from which it is seen whether a layer gets them in their order."""
+
+
+def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> None:
+    """Raises unless the outputs of a sample stay what they are when the samples beside it change.
+
+    A sample is run between two others and between two of its own kind: batches of one shape, from one state of torch's
+    random numbers, so that its outputs are equal up to rounding. Three samples, since a network that runs along them
+    lets each see only those before it, and since with three the share of each in a mean is large.
+
+    Raises:
+        UnsupportedModuleError: if samples mix, in a BatchNorm that uses the statistics of the batch or otherwise, or
+            if the network takes these samples only together.
+    """
+    require_no_batch_statistics(where, model)
+    own, other = two_kinds(x)
+    try:
+        first, second = (beside(where, model, own, neighbour) for neighbour in (other, own))
+    except (GnomonError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # whatever the user's network raises
+        if not takes(where, model, x):
+            raise
+        raise UnsupportedModuleError(
+            f"{where}(model): expected a network that takes any number of samples, got {type(error).__name__}: {error} "
+            f"at three of them, and none at all {len(x)}. Where samples are nodes of one graph, or depend on each "
+            f"other otherwise, make each a sample of its own, with all that it depends on."
+        ) from error
+    # Networks with random numbers of another kind, or with a state, differ from themselves, be it by little.
+    if differ(first, second) and torch.equal(first, beside(where, model, own, other)):
+        raise UnsupportedModuleError(
+            f"{where}(model): expected samples that do not mix, got outputs of a sample that change by "
+            f"{float((first - second).abs().max()):.2g}, where the largest is {float(first.abs().max()):.2g}, with "
+            f"the samples beside it. Usual causes: attention or a recurrent layer without batch_first, statistics "
+            f"over the batch. Let the network treat each sample by itself."
+        )
+
+
+def require_no_batch_statistics(where: str, model: Model) -> None:
+    """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
+    if not isinstance(model, nn.Module):
+        return
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
+            raise UnsupportedModuleError(
+                f"{where}(model): expected samples that do not mix, got {type(module).__name__} '{name}' "
+                f"normalising by the batch. Call model.eval() first."
+            )
+
+
+def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped[Tensor, "1 *d"]]:
+    """The first sample, and the first that differs from it; if there is none, a sample made of it."""
+    with torch.inference_mode(False):
+        own = x[:1].detach().clone()
+        for i in range(1, len(x)):
+            if not torch.equal(x[i : i + 1], own):
+                return own, x[i : i + 1].detach().clone()
+        made = own.flip(tuple(range(1, own.ndim)))
+        # Tokens are left as they are, since there may be no other.
+        return own, made + 1 if torch.equal(made, own) and made.is_floating_point() else made
+
+
+def beside(
+    where: str, model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]
+) -> Shaped[Tensor, "c"]:
+    """The outputs of a sample between two that are alike."""
+    return tried(where, model, neighbour, own, neighbour)[1]
+
+
+def tried(where: str, model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
+    """The outputs of a pass over these together, which leaves torch's random numbers where they were."""
+    with (
+        torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        uncompiled(),
+    ):
+        return run(where, model, torch.cat(samples)).detach()
+
+
+def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
+    """Raises unless the rows that go into these layers are the samples in their order, as far as they are as many.
+
+    A network may sort its samples and bring only its outputs back into order, as mixtures of experts do. Some samples
+    are run as they are, and in reverse: then the rows have to come in reverse.
+
+    Raises:
+        UnsupportedModuleError: if they do not.
+    """
+    with torch.inference_mode(False):
+        some = x[:FEW].detach().clone()
+        reverse = some.flip(0)
+    layers = [*layers]
+    forth, back = (rows_into(where, model, each, layers) for each in (some, reverse))
+    wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
+    # A network with a state differs from itself.
+    if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(where, model, some, layers)))):
+        raise UnsupportedModuleError(
+            f"{where}(layer): expected a layer whose input has the samples in their order, got a "
+            f"{type(layers[wrong[0]]).__name__} that gets them in another. Choose a layer before they are reordered, "
+            f"or behind where their order is restored."
+        )
+
+
+def rows_into(
+    where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
+) -> list[list[Shaped[Tensor, "n *p"]]]:
+    """What goes into each of these layers in one pass, call by call, where it has as many rows as there are samples."""
+    seen: list[list[Tensor]] = [[] for _ in layers]
+
+    def note(calls: list[Tensor], inputs: tuple[object, ...], named: dict[str, object]) -> None:
+        calls += [given.detach() for given in first_tensor(inputs, named) if len(given) == len(x)]
+
+    with ExitStack() as stack:
+        for layer, calls in zip(layers, seen, strict=True):
+            hook = layer.register_forward_pre_hook(
+                lambda layer, inputs, named, calls=calls: note(calls, inputs, named), with_kwargs=True
+            )
+            stack.callback(hook.remove)
+        tried(where, model, x)
+    return seen
+
+
+def moved(forth: Sequence[Tensor], back: Sequence[Tensor]) -> bool:
+    """Whether a layer's inputs of samples in reverse are other than those of the samples, in reverse."""
+    return any(differ(one, other.flip(0)) for one, other in zip(forth, back, strict=False))
+
+
+def differ(one: Shaped[Tensor, "*c"], other: Shaped[Tensor, "*c"]) -> bool:
+    """Whether two results differ by more than rounding; where they are NaN, they do not."""
+    if not one.is_floating_point() or one.numel() == 0:
+        return not torch.equal(one, other)
+    scale = torch.maximum(one.abs().max(), other.abs().max())
+    return bool((one - other).abs().max() > torch.finfo(one.dtype).eps ** 0.5 * scale)
+
+
+def takes(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> bool:
+    """Whether the network takes these samples, all at once."""
+    with suppress(Exception):  # whatever the user's network raises
+        run(where, model, x)
+        return True
+    return False

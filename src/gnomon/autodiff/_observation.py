@@ -1,0 +1,153 @@
+"""What can be seen of a model at given samples: one graph a chunk, every observation from that graph."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.autodiff._graph import Graph, Model, forward
+from gnomon.autodiff._head import linear_head
+from gnomon.autodiff._independence import (
+    require_independent_samples,
+    require_no_batch_statistics,
+    require_samples_in_order,
+)
+from gnomon.autodiff._layers import Entered, layer_named, modules_of
+from gnomon.autodiff._memory import chunk_size
+
+OBSERVATIONS = ("logits", "jacobian", "centroid", "features")
+"""What `observe` can see: (n c), (n c *d), (n *d), and the input of a layer, (n *p)."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Observations by name, and the seconds that each took."""
+
+    values: dict[str, Tensor]
+    seconds: dict[str, float]
+
+
+def observe(
+    where: str,
+    model: Model,
+    x: Shaped[Tensor, "n *d"],
+    names: Set[str],
+    *,
+    layer: str | None = None,
+    memory: int | None = None,
+    independent: bool = False,
+) -> Observed:
+    """The named observations of `model` at `x`, in chunks that fit the memory budget.
+
+    The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
+    Features are the input of the layer of the given name, or of the linear layer at the end. What needs no derivative
+    in the input is seen of whole numbers too, such as tokens. Where samples are known to be `independent`, that is not
+    looked at again.
+
+    Raises:
+        ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    derivative = not names.isdisjoint({"jacobian", "centroid"})
+    require_samples(where, model, x, derivative=derivative)
+    entered = features_of(where, model, x, layer) if "features" in names else None
+    if entered is not None and layer is not None and not independent:
+        require_samples_in_order(where, model, x, [entered.layer])
+
+    def read(graph: Graph, start: int) -> dict[str, Tensor]:
+        seen: dict[str, Tensor] = {}
+        if "jacobian" in names:
+            with timed(seconds, "jacobian", x):
+                seen["jacobian"] = graph.jacobian()
+        if "centroid" in names:
+            with timed(seconds, "centroid", x):
+                ones = torch.ones_like(graph.logits)
+                seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else graph.vector_jacobian(ones)
+        if entered is not None:
+            seen["features"] = entered.features(graph)
+        if "logits" in names:
+            seen["logits"] = graph.logits if graph.create_graph else graph.logits.detach()
+        return seen
+
+    with timed(seconds, "logits", x), entered.watching() if entered else nullcontext():
+        values = map_graphs(
+            where,
+            model,
+            x,
+            read,
+            jacobian="jacobian" in names,
+            derivative=derivative,
+            memory=memory,
+            independent=independent,
+        )
+    seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
+    return Observed(values, dict(seconds))
+
+
+def features_of(where: str, model: Model, x: Shaped[Tensor, "n *d"], layer: str | None) -> Entered:
+    """What will look at the features: the input of the layer of this name, or of the linear layer at the end."""
+    named = linear_head(where, model, x).layer if layer is None else layer_named(where, model, layer)
+    return Entered(where, modules_of(model)[""], named, head=layer is None)
+
+
+def require_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
+    """Raises unless there are samples, finite, of floating point where a derivative is taken, and do not mix."""
+    if derivative:
+        _checks.floating(where, x=x)
+    _checks.samples(where, 1, x=x)
+    _checks.finite(where, x=x)
+    require_no_batch_statistics(where, model)
+
+
+def map_graphs(
+    where: str,
+    model: Model,
+    x: Shaped[Tensor, "n *d"],
+    read: Callable[[Graph, int], dict[str, Tensor]],
+    *,
+    jacobian: bool = False,
+    derivative: bool = True,
+    memory: int | None = None,
+    independent: bool = False,
+) -> dict[str, Tensor]:
+    """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples."""
+    require_samples(where, model, x, derivative=derivative)
+    if not independent:
+        require_independent_samples(where, model, x)
+    size = chunk_size(where, model, x, jacobian=jacobian, budget=memory)
+    whole: dict[str, Tensor] = {}
+    pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
+    for start in range(0, len(x), size):
+        graph = forward(where, model, x[start : start + size])
+        for name, piece in read(graph, start).items():
+            if len(piece) == len(x):
+                whole[name] = piece
+            elif graph.create_graph:
+                pieces[name].append(piece)
+            else:
+                # Filled in place, so that the result never stands in memory twice.
+                if name not in whole:
+                    whole[name] = piece.new_empty((len(x), *piece.shape[1:]))
+                whole[name][start : start + size] = piece
+        del graph
+    return whole | {name: torch.cat(parts) for name, parts in pieces.items()}
+
+
+@contextmanager
+def timed(seconds: defaultdict[str, float], name: str, x: Tensor) -> Iterator[None]:
+    """Adds the wall time of the block to `seconds[name]`, waiting for the accelerator where there is one."""
+
+    def now() -> float:
+        if x.is_cuda:
+            torch.cuda.synchronize(x.device)
+        return time.perf_counter()
+
+    start = now()
+    yield
+    seconds[name] += now() - start

@@ -1,0 +1,157 @@
+"""Derivatives in the parameters: Jacobians of each sample, and products with them on either side."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gnomon.autodiff._graph import run
+from gnomon.autodiff._independence import require_independent_samples
+from gnomon.autodiff._single_steps import in_single_steps
+from gnomon.errors import UnsupportedModuleError
+
+
+def trainable(where: str, model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
+    """The parameters that training moves, by name, each once however often it is shared.
+
+    Raises:
+        UnsupportedModuleError: if the model has none, or its samples mix.
+    """
+    require_independent_samples(where, model, x)
+    parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not parameters:
+        raise UnsupportedModuleError(
+            f"{where}(model): expected parameters that require gradients, got none. Call model.requires_grad_() first."
+        )
+    return parameters
+
+
+@contextmanager
+def differentiable(*, recording: bool) -> Iterator[None]:
+    """Attention by the kernels that can be differentiated twice and forwards, and autograd recording or not."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        with torch.inference_mode(False), torch.set_grad_enabled(recording), sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def parameter_jacobian(
+    where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
+) -> list[Float[Tensor, "n c _"]]:
+    """Each sample's Jacobian in each of the parameters, flattened: exact, and c times the parameters in size.
+
+    Follows the grad mode: where autograd records, the result can be differentiated further, and is made by plain
+    backward passes, since torch's derivatives of mapped ones are wrong for some layers. Elsewhere samples are mapped
+    over, which is many times as fast, where that agrees with a plain backward pass over all of them. It does not where
+    the network comes to its parameters otherwise than through its modules, and for some of torch's own layers.
+    """
+    if torch.is_grad_enabled():
+        with in_single_steps():
+            return passed_back(where, model, parameters, x, keep=True)
+    with torch.enable_grad():
+        logits = run(where, model, x)
+        v = mixture(logits)
+        plain = vector_parameter_jacobian(logits, parameters, v, keep=False)
+    del logits
+    try:
+        blocks = mapped(model, parameters, x)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, TypeError, LookupError):
+        # torch.func cannot take the network, or it cannot take one sample.
+        blocks = None
+    if blocks is None or not all(agree(block, v, part) for block, part in zip(blocks, plain.values(), strict=True)):
+        return passed_back(where, model, parameters, x, keep=False)
+    return blocks
+
+
+def mapped(
+    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
+) -> list[Float[Tensor, "n c _"]]:
+    """The Jacobians of all samples at once."""
+
+    def single(values: dict[str, Tensor], sample: Tensor) -> Tensor:
+        with standing_in(model, parameters, values):
+            (row,) = model(sample.unsqueeze(0))
+        return row
+
+    values = {name: parameter.detach() for name, parameter in parameters.items()}
+    blocks: dict[str, Tensor] = torch.func.vmap(torch.func.jacrev(single), in_dims=(None, 0))(values, x)
+    return [block.flatten(2) if block.ndim > 2 else block.unsqueeze(2) for block in blocks.values()]
+
+
+@contextmanager
+def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[None]:
+    """Puts a value in the place of each parameter, wherever a module of the network holds it.
+
+    `torch.func.functional_call` does not bring back the parameters of a module that stands in a network twice.
+    """
+    value_of = {id(parameter): values[name] for name, parameter in parameters.items()}
+    held = [
+        (module, name, parameter)
+        for module in model.modules()
+        for name, parameter in module._parameters.items()
+        if id(parameter) in value_of
+    ]
+    try:
+        for module, name, parameter in held:
+            module._parameters[name] = value_of[id(parameter)]  # type: ignore[assignment]
+        yield
+    finally:
+        for module, name, parameter in held:
+            module._parameters[name] = parameter
+
+
+def mixture(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+    """One vector for all samples and outputs, in which no two are alike: what is right for it is right for each."""
+    places = torch.arange(1, logits.numel() + 1, device=logits.device)
+    return places.to(logits.dtype).cos().view(logits.shape)
+
+
+def agree(block: Float[Tensor, "n c p"], v: Float[Tensor, "n c"], product: Tensor) -> bool:
+    """Whether the Jacobians give the product with v that a plain backward pass gives, up to rounding."""
+    plain = product.flatten()
+    error = torch.linalg.vector_norm(torch.tensordot(v.to(block), block, dims=2) - plain)
+    scale = torch.maximum(torch.linalg.vector_norm(block), torch.linalg.vector_norm(plain))
+    return bool(error <= torch.finfo(block.dtype).eps ** 0.5 * scale)
+
+
+def passed_back(
+    where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
+) -> list[Float[Tensor, "n c _"]]:
+    """The Jacobians by one backward pass for each sample and output."""
+    rows: list[list[Tensor]] = [[] for _ in parameters]
+    for _, _, gradient in single_gradients(where, model, parameters, x, keep=keep):
+        for row, part in zip(rows, gradient.values(), strict=True):
+            row.append(part.flatten())
+    return [torch.stack(row).view(len(x), -1, row[0].numel()) for row in rows]
+
+
+def single_gradients(
+    where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
+) -> Iterator[tuple[int, int, dict[str, Tensor]]]:
+    """Each sample, each output, and the gradient in the parameters; two samples run at a time."""
+    for start in range(0, len(x), 2):
+        with torch.enable_grad():
+            logits = run(where, model, x[start : start + 2])
+        for i in range(len(logits)):
+            for k in range(logits.shape[1]):
+                unit = torch.zeros_like(logits)
+                unit[i, k] = 1
+                yield start + i, k, vector_parameter_jacobian(logits, parameters, unit, keep=keep)
+
+
+def vector_parameter_jacobian(
+    logits: Float[Tensor, "n c"], parameters: Mapping[str, Tensor], v: Float[Tensor, "n c"], *, keep: bool
+) -> dict[str, Tensor]:
+    r"""$\sum_i v_i^\top \partial f(x_i)/\partial\theta$ by one backward pass, by the parameters' names."""
+    products = torch.autograd.grad(
+        logits, list(parameters.values()), v, retain_graph=True, create_graph=keep, materialize_grads=True
+    )
+    return dict(zip(parameters, products, strict=True))

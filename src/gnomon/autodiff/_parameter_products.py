@@ -1,0 +1,74 @@
+"""Kernels of gradients to few points, by products with the Jacobian in the parameters, which is never formed."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from gnomon.autodiff._graph import run
+from gnomon.autodiff._parameter_jacobian import differentiable, mixture, single_gradients, vector_parameter_jacobian
+
+Multiply = Callable[[Mapping[str, Tensor]], Tensor]
+"""From a direction u of the parameters to the products of each sample's Jacobian with it, (n c)."""
+
+
+def add_products(
+    where: str,
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    x: Shaped[Tensor, "n *d"],
+    x2: Shaped[Tensor, "m *d"],
+    kernel: Float[Tensor, "n m"] | Float[Tensor, "n m c c"],
+    *,
+    block: int,
+) -> None:
+    """Adds the kernel of the gradients in these parameters, `block` samples of x at a time."""
+    for start in range(0, len(x), block):
+        rows = kernel[start : start + block]
+        with differentiable(recording=True):
+            multiply = multiplier(where, model, parameters, x[start : start + block])
+            for j in range(len(x2)):
+                point = x2[j : j + 1]
+                for _, k, gradient in single_gradients(where, model, parameters, point, keep=False):
+                    column = multiply(gradient)
+                    if kernel.ndim == 2:
+                        rows[:, j] += column[:, k]
+                    else:
+                        rows[:, j, :, k] += column
+
+
+def multiplier(where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]) -> Multiply:
+    r"""How to multiply the Jacobians of these samples with a direction of the parameters.
+
+    The backward pass is linear in the vector v that it propagates, so that the derivative of
+    $\langle v^\top J, u\rangle$ in v is $Ju$: a second backward pass, through the first. Where that does not give
+    $\|g\|^2$ as the product of w with $Jg$, $g = w^\top J$, since a layer has no second derivative, which torch does
+    not always say, it is one backward pass for each sample and output.
+    """
+    logits = run(where, model, x)
+    v = torch.zeros_like(logits, requires_grad=True)
+    products = vector_parameter_jacobian(logits, parameters, v, keep=True)
+    along = {name: product for name, product in products.items() if product.requires_grad}
+
+    def multiply(u: Mapping[str, Tensor]) -> Tensor:
+        parts = [u[name] for name in along]
+        (column,) = torch.autograd.grad(list(along.values()), v, parts, retain_graph=True, materialize_grads=True)
+        return column
+
+    def multiply_each(u: Mapping[str, Tensor]) -> Tensor:
+        column = torch.zeros_like(v, requires_grad=False)
+        for i, k, gradient in single_gradients(where, model, parameters, x, keep=False):
+            column[i, k] = sum((gradient[name] * part).sum() for name, part in u.items())
+        return column
+
+    w = mixture(logits)
+    g = vector_parameter_jacobian(logits, parameters, w, keep=False)
+    size = sum(part.square().sum() for part in g.values())
+    try:
+        error = (multiply(g) * w).sum() - size
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        return multiply_each
+    return multiply if abs(error) <= torch.finfo(logits.dtype).eps ** 0.5 * size else multiply_each

@@ -1,0 +1,159 @@
+"""Labelled images from parquet, local or on the Hugging Face hub, decoded into one tensor."""
+
+import io
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnomon._extras import extra
+from gnomon.data._samples import Samples
+from gnomon.data._sources import Table, find
+from gnomon.errors import DataError, EmptyError, RangeError
+
+_IMAGE_COLUMNS = ("image", "images", "img")
+_LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class")
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # of Pillow's many, those that data sets use
+_MOST_PIXELS = 2**26  # of one image: a file of a few kB can stand for any number
+
+
+def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
+    """The images of a split and their classes, in the order in which the data set holds them.
+
+    Looked for in `data_dir`, then in the folder that the environment variable GNOMON_DATA names (each as
+    `<folder>/<name>/<split>-*.parquet`), then on the Hugging Face hub, whose download stays in the cache of
+    `datasets`. Nothing is written beside local data.
+
+    Args:
+        name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
+            data set of images; or the path of a folder that holds the parquet files.
+        split: usually `train` or `test`.
+        data_dir: the folder of data sets to search first.
+        limit: take only the first so many; the others are not decoded. All if None.
+
+    Returns:
+        Inputs of shape (n, c, h, w), float32 on the CPU, from 0 (dark) to 1 (8-bit pixels divided by 255);
+        one channel for grey images, three for colour, four with transparency. If images differ in this, all
+        follow the first. Labels int64.
+
+    Raises:
+        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read: these
+            are PNG, JPEG, BMP, GIF, TIFF or WebP in the table itself, up to 2²⁶ pixels each. A path in their place is
+            not followed, since it could lead anywhere on this machine.
+        EmptyError: the split has no rows.
+        RangeError: `limit` is not between 1 and the number of rows.
+        MissingExtraError: the extra `data` is not installed, or broken.
+    """
+    table = find(name, split, data_dir)
+    if table.rows == 0:
+        raise EmptyError(f"load_images(split): expected images, got no rows in {table.where}. Choose another split.")
+    if limit is not None and not 1 <= limit <= table.rows:
+        raise RangeError(
+            f"load_images(limit): expected 1 to {table.rows}, the rows of {table.where}, got {limit}. "
+            "Leave it out for all."
+        )
+    image_column = _column(table, "image", _IMAGE_COLUMNS)
+    label_column = _column(table, "label", _LABEL_COLUMNS)
+    count = table.rows if limit is None else limit
+    labels = torch.empty(count, dtype=torch.int64)
+    pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image tells the size
+    mode = ""
+    pil = extra("load_images", "PIL.Image", "data")
+    for row, (cell, label) in enumerate(_rows(table, image_column, label_column, count)):
+        where = f"row {row} of {table.where}"
+        image, mode = _decode(pil, cell, mode, where)
+        if row == 0:
+            pixels = np.empty((count, *image.shape), dtype=np.uint8)
+        if image.shape != pixels.shape[1:]:
+            raise DataError(
+                f"load_images(name): expected images of one size, got {pixels.shape[1:3]} and then "
+                f"{image.shape[:2]} at {where}. Resize them beforehand."
+            )
+        if not isinstance(label, int) or abs(label) >= 2**63:
+            raise DataError(
+                f"load_images(name): expected integer labels, got {label!r} at {where}. Number the classes from 0."
+            )
+        pixels[row] = image
+        labels[row] = label
+    channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    return Samples(channels_first.to(torch.float32, memory_format=torch.contiguous_format).div_(255), labels)
+
+
+def _column(table: Table, what: str, candidates: tuple[str, ...]) -> str:
+    for candidate in candidates:
+        if candidate in table.columns:
+            return candidate
+    raise DataError(
+        f"load_images(name): expected a column {' or '.join(candidates)} for the {what}, "
+        f"got {', '.join(table.columns) or 'no columns'} in {table.where}. Rename the {what} column."
+    )
+
+
+def _rows(table: Table, image_column: str, label_column: str, count: int) -> Iterator[tuple[Any, Any]]:
+    """The first `count` pairs of an undecoded image and its label."""
+    left = count
+    for batch in table.batches((image_column, label_column)):
+        batch = batch.slice(0, left)
+        yield from zip(batch.column(image_column).to_pylist(), batch.column(label_column).to_pylist(), strict=True)
+        left -= batch.num_rows
+        if not left:
+            return
+
+
+def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArray[np.uint8], str]:
+    """The pixels (h, w, c) of an image in the given Pillow mode, or, where that is empty, in its own; and the mode.
+
+    The cell holds the bytes of an image file, or a struct of these and a path, which is not followed.
+    """
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    if not isinstance(content, bytes):
+        raise DataError(
+            f"load_images(name): expected the bytes of an image, got {_named(cell)} at {where}. "
+            "Write the images themselves into the table."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pil.DecompressionBombWarning)
+            image = pil.open(io.BytesIO(content), formats=_FORMATS)
+        if image.width * image.height <= _MOST_PIXELS:
+            image.load()
+    except MemoryError:
+        raise
+    except Exception as cause:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, …
+        raise DataError(
+            f"load_images(name): expected a readable image, got {type(cause).__name__} at {where}. "
+            f"Write that row again, in one of {', '.join(_FORMATS)}."
+        ) from cause
+    if image.width * image.height > _MOST_PIXELS:
+        raise DataError(
+            f"load_images(name): expected an image of at most {_MOST_PIXELS:,} pixels, got {image.width} x "
+            f"{image.height} at {where}. Make it smaller."
+        )
+    own = _mode(image.mode, where)
+    mode = mode or own
+    pixels = np.asarray(image if image.mode == mode else image.convert(mode))
+    return pixels.reshape(image.height, image.width, len(mode)), mode
+
+
+def _named(cell: object) -> str:
+    """What stands in an image's place, in words."""
+    if isinstance(cell, dict) and cell.get("path"):
+        return f"the path {cell['path']!r}"
+    return "none" if cell is None or isinstance(cell, dict) else type(cell).__name__
+
+
+def _mode(mode: str, where: str) -> str:
+    """The Pillow mode, one letter a channel, in which to hold an image of a given mode."""
+    if mode.startswith(("I", "F")):
+        raise DataError(
+            f"load_images(name): expected 8-bit images, got Pillow mode {mode!r} at {where}. "
+            "Convert them to 8 bits a channel beforehand."
+        )
+    if mode in ("L", "RGB", "RGBA"):
+        return mode
+    return "L" if mode == "1" else "RGB"

@@ -1,0 +1,83 @@
+"""The Jacobian that a bounded network should have."""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
+from gnomon.linalg import length, unit
+
+
+@half_as_single
+def aligned_jacobian(
+    x: Float[Tensor, "n *d"],
+    labels: Int[Tensor, "n"],
+    classes: int,
+    norm: float | int,
+    loss: Literal["cross_entropy", "mse"] = "cross_entropy",
+) -> Float[Tensor, "n c *d"]:
+    r"""The Jacobian of smallest loss among those of bounded norm, for outputs $f(x) = Jx$ without offset.
+
+    $J = \mathrm{norm}\,\sqrt{\tfrac{c}{c-1}}\,(e_y - \tfrac1c\mathbf{1})\,\hat x^\top$ for cross-entropy and
+    $J = \min(\mathrm{norm}, 1/\|x\|)\,e_y\,\hat x^\top$ for MSE, $\|f - e_y\|^2$, with $\hat x = x/\|x\|$
+
+    For cross-entropy the minimiser is unique, its norm is the bound, and its rows sum to zero: its centroid is zero.
+    For MSE the bound binds only up to $1/\|x\|$. Above that the loss is 0 for many Jacobians, not all of them aligned;
+    this is the one of least norm, which is aligned (docs/errata.md).
+
+    Source:
+        Walker et al., Jacobian Alignment Explains Grokking, theorem 2 with $\alpha = \mathrm{norm}^2$. Departs from
+        its proof for MSE where $\alpha > 1/\|x\|^2$.
+    Args:
+        x: the samples.
+        labels: their classes, 0 to `classes` - 1.
+        classes: the number c of outputs, at least 2.
+        norm: the largest Frobenius norm allowed; unit: outputs per input.
+        loss: "cross_entropy" or "mse".
+    Returns:
+        Unit: outputs per input. Of rank one, each row a multiple of x. Where x is zero all Jacobians have the same
+        loss, and this is the least of them, zero.
+    Raises:
+        ShapeError: if labels are not (n).
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity, at a label that is no class, or at a setting out of range.
+    Cost: O(n c d).
+    Example:
+        >>> import torch
+        >>> from gnomon import aligned_jacobian
+        >>> aligned_jacobian(torch.tensor([[0.0, 2.0]]), torch.tensor([1]), 2, 3.0, "mse")
+        tensor([[[0.0000, 0.0000],
+                 [0.0000, 0.5000]]])
+    """
+    where = "aligned_jacobian"
+    _checks.settings(
+        where,
+        ("classes", classes, "at least 2", classes >= 2),
+        ("norm", norm, "finite and at least 0", 0 <= norm < math.inf),
+        ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
+    )
+    _checks.floating(where, x=x)
+    largest = torch.finfo(x.dtype).max
+    _checks.settings(where, ("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
+    _checks.samples(where, x=x)
+    if x.numel() == 0:
+        raise ShapeError(
+            f"{where}(x): expected entries, got shape {_checks.shape_of(x)}. Pass the samples as they are."
+        )
+    _checks.finite(where, x=x)
+    _checks.class_labels(where, labels, len(x), classes)
+    flat = x.flatten(1)
+    target = functional.one_hot(labels.long(), classes).to(x.dtype)
+    if loss == "cross_entropy":
+        factors = norm * math.sqrt(classes / (classes - 1)) * (target - 1 / classes)
+    else:
+        lengths = length(flat).unsqueeze(1)
+        binds = lengths * norm <= 1
+        factors = target * torch.where(binds, norm, 1 / torch.where(binds, 1, lengths))
+    return (factors.unsqueeze(2) * unit(flat).unsqueeze(1)).view(len(x), classes, *x.shape[1:])

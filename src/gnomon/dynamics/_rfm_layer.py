@@ -1,0 +1,170 @@
+"""One layer of Deep RFM: a kernel machine, the root of its AGOP, random features, and what is read from them."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon.errors import ConvergenceError, RangeError
+from gnomon.kernels import FeatureMap, Kernel, kernel_agop, over_pairs
+from gnomon.linalg import psd_root, unit
+from gnomon.measure import class_moments, nc1_trace_ratio, nc2_etf, nc2_orthogonal
+
+JITTERS = 7
+"""How often the jitter may grow by a factor of ten, from n epsilons."""
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """How far features have collapsed.
+
+    Attributes:
+        nc1: `nc1_trace_ratio`.
+        nc2_orthogonal: `nc2_orthogonal` of the class means.
+        nc2_etf: `nc2_etf` of the class means.
+    """
+
+    nc1: Float[Tensor, ""]
+    nc2_orthogonal: Float[Tensor, ""]
+    nc2_etf: Float[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class DeepRFMStage:
+    r"""Samples on their way through one layer.
+
+    Attributes:
+        layer: the layer's number l, from 0.
+        inputs: $X_l$, rows of unit length.
+        mapped: $X_l M_l^{1/2}$.
+        features: $\Phi_l(X_l M_l^{1/2})$.
+    """
+
+    layer: int
+    inputs: Float[Tensor, "n d"]
+    mapped: Float[Tensor, "n d"]
+    features: Float[Tensor, "n p"]
+
+
+@dataclass(frozen=True)
+class DeepRFMReading:
+    """What was seen while a layer was fitted.
+
+    Attributes:
+        layer: the layer's number, from 0.
+        inputs: the collapse of the layer's inputs.
+        mapped: after the root of the AGOP.
+        features: after the random features.
+        jitter: what was added to the Gram matrix's diagonal, of ones, beyond the ridge; 0 unless it had to be.
+        misfit: how far the layer's kernel machine is from the targets at most; above rounding with a ridge or jitter.
+    """
+
+    layer: int
+    inputs: Collapse
+    mapped: Collapse
+    features: Collapse
+    jitter: float
+    misfit: float
+
+
+@dataclass(frozen=True)
+class RFMLayer:
+    """A fitted layer: the root of the AGOP, the feature map's random numbers, and two figures of its fit."""
+
+    root: Float[Tensor, "d d"]
+    drawn: dict[str, Tensor]
+    jitter: Float[Tensor, ""]
+    misfit: Float[Tensor, ""]
+
+    def run(self, layer: int, x: Float[Tensor, "n d"], feature_map: FeatureMap) -> DeepRFMStage:
+        """Samples through the layer."""
+        inputs = unit(x)
+        mapped = inputs @ self.root
+        return DeepRFMStage(layer, inputs, mapped, feature_map.apply(mapped, self.drawn))
+
+    def read(self, stage: DeepRFMStage, labels: Int[Tensor, "n"], classes: int) -> DeepRFMReading:
+        """The collapse of the samples on their way."""
+        on_the_way = (stage.inputs, stage.mapped, stage.features)
+        inputs, mapped, features = (collapse(seen, labels, classes) for seen in on_the_way)
+        return DeepRFMReading(stage.layer, inputs, mapped, features, float(self.jitter), float(self.misfit))
+
+
+def fit_layer(
+    kernel: Kernel,
+    x: Float[Tensor, "n d"],
+    targets: Float[Tensor, "n k"],
+    *,
+    ridge: float | int,
+    iterations: int,
+    drawn: dict[str, Tensor],
+    block: int,
+) -> RFMLayer:
+    r"""The layer for these inputs.
+
+    Each iteration fits a kernel machine and takes the AGOP M for the next one's metric, scaled to the identity's
+    trace, so that the bandwidth keeps its meaning. The last is taken as it is.
+    """
+    inputs, metric = unit(x), None
+    for iteration in range(iterations):
+        coefficients, jitter, misfit = interpolate(kernel, inputs, targets, ridge, metric, block)
+        agop = kernel_agop(kernel, inputs, coefficients, metric)
+        trace = agop.diagonal().sum()
+        if not trace > 0:
+            raise RangeError(
+                f"DeepRFM.fit(kernel): expected a kernel machine that changes at its points, got an AGOP of trace "
+                f"{float(trace)} at iteration {iteration}. Take a larger bandwidth."
+            )
+        metric = agop * (len(agop) / trace)
+    return RFMLayer(psd_root(agop), drawn, jitter, misfit)
+
+
+def interpolate(
+    kernel: Kernel,
+    x: Float[Tensor, "n d"],
+    targets: Float[Tensor, "n k"],
+    ridge: float | int,
+    metric: Float[Tensor, "d d"] | None,
+    block: int,
+) -> tuple[Float[Tensor, "n k"], Float[Tensor, ""], Float[Tensor, ""]]:
+    r"""The coefficients $\alpha = (K + \mu I)^{-1}Y$ by Cholesky, the jitter that it took, and the largest misfit."""
+    n = len(x)
+    gram = over_pairs(kernel.value, x, metric, block)
+    if ridge == 0:
+        refuse_coincident(x, gram)
+    least = n * torch.finfo(x.dtype).eps
+    for jitter in (0.0, *(least * 10**power for power in range(JITTERS))):
+        gram.diagonal().fill_(1 + ridge + jitter)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if not failed:
+            break
+    else:
+        raise ConvergenceError(
+            f"DeepRFM.fit(ridge): expected a positive definite Gram matrix, got one that is not even with {jitter:.0e} "
+            f"on its diagonal. Take a ridge or a smaller bandwidth."
+        )
+    coefficients = torch.cholesky_solve(targets, factor)
+    misfit = (gram.fill_diagonal_(1) @ coefficients - targets).abs().max()
+    return coefficients, x.new_tensor(jitter), misfit
+
+
+def refuse_coincident(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> None:
+    """Raises RangeError that names the points that are equal, for which there is no ridgeless solution."""
+    rows, columns = (gram == 1).nonzero(as_tuple=True)
+    later = rows < columns
+    rows, columns = rows[later], columns[later]
+    equal = (x[rows] == x[columns]).all(1)
+    if equal.any():
+        pairs = list(zip(rows[equal].tolist(), columns[equal].tolist(), strict=True))
+        named = ", ".join(f"{i} and {j}" for i, j in pairs[:3])
+        more = f" and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
+        raise RangeError(
+            f"DeepRFM.fit(X): expected different points, since without a ridge the Gram matrix of equal ones is "
+            f"singular, got equal inputs of points {named}{more}. Leave one of each out, or take a ridge above 0."
+        )
+
+
+def collapse(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Collapse:
+    """NC1 and both forms of NC2."""
+    moments = class_moments(features, labels, classes)
+    return Collapse(nc1_trace_ratio(moments), nc2_orthogonal(moments.means), nc2_etf(moments.means))

@@ -1,0 +1,11 @@
+"""What judges a series of readings."""
+
+from gnomon.history._feature_learning_interval import FeatureLearningInterval, feature_learning_interval
+from gnomon.history._plateau import Plateau, plateau
+
+__all__ = [
+    "FeatureLearningInterval",
+    "Plateau",
+    "feature_learning_interval",
+    "plateau",
+]

@@ -1,0 +1,137 @@
+"""When a recorded quantity moves, and when it rests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import EmptyError, RangeError, ShapeError
+
+
+@dataclass(frozen=True)
+class FeatureLearningInterval:
+    """Where a series moves, and the evidence.
+
+    Attributes:
+        moves: whether it moves at all.
+        start: the last step up to which it rests at its first value; None where it rests throughout.
+        end: the first step from which it rests at its last value; None where it rests throughout.
+        change: how far the last value is from the first, as a share of the largest norm in the series.
+        excursion: how far any value is from the first, as the same share.
+        tolerance: how far a resting value may be, as the same share.
+        message: all this in one sentence.
+    """
+
+    moves: bool
+    start: float | None
+    end: float | None
+    change: float
+    excursion: float
+    tolerance: float
+    message: str
+
+
+@full_precision
+def feature_learning_interval(
+    steps: Sequence[float | int] | Num[Tensor, "t"],
+    values: Sequence[float | int] | Num[Tensor, "t *v"],
+    tolerance: float = 0.1,
+) -> FeatureLearningInterval:
+    r"""The steps between which a recorded neural tangent kernel or inner product moves.
+
+    The rule: with $s = \max_i\|v_i\|$, the series rests at its beginning while $\|v_i - v_0\| \le
+    \mathrm{tolerance}\cdot s$ for every reading so far, and at its end from where $\|v_i - v_T\| \le
+    \mathrm{tolerance}\cdot s$ for every reading to come. It moves between the two; where they meet, it rests
+    throughout, which for the kernel is the linear (lazy) regime.
+
+    Values are compared, not their changes added up, so that noise below half the tolerance moves nothing, however many
+    readings there are. Reading more often sharpens the two steps and does not shift them. A moving kernel is feature
+    learning; an inner product moves in the linear regime too, as the outputs do (docs/errata.md).
+
+    Source:
+        Walker et al., Jacobian Alignment Explains Grokking, section 3, which gives no rule: this one is gnomon's.
+    Args:
+        steps: when the readings were taken, increasing; any unit.
+        values: what was read: numbers, or matrices such as a kernel, compared by their Frobenius distance.
+        tolerance: the share of the largest norm within which a value rests, in (0, 1).
+    Returns:
+        Start and end are steps of readings. Unchanged by scaling the values, by rotations of them, and by increasing
+        maps of the steps (start and end mapped too).
+    Raises:
+        ShapeError: if there are not as many values as steps.
+        EmptyError: if there are fewer than two readings.
+        RangeError: at NaN or infinity, if steps do not increase, or if the tolerance is out of range.
+    Cost: O(t v).
+    Example:
+        >>> from gnomon import feature_learning_interval
+        >>> found = feature_learning_interval([0, 1, 10, 100, 1000], [1.0, 1.0, 1.5, 3.0, 3.1])
+        >>> found.start, found.end
+        (1.0, 100.0)
+    """
+    where = "feature_learning_interval"
+    _checks.settings(where, ("tolerance", tolerance, "in (0, 1)", 0 < tolerance < 1))
+    steps, values = series(where, steps, 2, values=values)
+    flat = values.reshape(len(values), -1)
+    # The largest entry is divided out, so that squares neither overflow nor underflow.
+    largest = flat.abs().max()
+    flat = flat / torch.where(largest > 0, largest, 1)
+    scale = torch.linalg.vector_norm(flat, dim=1).max()
+    scale = torch.where(scale > 0, scale, 1)
+    from_first = torch.linalg.vector_norm(flat - flat[0], dim=1) / scale
+    from_last = torch.linalg.vector_norm(flat - flat[-1], dim=1) / scale
+    start = int((from_first <= tolerance).long().cumprod(0).sum()) - 1
+    end = len(steps) - int((from_last <= tolerance).flip(0).long().cumprod(0).sum())
+    moves = start < end
+    change, excursion = float(from_first[-1]), float(from_first.max())
+    sentence = (
+        f"It moves between steps {float(steps[start]):g} and {float(steps[end]):g}, by {change:.1%} in all"
+        if moves
+        else f"It rests throughout, never further than {excursion:.1%} from where it began"
+    )
+    return FeatureLearningInterval(
+        moves,
+        float(steps[start]) if moves else None,
+        float(steps[end]) if moves else None,
+        change,
+        excursion,
+        tolerance,
+        f"{sentence} (tolerance {tolerance:.1%} of the largest value).",
+    )
+
+
+def series(
+    where: str, steps: Sequence[float | int] | Tensor, least: int, **named: Sequence[float | int] | Tensor
+) -> tuple[Float[Tensor, "t ..."], ...]:
+    """Steps and the values read at them, in float64, checked: `least` readings or more, one value a step."""
+    times = as_numbers(steps)
+    read = {name: as_numbers(values) for name, values in named.items()}
+    if times.ndim != 1:
+        raise ShapeError(f"{where}(steps): expected one axis, got shape {_checks.shape_of(times)}. Flatten the steps.")
+    if len(times) < least:
+        raise EmptyError(f"{where}(steps): expected at least {least} readings, got {len(times)}. Record more of them.")
+    for name, values in read.items():
+        if values.ndim == 0 or len(values) != len(times) or values.numel() == 0:
+            raise ShapeError(
+                f"{where}({name}): expected {len(times)} readings as in steps, got shape {_checks.shape_of(values)}. "
+                f"Pass one value a step."
+            )
+    _checks.finite(where, steps=times, **read)
+    back = (times.diff() <= 0).nonzero().flatten().tolist()
+    if back:
+        at = back[0]
+        raise RangeError(
+            f"{where}(steps): expected steps that increase, got {float(times[at + 1]):g} after {float(times[at]):g} "
+            f"at index {at + 1}. Sort the records, and drop those that stand twice."
+        )
+    return times, *read.values()
+
+
+def as_numbers(values: Sequence[float | int] | Tensor) -> Tensor:
+    """In float64 and without a graph, on the processor: a verdict is not differentiated."""
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", torch.float64)
+    return torch.tensor(values, dtype=torch.float64)

@@ -1,0 +1,144 @@
+"""Whether more training is likely to help, from alignment and rank."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxtyping import Num
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.history._feature_learning_interval import series
+
+LEAST = 4
+"""Readings that each of the two compared parts must have."""
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """The verdict, and the evidence.
+
+    Attributes:
+        reached: whether more training is unlikely to help; `if plateau(...).reached: stop` is the stopping rule.
+        gain: by how much the alignment rose with the last doubling of the steps; None with too few readings.
+        error: the standard error of `gain`, from the scatter of the readings; None with too few readings.
+        alignment: the median over the last half of the steps.
+        pc1: the median over the last half of the steps.
+        flat: how large the gain of a doubling may be.
+        high: how large the alignment must be.
+        rank_one: how large PC1 must be.
+        message: all this in one sentence.
+    """
+
+    reached: bool
+    gain: float | None
+    error: float | None
+    alignment: float
+    pc1: float
+    flat: float
+    high: float
+    rank_one: float
+    message: str
+
+
+@full_precision
+def plateau(
+    steps: Sequence[float | int] | Num[Tensor, "t"],
+    alignment: Sequence[float | int] | Num[Tensor, "t"],
+    pc1: Sequence[float | int] | Num[Tensor, "t"],
+    *,
+    flat: float = 0.02,
+    high: float = 0.5,
+    rank_one: float = 0.9,
+) -> Plateau:
+    r"""Whether alignment and PC1 say that more training is unlikely to help.
+
+    The rule: with T the last step, medians of the alignment over $T/2 < t \le T$ and over $T/4 < t \le T/2$ give the
+    `gain` of the last doubling, and the scatter within these parts its `error`. More training is unlikely to help if
+    PC1 is at least `rank_one`, the alignment at least `high`, and $|\mathrm{gain}| + 2\,\mathrm{error}$ at most `flat`.
+
+    All three are needed. An alignment that rests while it is low may rise later: memorised networks show just that.
+    With rank one, robustness can only come from alignment (theorem 3), so a high one that rests leaves little to gain.
+    No rule sees the future: the papers' networks rest once more on the way (figure 3 of Jacobian Alignment), and a
+    pause of more than half of all steps at a high alignment would deceive this one.
+
+    Medians bear up to half of a part's readings being wild; noise that hides the trend makes `error` large and the
+    verdict "not reached". Readings may be spaced linearly or logarithmically, the latter with fourteen or more
+    in each factor of ten: both parts need four.
+
+    Source:
+        Walker et al., arXiv:2506.12284, section 4.2, on CIFAR-10: "the effective rank of the Jacobians is close to one
+        and the centroid alignments are relatively high and have started plateauing". The numbers are gnomon's.
+    Args:
+        steps: when the readings were taken, increasing, from 0 or above.
+        alignment: the mean alignment of the training samples, of the centroid or, under cross-entropy, the Jacobian's.
+        pc1: their mean explained variance.
+        flat: the largest gain of a doubling that counts as rest.
+        high: the smallest alignment that counts as high.
+        rank_one: the smallest PC1 that counts as rank one.
+    Returns:
+        The verdict. Not reached, with no gain, while one of the two parts has fewer than four readings. Unchanged by
+        positive scaling of the steps.
+    Raises:
+        ShapeError: if there are not as many alignments or PC1 as steps.
+        EmptyError: if there are no readings.
+        RangeError: at NaN or infinity, if steps do not increase or are negative, or if a threshold is out of range.
+    Cost: O(t log t).
+    Example:
+        >>> from gnomon import plateau
+        >>> found = plateau(range(1, 101), [min(0.9, 0.05 * step) for step in range(1, 101)], [0.95] * 100)
+        >>> found.reached
+        True
+    """
+    where = "plateau"
+    _checks.settings(
+        where,
+        ("flat", flat, "above 0 and finite", 0 < flat < math.inf),
+        ("high", high, "in [-1, 1]", -1 <= high <= 1),
+        ("rank_one", rank_one, "in [0, 1]", 0 <= rank_one <= 1),
+    )
+    times, aligned, shares = series(where, steps, 1, alignment=alignment, pc1=pc1)
+    _checks.same_shape(where, steps=times, alignment=aligned, pc1=shares)
+    last = times[-1]
+    _checks.settings(where, ("steps", float(times[0]), "from 0 or above", bool(times[0] >= 0)))
+    late = times > last / 2 if last > 0 else times == last
+    before = (times > last / 4) & ~late
+    level, pc1_level = float(median(aligned[late])), float(median(shares[late]))
+    thresholds = {"flat": flat, "high": high, "rank_one": rank_one}
+    fewest = min(int(late.sum()), int(before.sum()))
+    if fewest < LEAST:
+        message = f"Too few readings to tell: one of the parts up to step {float(last):g} has {fewest} of {LEAST}."
+        return Plateau(False, None, None, level, pc1_level, **thresholds, message=message)
+    gain = float(median(aligned[late]) - median(aligned[before]))
+    error = math.hypot(median_error(aligned[late]), median_error(aligned[before]))
+    missing = [
+        reason
+        for holds, reason in (
+            (pc1_level >= rank_one, f"PC1 is {pc1_level:.3f}, below {rank_one:g}"),
+            (level >= high, f"alignment is {level:.3f}, below {high:g}"),
+            (
+                abs(gain) + 2 * error <= flat,
+                f"alignment changed by {gain:+.3f} ± {error:.3f} with the last doubling of steps, beyond {flat:g}",
+            ),
+        )
+        if not holds
+    ]
+    message = (
+        f"More training may help: {'; '.join(missing)}."
+        if missing
+        else f"More training is unlikely to help: PC1 is {pc1_level:.3f}, alignment {level:.3f}, and the last doubling "
+        f"of steps changed it by {gain:+.3f} ± {error:.3f}."
+    )
+    return Plateau(not missing, gain, error, level, pc1_level, **thresholds, message=message)
+
+
+def median(values: Tensor) -> Tensor:
+    """The median; of an even number, the mean of the middle two."""
+    return values.quantile(0.5)
+
+
+def median_error(values: Tensor) -> float:
+    """The standard error of the median of normal noise, its width from the median absolute deviation."""
+    width = 1.4826 * float(median((values - median(values)).abs()))
+    return math.sqrt(math.pi / 2 / len(values)) * width

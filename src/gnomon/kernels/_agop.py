@@ -1,0 +1,134 @@
+"""The average gradient outer product of a fitted kernel machine, in sample space."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
+from gnomon.kernels._distances import check_metric, over_pairs
+from gnomon.kernels._radial import Kernel
+
+BUDGET = 512 * 2**20
+"""Bytes that the blocks may take beyond the slopes, n x n, and the result."""
+
+
+@half_as_single
+def kernel_agop(
+    kernel: Kernel,
+    x: Float[Tensor, "n d"],
+    coefficients: Float[Tensor, "n c"],
+    metric: Float[Tensor, "d d"] | None = None,
+    *,
+    memory: int | None = None,
+) -> Float[Tensor, "d d"]:
+    r"""The AGOP of $f(x) = \sum_j\alpha_j k_M(x, x_j)$ over its own points.
+
+    $\frac1n\sum_{i,c}\nabla f_c(x_i)\nabla f_c(x_i)^\top = M X^\top B X M$
+
+    With the slopes $w_{ij}$ of the kernel, $\nabla f_c(x_i) = -\sum_j\alpha_{jc}w_{ij}M(x_i - x_j)$ is a combination of
+    the points, and all classes share one matrix of its coefficients' products:
+    $nB = W^2\circ\alpha\alpha^\top - W\circ(\alpha p^\top + p\alpha^\top) + \operatorname{diag}\|p_j\|^2$ with
+    $p = W\alpha$. It is symmetric, so half of it is made, a block of rows at a time. With many more points than classes
+    times dimensions the gradients themselves, n c x d, cost less, and their product is taken instead. So it is where
+    coefficients are as large as those of nearly singular Gram matrices, since their squares would cost the digits.
+
+    Source:
+        Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1. Departs from it in the factor 1/n, that of
+        its section 3.3; the form in sample space is gnomon's.
+    Args:
+        kernel: the kernel.
+        x: the points in rows.
+        coefficients: $\alpha$, one row a point.
+        metric: M, symmetric and positive semi-definite; the identity if left out.
+        memory: bytes for blocks beyond the n x n slopes; 512 MiB unless told.
+    Returns:
+        Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Unchanged by shifts of
+        x, by permutations of the points and by rotations of the outputs.
+    Raises:
+        ShapeError: if x is not (n d), coefficients not (n c) or the metric not (d d).
+        EmptyError: if there are no points.
+        RangeError: if they are not of floating point or hold NaN or infinity, or if memory is not above 0.
+    Cost: the smaller of $n^3 + n^2d + 2nd^2$ and $2n^2dc + 2ncd^2$ operations, after $n^2d$ for the slopes; n² numbers.
+        Precision: about half the digits. Products of slopes lose more where the Laplace kernel's points are close: use
+        float64 where squared distances fall below 1e-3 of the squared lengths.
+    Example:
+        >>> import torch
+        >>> from gnomon.kernels import GaussianKernel, kernel_agop
+        >>> x = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+        >>> kernel_agop(GaussianKernel(1.0), x, torch.tensor([[1.0], [0.0]]))  # f = exp(-|x|²/2): slope e^-½ at (1, 0)
+        tensor([[0.1839, 0.0000],
+                [0.0000, 0.0000]])
+    """
+    where = "kernel_agop"
+    budget = BUDGET if memory is None else memory
+    _checks.settings(
+        where,
+        ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)),
+        ("memory", budget, "a number of bytes above 0", budget > 0),
+    )
+    _checks.floating(where, x=x, coefficients=coefficients)
+    _checks.samples(where, x=x, coefficients=coefficients)
+    _checks.finite(where, x=x, coefficients=coefficients)
+    for name, tensor in (("x", x), ("coefficients", coefficients)):
+        if tensor.ndim != 2 or tensor.shape[1] == 0:
+            raise ShapeError(
+                f"{where}({name}): expected two axes, got shape {_checks.shape_of(tensor)}. Pass one row a point."
+            )
+    (n, d), c = x.shape, coefficients.shape[1]
+    check_metric(where, metric, d)
+    x = x - x.mean(0)
+    block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
+    # Slopes at coincident points do not matter, since their difference is 0, but would cost digits.
+    weights = over_pairs(lambda squares: torch.where(squares > 0, kernel.slope(squares), 0), x, metric, block)
+    mapped = x if metric is None else x @ metric
+    if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
+        return by_gradients(weights, mapped, coefficients, block) / n
+    total = by_samples(weights, mapped, coefficients, block)
+    if rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
+        total = by_gradients(weights, mapped, coefficients, block)
+    return total / n
+
+
+def rounding(
+    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
+) -> Float[Tensor, ""]:
+    r"""What `by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, of independent signs."""
+    pulled = (coefficients.square().sum(1) * x.square().sum(1)).sum()
+    return torch.finfo(x.dtype).eps * torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
+
+
+def by_samples(
+    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int
+) -> Float[Tensor, "d d"]:
+    r"""$nX^\top BX$ as $Z + Z^\top$ with $Z = X^\top TX$, T the upper triangle of nB and half of its diagonal."""
+    pulls = weights @ coefficients
+    combined = []
+    for start in range(0, len(x), block):
+        rows, rest = slice(start, start + block), slice(start, None)
+        part = weights[rows] @ weights[:, rest]
+        part *= coefficients[rows] @ coefficients[rest].mT
+        cross = torch.cat([coefficients, pulls], 1)[rows] @ torch.cat([pulls, coefficients], 1)[rest].mT
+        part -= weights[rows, rest] * cross
+        part = part.triu()
+        part.diagonal().add_(pulls[rows].square().sum(1)).div_(2)
+        combined.append(part @ x[rest])
+    # One product, since sums of d x d matrices would take as long.
+    half = x.mT @ torch.cat(combined)
+    return half + half.mT
+
+
+def by_gradients(
+    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int
+) -> Float[Tensor, "d d"]:
+    """The same from the gradients of all classes at a block of points."""
+    points = (coefficients.unsqueeze(2) * x.unsqueeze(1)).flatten(1)
+    pulls = weights @ coefficients
+    total = x.new_zeros(x.shape[1], x.shape[1])
+    for start in range(0, len(x), block):
+        rows = slice(start, start + block)
+        gradients = (weights[rows] @ points).view(-1, coefficients.shape[1], x.shape[1])
+        gradients = (gradients - pulls[rows].unsqueeze(2) * x[rows].unsqueeze(1)).flatten(0, 1)
+        total += gradients.mT @ gradients
+    return total

@@ -1,0 +1,129 @@
+"""Kernels of the distance: their values, and the slopes that their gradients are made of."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.kernels._distances import squared_distances
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    r"""A kernel $k(x, z) = \varphi(\|x - z\|_M^2)$ with $\varphi(0) = 1$, given by two functions of the square."""
+
+    def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        r"""$\varphi(s)$."""
+        ...
+
+    def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        r"""$-2\varphi'(s)$, so that $\nabla_x k(x, z) = -\mathrm{slope}\cdot M(x - z)$; 0 at 0 if that has no limit."""
+        ...
+
+
+@dataclass(frozen=True)
+class LaplaceKernel:
+    r"""The Laplace kernel.
+
+    $k(x, z) = \exp(-\|x - z\|_M / L)$, $\quad\nabla_x k = -\frac{k}{L\,\|x - z\|_M}M(x - z)$
+
+    Where the points coincide the kernel has a peak and no gradient; it is taken to be 0 there, the mean over all
+    directions. Strictly positive definite: Gram matrices of different points are invertible.
+
+    Source:
+        Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, appendix C; with M as in its section 4.3.
+    Args:
+        bandwidth: L, above 0; unit: of distance.
+    Raises:
+        RangeError: if the bandwidth is not finite and above 0.
+    Example:
+        >>> import torch
+        >>> from gnomon.kernels import LaplaceKernel
+        >>> squares = torch.tensor([0.0, 4.0])
+        >>> LaplaceKernel(2.0).value(squares), LaplaceKernel(2.0).slope(squares)
+        (tensor([1.0000, 0.3679]), tensor([0.0000, 0.0920]))
+    """
+
+    bandwidth: float | int
+
+    def __post_init__(self) -> None:
+        check_bandwidth("LaplaceKernel", self.bandwidth)
+
+    @half_as_single
+    def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        r"""$\exp(-\sqrt s / L)$."""
+        return (root(squares) / -self.bandwidth).exp()
+
+    @half_as_single
+    def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        r"""$\exp(-\sqrt s / L) / (L\sqrt s)$, and 0 at 0."""
+        distance = root(squares)
+        apart = distance > 0
+        slopes = (distance / -self.bandwidth).exp() / (self.bandwidth * torch.where(apart, distance, 1))
+        return torch.where(apart, slopes, 0)
+
+
+@dataclass(frozen=True)
+class GaussianKernel:
+    r"""The Gaussian kernel.
+
+    $k(x, z) = \exp(-\|x - z\|_M^2 / 2L^2)$, $\quad\nabla_x k = -\frac{k}{L^2}M(x - z)$
+
+    Gram matrices of different points are invertible, but of points that are close beside L only just.
+
+    Source:
+        Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, appendix C, where no formula is given; the factor 2 is
+        that of the literature on recursive feature machines.
+    Args:
+        bandwidth: L, above 0; unit: of distance.
+    Raises:
+        RangeError: if the bandwidth is not finite and above 0.
+    Example:
+        >>> import torch
+        >>> from gnomon.kernels import GaussianKernel
+        >>> GaussianKernel(1.0).value(torch.tensor([0.0, 2.0])), GaussianKernel(2.0).slope(torch.zeros(1))
+        (tensor([1.0000, 0.3679]), tensor([0.2500]))
+    """
+
+    bandwidth: float | int
+
+    def __post_init__(self) -> None:
+        check_bandwidth("GaussianKernel", self.bandwidth)
+
+    @half_as_single
+    def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        r"""$\exp(-s / 2L^2)$."""
+        return (squares / (-2 * self.bandwidth**2)).exp()
+
+    @half_as_single
+    def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        r"""$\exp(-s / 2L^2) / L^2$."""
+        return self.value(squares) / self.bandwidth**2
+
+
+@half_as_single
+def kernel_gram(
+    kernel: Kernel,
+    x: Float[Tensor, "n d"],
+    z: Float[Tensor, "m d"],
+    metric: Float[Tensor, "d d"] | None = None,
+) -> Float[Tensor, "n m"]:
+    r"""The Gram matrix $k_M(x_i, z_j)$; its diagonal is exactly 1 where z is x."""
+    _checks.settings("kernel_gram", ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
+    return kernel.value(squared_distances(x, z, metric))
+
+
+def check_bandwidth(where: str, bandwidth: float | int) -> None:
+    """Raises unless it is finite and above 0."""
+    _checks.settings(where, ("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
+
+
+def root(squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """The square root, whose gradient at 0 is 0."""
+    positive = squares > 0
+    return torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)

@@ -1,0 +1,184 @@
+"""Positive semi-definite matrices, held whole or as rows, whichever is smaller."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A positive semi-definite matrix held whole.
+
+    Attributes:
+        matrix: the matrix itself, symmetric.
+    """
+
+    matrix: Float[Tensor, "p p"]
+
+    @full_precision
+    def dense(self) -> Float[Tensor, "p p"]:
+        """The matrix."""
+        return self.matrix
+
+    def trace(self) -> Float[Tensor, ""]:
+        """The sum of its eigenvalues."""
+        return self.matrix.diagonal().sum()
+
+    @full_precision
+    def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
+        r"""$a\Sigma a^\top$."""
+        return a @ self.matrix @ a.mT
+
+    @full_precision
+    def regression(
+        self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
+    ) -> Float[Tensor, "m p"]:
+        r"""$A\,(\Sigma + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
+        return shifted_solve(self.matrix + rows.mT @ rows, rows, shift, eps)
+
+    @full_precision
+    def solve(
+        self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
+        r"""$(\Sigma + \mathrm{shift}\,I)^{-1}v$, and what of v lies beyond the range: at shift 0, by pseudo-inverse."""
+        if shift > 0:
+            return shifted_solve(self.matrix, v[None], shift)[0], torch.zeros_like(v)
+        inverse = pseudo_inverse(self.matrix, eps)
+        rank = (inverse * self.matrix).sum().detach().round()
+        beyond = v - self.matrix @ (inverse @ v)
+        # Twice, since the first difference still holds rounding within the range.
+        beyond = beyond - self.matrix @ (inverse @ beyond)
+        return inverse @ v, torch.where(rank < len(v), beyond, 0)
+
+    def double(self) -> "Dense":
+        """The same in float64."""
+        return Dense(self.matrix.double())
+
+    def __truediv__(self, divisor: Tensor | float | int) -> "Dense":
+        return Dense(self.matrix / divisor)
+
+    def __add__(self, other: "Dense | Factored") -> "Dense":
+        return Dense(self.matrix + other.dense())
+
+
+@dataclass(frozen=True)
+class Factored:
+    r"""The matrix $F^\top F$, held as the rows F and never made whole: for few samples of many features.
+
+    Attributes:
+        rows: F; the order and the signs of its rows do not matter.
+    """
+
+    rows: Float[Tensor, "r p"]
+
+    @full_precision
+    def dense(self) -> Float[Tensor, "p p"]:
+        """The matrix; O(p²) memory. Only what stands on and right of the diagonal is multiplied, in panels."""
+        p = self.rows.shape[1]
+        width = max(64, -(-p // 8))
+        matrix = self.rows.new_empty(p, p)
+        for start in range(0, p, width):
+            stop = start + width
+            matrix[start:stop, start:] = self.rows[:, start:stop].mT @ self.rows[:, start:]
+            matrix[stop:, start:stop] = matrix[start:stop, stop:].mT
+        return matrix
+
+    def trace(self) -> Float[Tensor, ""]:
+        """The sum of its eigenvalues."""
+        return self.rows.square().sum()
+
+    @full_precision
+    def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
+        r"""$aF^\top F a^\top$."""
+        half = a @ self.rows.mT
+        return half @ half.mT
+
+    @full_precision
+    def regression(
+        self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
+    ) -> Float[Tensor, "m p"]:
+        r"""$A\,(F^\top F + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
+        joined = torch.cat([self.rows, rows])
+        gram = joined @ joined.mT
+        return shifted_solve(gram, identity(gram)[len(self.rows) :], shift, eps) @ joined
+
+    @full_precision
+    def solve(
+        self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
+        r"""$(F^\top F + \mathrm{shift}\,I)^{-1}v$ and, at shift 0, by pseudo-inverse, what of v lies beyond."""
+        gram = self.rows @ self.rows.mT
+        if shift > 0:
+
+            def inverted(v: Tensor) -> Tensor:
+                return (v - shifted_solve(gram, (self.rows @ v)[None], shift)[0] @ self.rows) / shift
+
+            first = inverted(v)
+            # Once more for what the difference has cost.
+            return first + inverted(v - shift * first - self.rows.mT @ (self.rows @ first)), torch.zeros_like(v)
+        inverse = pseudo_inverse(gram, eps)
+        within = inverse @ (self.rows @ v)
+        beyond = v - self.rows.mT @ within
+        beyond = beyond - self.rows.mT @ (inverse @ (self.rows @ beyond))
+        return self.rows.mT @ (inverse @ within), beyond
+
+    def double(self) -> "Factored":
+        """The same in float64."""
+        return Factored(self.rows.double())
+
+    def __truediv__(self, divisor: Tensor | float | int) -> "Factored":
+        return Factored(self.rows / torch.as_tensor(divisor, dtype=self.rows.dtype).sqrt())
+
+    def __add__(self, other: "Dense | Factored") -> "Dense | Factored":
+        if isinstance(other, Dense):
+            return other + self
+        return smaller(torch.cat([self.rows, other.rows]))
+
+
+Covariance = Dense | Factored
+"""A positive semi-definite matrix; both ways of holding it have the same methods."""
+
+
+def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
+    r"""$F^\top F$ as its rows if they are fewer than its columns, else whole."""
+    factored = Factored(rows)
+    return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
+
+
+def shifted_solve(
+    matrix: Float[Tensor, "p p"], b: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
+) -> Float[Tensor, "m p"]:
+    r"""$b\,(\Sigma + \mathrm{shift}\,I)^{-1}$; at shift 0 the pseudo-inverse."""
+    if shift > 0:
+        return torch.linalg.solve(matrix + shift * identity(matrix), b, left=False)
+    return b @ pseudo_inverse(matrix, eps)
+
+
+def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float | None = None) -> Float[Tensor, "p p"]:
+    """The pseudo-inverse, blind to what rounding fills: eigenvalues below p epsilons, the dtype's, of the largest."""
+    eps = torch.finfo(matrix.dtype).eps if eps is None else eps
+    return torch.linalg.pinv(matrix, rtol=len(matrix) * eps, hermitian=True)
+
+
+def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    """The identity matrix of the same size, dtype and device."""
+    return torch.eye(len(like), dtype=like.dtype, device=like.device)
+
+
+def covariance_of(where: str, agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
+    """What a quantity was given as an AGOP, checked."""
+    if not isinstance(agop, Dense | Factored):
+        if agop.ndim != 2 or agop.shape[0] != agop.shape[1] or agop.numel() == 0:
+            raise ShapeError(
+                f"{where}(agop): expected a square matrix, got shape {_checks.shape_of(agop)}. "
+                f"Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes."
+            )
+        agop = Dense(agop)
+    _checks.finite(where, agop=agop.matrix if isinstance(agop, Dense) else agop.rows)
+    return agop

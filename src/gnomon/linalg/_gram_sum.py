@@ -1,0 +1,99 @@
+"""Sums of outer products of rows that come bit by bit, exact or as a sketch."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon.linalg._covariance import Covariance, Dense, Factored, smaller
+
+BLOCK = 4096
+"""Rows whose product is taken at once: enough to be fast, few enough for the cache and for float32."""
+
+
+@dataclass(frozen=True)
+class Sketch(Factored):
+    r"""Rows F whose product falls short of the matrix G that they stand for, by a known bound.
+
+    $0 \preceq G - F^\top F \preceq \mathrm{error}\cdot I$
+
+    Attributes:
+        error: the largest eigenvalue that the difference can have.
+    """
+
+    error: Float[Tensor, ""]
+
+
+class GramSum:
+    r"""$F^\top F$ for rows that come bit by bit: as the rows while these are fewer than columns, then whole.
+
+    Products over up to 4,096 rows, or p if that is more, are taken in the rows' own dtype, and their sum is in float64:
+    float32 loses nothing with the number of rows. With a limit, as many rows at most are kept, by Frequent Directions.
+
+    Args:
+        settled: the sum so far, as one matrix, whole if it is square and rows if not; empty for none.
+        pending: rows yet to be added. Both lists are changed in place, and may be the states of a metric.
+        limit: how many rows to keep at most.
+    """
+
+    def __init__(self, settled: list[Tensor], pending: list[Tensor], limit: int | None = None) -> None:
+        self.settled = settled
+        self.pending = pending
+        self.limit = limit
+        self.lost: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64)
+        """By how much the sketch may have fallen further short since this was made: an eigenvalue."""
+
+    def add(self, rows: Float[Tensor, "r p"]) -> None:
+        """Takes in further rows."""
+        self.pending.append(rows)
+        if sum(map(len, self.pending)) >= (max(BLOCK, rows.shape[1]) if self.limit is None else self.limit):
+            self.settle()
+
+    def settle(self) -> None:
+        """Adds the pending rows."""
+        total = self.total()
+        self.pending.clear()
+        if self.limit is not None and isinstance(total, Factored):
+            total, lost = frequent_directions(total.rows, self.limit)
+            self.lost = self.lost + lost
+        if total is not None:
+            self.settled[:] = [total.rows if isinstance(total, Factored) else total.matrix]
+
+    def total(self) -> Covariance | None:
+        """The sum, in float64; None if no rows have come."""
+        settled = [part for part in self.settled if part.numel()]
+        if not settled and not self.pending:
+            return None
+        if self.limit is not None:
+            return Factored(torch.cat([*settled, *self.pending]).double())
+        parts = [Dense(part) if len(part) == part.shape[1] else Factored(part) for part in settled]
+        if self.pending:
+            parts.append(smaller(self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)))
+        whole: Covariance = parts[0]
+        for part in parts[1:]:
+            whole = whole + part
+        return Dense(whole.matrix.double()) if isinstance(whole, Dense) else Factored(whole.rows.double())
+
+    def width(self) -> int | None:
+        """The number p of columns; None if no rows have come."""
+        return next((part.shape[1] for part in (*self.settled, *self.pending) if part.numel()), None)
+
+
+def frequent_directions(rows: Float[Tensor, "r p"], limit: int) -> tuple[Factored, Float[Tensor, ""]]:
+    r"""At most `limit` rows in place of all: $0 \preceq F^\top F - F'^\top F' \preceq \delta I$, and $\delta$.
+
+    The right singular vectors, with squared singular values less the first that is left out, $\delta$. Over a stream
+    the bounds add up, and the sum is at most $\sum_{i>m}\lambda_i/(\mathrm{limit} + 1 - m)$ of the whole for every
+    $m \le$ limit: nothing is lost of a matrix of rank `limit`.
+
+    Source:
+        Ghashami, Liberty, Phillips, Woodruff, Frequent Directions: Simple and Deterministic Matrix Sketching,
+        arXiv:1501.01711, section 1.2; sums of sketches after its section 3.
+    """
+    if len(rows) <= limit:
+        return Factored(rows), rows.new_zeros(())
+    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
+    squares = values.square()
+    lost = squares[limit] if len(squares) > limit else squares.new_zeros(())
+    return Factored((squares[:limit] - lost).sqrt().unsqueeze(1) * directions[:limit]), lost

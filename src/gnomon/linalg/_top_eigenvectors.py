@@ -1,0 +1,73 @@
+"""The directions of the input to which outputs are most sensitive."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
+from gnomon.linalg._covariance import Covariance, Dense, covariance_of
+
+
+@dataclass(frozen=True)
+class Eigenvectors:
+    """The largest eigenvalues of a positive semi-definite matrix and their directions.
+
+    Attributes:
+        values: the eigenvalues, the largest first.
+        vectors: a unit vector for each, with the axes of the input where these were given.
+    """
+
+    values: Float[Tensor, "m"]
+    vectors: Float[Tensor, "m *d"]
+
+
+@half_as_single
+def top_eigenvectors(
+    agop: Float[Tensor, "p p"] | Covariance, count: int, *, shape: Sequence[int] | None = None
+) -> Eigenvectors:
+    r"""The eigenvectors of the average gradient outer product with the largest eigenvalues, as images if told so.
+
+    $G v_i = \lambda_i v_i$, $\lambda_1 \ge \lambda_2 \ge \dots$
+
+    Args:
+        agop: a positive semi-definite matrix, whole or as rows.
+        count: how many; no more than p, or than there are rows.
+        shape: the axes of one input, such as (3, 32, 32); vectors of length p if None.
+    Returns:
+        Each vector with its largest entry positive; unit of the values: that of the AGOP. Where eigenvalues are equal,
+        any basis of their space.
+    Raises:
+        ShapeError: if the matrix is not square, or `shape` does not have p entries.
+        RangeError: at NaN or infinity, or if there are not as many eigenvectors.
+    Cost: O(p³), or O(r² p) of r rows.
+    Example:
+        >>> import torch, gnomon
+        >>> found = gnomon.top_eigenvectors(torch.diag(torch.tensor([1.0, 9.0, 4.0, 0.0])), 2, shape=(2, 2))
+        >>> found.values, found.vectors[0]
+        (tensor([9., 4.]), tensor([[0., 1.],
+                [0., 0.]]))
+    """
+    where = "top_eigenvectors"
+    held = covariance_of(where, agop)
+    if isinstance(held, Dense):
+        values, columns = torch.linalg.eigh(held.matrix)
+        values, vectors = values.flip(0), columns.mT.flip(0)
+    else:
+        _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)
+        values = roots.square()
+    _checks.settings(where, ("count", count, f"from 1 to {len(values)}", 1 <= count <= len(values)))
+    axes = vectors.shape[1:] if shape is None else tuple(shape)
+    if math.prod(axes) != vectors.shape[1]:
+        raise ShapeError(
+            f"{where}(shape): expected axes of {vectors.shape[1]} entries together, got {axes}. "
+            f"Pass the shape of one input."
+        )
+    top = vectors[:count]
+    largest = top.gather(1, top.abs().argmax(1, keepdim=True))
+    return Eigenvectors(values[:count], (top * largest.sign()).reshape(count, *axes))

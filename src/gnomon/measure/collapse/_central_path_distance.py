@@ -1,0 +1,49 @@
+"""How far a classifier is from the least-squares classifier of its features."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure.collapse._mse_decomposition import mse_decomposition
+
+
+@half_as_single
+def central_path_distance(
+    weight: Float[Tensor, "k p"],
+    bias: Float[Tensor, "k"] | None,
+    class_moments: ClassMoments,
+    weight_decay: float | int = 0.0,
+) -> Float[Tensor, ""]:
+    r"""The distance of a classifier from the central path, where classifiers are the least-squares ones.
+
+    $\sqrt{2\mathcal L_{LS}^\perp} = \Big(\frac1n\sum_i\|(\tilde W - \tilde W_{LS})\tilde h_i\|^2
+    + \lambda\|\tilde W - \tilde W_{LS}\|_F^2\Big)^{1/2}$
+
+    Without weight decay, the root mean square of the difference of their outputs. `mse_decomposition` gives the same
+    as a part of the loss.
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, theorem 1: its $\mathcal L_{LS}^\perp$ "quantifies the distance". That
+        half the square of a distance is called one there; this is the distance.
+    Args:
+        weight: the classifier's; unit: 1 per feature.
+        bias: the classifier's, or None if it has none.
+        class_moments: those of the last layer's inputs, in a precision not below the weight's.
+        weight_decay: λ of `mse_decomposition`, on weight and bias alike; from 0 on.
+    Returns:
+        At least 0, and 0 exactly on the central path, with gradient 0 there; unit: outputs. Without weight decay
+        unchanged by invertible linear maps of the features that the classifier undoes, and with bias by shifts too.
+    Raises:
+        ShapeError, RangeError: as `mse_decomposition`.
+    Cost: that of `least_squares_classifier`.
+    Example:
+        >>> import torch, gnomon
+        >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)
+        >>> gnomon.central_path_distance(torch.zeros(2, 1), torch.zeros(2), moments)
+        tensor(1.)
+    """
+    square = 2 * mse_decomposition(weight, bias, class_moments, weight_decay).deviation
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)

@@ -1,0 +1,162 @@
+"""The class moments of data that come in batches, on one process or several."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torchmetrics import Metric
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import EmptyError, ShapeError
+from gnomon.linalg import Dense, Factored, smaller
+from gnomon.measure.collapse._class_moments import (
+    ClassMoments,
+    at_least_single,
+    check_classes,
+    check_samples,
+    check_squares,
+    further,
+    merge,
+    nothing,
+)
+
+BLOCK = 4096
+"""Samples whose products are taken at once: enough to be fast, few enough for the cache and for float32."""
+
+
+class ClassStatistics(Metric):
+    r"""Counts, means and scatter of each class, batch by batch: the streaming twin of `class_moments`.
+
+    Any split into batches and any number of processes gives the same, to rounding. Each batch is centred before it is
+    squared, and joined to what came before by Chan's formula, whose terms are all positive: features with mean 1e6 and
+    spread 1 keep eight digits of the scatter in float64.
+
+    Products over up to 4,096 samples, or p if that is more, are taken in the features' own dtype (half precision in
+    float32), and what is kept and returned is in float64: float32 loses nothing with the number of samples.
+    In a `MetricCollection` pass `compute_groups=False`: torchmetrics would take two of these that saw the same shapes
+    and values first, as at two layers that start equal, for one.
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, section 1.1; joining after Chan, Golub, LeVeque (1979).
+    Args:
+        num_classes: the number k of classes, at least 2.
+        kwargs: torchmetrics' own, such as `process_group`.
+    Returns:
+        From `compute`, the `ClassMoments` of all samples on all processes, on the features' device. Calling the metric
+        is the same as `update`, and returns nothing: one batch may lack classes.
+    Raises:
+        ShapeError: from `update`, if labels are not (n) or the features' width is not that of the batches before.
+        EmptyError: from `update` if there are no samples; from `compute` if there were none, or none of some class,
+            which is named.
+        RangeError: from `update`, at NaN or infinity, or at a label that is no class. What was kept stays as it was.
+            From both, if features are so large or small that their dtype does not hold their squares, as float32 from
+            1e19 on and below 1e-16: then reset it.
+    Cost: O(n p min(n, p)) time, about that of the product $H^\top H$ for 60,000 x 512. Memory: O(p min(n, p)) besides
+        4,096 rows; no p x p matrix while samples are fewer than features.
+    Example:
+        >>> import torch, gnomon
+        >>> statistics = gnomon.ClassStatistics(2)
+        >>> statistics.update(torch.tensor([[1.0], [10.0]]), torch.tensor([0, 1]))
+        >>> statistics.update(torch.tensor([[3.0]]), torch.tensor([0]))
+        >>> moments = statistics.compute()
+        >>> moments.counts, moments.means.flatten()
+        (tensor([2, 1]), tensor([ 2., 10.], dtype=torch.float64))
+    """
+
+    is_differentiable = False
+    higher_is_better = None
+    full_state_update = False
+
+    # The first three have one entry a shard: one between updates, one a process while gathered.
+    class_counts: list[Tensor]
+    class_means: list[Tensor]
+    within_scatter: list[Tensor]
+    """Held whole, or as fewer rows than columns: the shape tells which."""
+    within_rows: list[Tensor]
+    """Rows whose Gram product is yet to be added: products of many rows take less time a row."""
+
+    def __init__(self, num_classes: int, **kwargs: object) -> None:
+        _checks.settings("ClassStatistics", ("num_classes", num_classes, "at least 2", num_classes >= 2))
+        super().__init__(**kwargs)
+        self.num_classes = num_classes
+        for name in ("class_counts", "class_means", "within_scatter", "within_rows"):
+            self.add_state(name, [], dist_reduce_fx=None)
+
+    @full_precision
+    def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
+        """Takes in one batch: what a layer puts out at each sample, further axes flattened, and the classes."""
+        where = "ClassStatistics.update"
+        check_samples(where, features, labels, self.num_classes)
+        batch = features.detach().flatten(1)
+        width = batch.shape[1]
+        none = batch.new_zeros(0, width, dtype=torch.float64)
+        if len(self.class_counts) != 1 or self.class_means[0].shape[1] == 0:
+            self._keep(self._joined(none))
+        if self.class_means[0].shape[1] != width:
+            raise ShapeError(
+                f"{where}(features): expected {self.class_means[0].shape[1]} features a sample as before, got {width}. "
+                f"Use one ClassStatistics a layer."
+            )
+        block = max(BLOCK, width)
+        for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
+            self.class_counts[0], self.class_means[0], rows = further(
+                self.class_counts[0], self.class_means[0], at_least_single(part), classes
+            )
+            self.within_rows.append(rows)
+            if sum(map(len, self.within_rows)) >= block:
+                self._keep(self._joined(none))
+
+    def forward(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
+        """The same as `update`."""
+        self.update(features, labels)
+
+    @full_precision
+    def compute(self) -> ClassMoments:
+        """The moments of all samples seen so far, on all processes."""
+        where = "ClassStatistics.compute"
+        # Processes gather alike only if each has exactly one entry a state, also one that saw no samples.
+        none = torch.zeros(0, 0, dtype=torch.float64, device=self.device)
+        self._keep(self._joined(none))
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        ):
+            moments = self._joined(none)
+        if moments.n == 0:
+            raise EmptyError(f"{where}(features): expected samples, got none. Call update first.")
+        check_classes(where, moments)
+        return self._apart(moments)
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        # torchmetrics would clone and squeeze the tensors in the result, which a frozen dataclass does not allow.
+        return compute
+
+    def _joined(self, none: Float[Tensor, "0 p"]) -> ClassMoments:
+        """The shards as one; without any, the moments of no samples, of this width and device."""
+        shards = [
+            ClassMoments(counts, means, Dense(scatter) if len(scatter) == scatter.shape[1] else Factored(scatter))
+            for counts, means, scatter in zip(self.class_counts, self.class_means, self.within_scatter, strict=True)
+            if means.shape[1] > 0
+        ]
+        moments = functools.reduce(merge, shards) if shards else nothing(self.num_classes, none)
+        if not self.within_rows:
+            return moments
+        rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
+        added = smaller(rows)
+        check_squares("ClassStatistics", moments, added)
+        return dataclasses.replace(moments, within=moments.within + added)
+
+    def _apart(self, moments: ClassMoments) -> ClassMoments:
+        """The moments in memory of their own: what is done to them does not reach the state."""
+        within = moments.within
+        copied = Dense(within.matrix.clone()) if isinstance(within, Dense) else Factored(within.rows.clone())
+        return ClassMoments(moments.counts.clone(), moments.means.clone(), copied)
+
+    def _keep(self, moments: ClassMoments) -> None:
+        within = moments.within
+        self.class_counts, self.class_means, self.within_rows = [moments.counts], [moments.means], []
+        self.within_scatter = [within.matrix if isinstance(within, Dense) else within.rows]

@@ -1,0 +1,104 @@
+"""The linear classifier of least MSE for given features."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import RangeError
+from gnomon.linalg import smaller
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+@half_as_single
+def least_squares_classifier(
+    class_moments: ClassMoments, weight_decay: float | int = 0.0, *, with_bias: bool = True
+) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
+    r"""The weight and bias that minimise the MSE of one-hot labels, with weight decay.
+
+    $\mathcal L(W, b) = \frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2\big(\|W\|_F^2 + \|b\|^2\big)$
+
+    With $w_c = n_c/n$ and $\theta = \frac{\lambda}{1+\lambda}$, or $\theta = 1$ without bias,
+    $W_{LS} = \Big(\sum_c w_c\,e_c(\mu_c - \mu_G)^\top + \theta w\mu_G^\top\Big)
+    \big(\Sigma_W + \Sigma_B + \theta\mu_G\mu_G^\top + \lambda I\big)^{-1}$ and
+    $b_{LS} = \frac{w - W_{LS}\,\mu_G}{1 + \lambda}$
+
+    This is the paper's extended form with the bias eliminated: centred, and in float64, so that large means cost no
+    digits beyond those that they cost the moments. Its loss
+    sums squares over outputs. `torch.nn.MSELoss` averages over them, and torch's optimisers add $\mathrm{wd}\,W$ to
+    the gradient: a network trained so descends $\frac2k\mathcal L$ with $\lambda = k\,\mathrm{wd}/2$. (The authors'
+    notebook decomposes with $\lambda = \mathrm{wd}/2$, right for the squared norm averaged over samples alone.)
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, proposition 1. Departs from it in the weights $w_c$ for unequal classes,
+        where $1/C$ is not the minimiser (docs/errata.md).
+    Args:
+        class_moments: those of the last layer's inputs, of the samples over which the loss is averaged.
+        weight_decay: λ of the loss above, on weight and bias alike; from 0 on.
+        with_bias: whether there is a bias to choose.
+    Returns:
+        Weight and bias; unit: 1 per feature, and 1. The bias is zero where there is none. Without weight decay the
+        predictions are unchanged by every invertible linear map of the features, with bias by every affine one. Where
+        features do not span all dimensions and there is no weight decay, the minimiser of least norm (with bias: of
+        least norm of W).
+    Raises:
+        RangeError: if the weight decay is negative or not finite.
+    Cost: O(p³), or O(n² p) where the scatter is held as rows, n < p; no p x p matrix is made then. Precision: without
+        weight decay, directions of variance below p epsilons of the largest are taken as not there.
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[-1.0], [1.0]])
+        >>> gnomon.least_squares_classifier(gnomon.class_moments(h, torch.tensor([0, 1]), 2))
+        (tensor([[-0.5000],
+                [ 0.5000]]), tensor([0.5000, 0.5000]))
+    """
+    decays("least_squares_classifier", weight_decay)
+    weight, offset = fitted(class_moments, weight_decay, with_bias=with_bias)
+    return weight.to(class_moments.means.dtype), offset.to(class_moments.means.dtype)
+
+
+def fitted(
+    class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
+) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
+    r"""Weight and bias in float64, where outputs at large means keep the digits that they have.
+
+    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the mean's part
+    comes last, by Sherman and Morrison, so that nothing as large as its square is ever added to the covariance:
+    $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$. Where C has a
+    kernel and the mean a part m in it, that part alone does it: $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
+    """
+    # What the moments' own dtype has rounded is no direction of the features.
+    eps = torch.finfo(class_moments.means.dtype).eps
+    moments = in_float64(class_moments)
+    shares, mean = moments.weights, moments.global_mean
+    theta = weight_decay / (1 + weight_decay) if with_bias else 1.0
+    root = shares.sqrt().unsqueeze(1)
+    rows = root * moments.centred_means
+    covariance = moments.within / moments.n.to(shares.dtype)
+    if not torch.isfinite((covariance.trace() + rows.square().sum() + mean.square().sum()).detach()):
+        raise RangeError(
+            "least_squares_classifier(class_moments): expected features whose squares are finite, got larger ones. "
+            "Take the features in another unit."
+        )
+    weight = root * covariance.regression(rows, weight_decay, eps)
+    if theta > 0:
+        inside, beyond = (covariance + smaller(rows)).solve(mean, weight_decay, eps)
+        least = 10 * len(mean) * eps * torch.linalg.vector_norm(mean.detach())
+        apart = torch.linalg.vector_norm(beyond.detach()) > least
+        along = theta * inside / (1 + theta * (mean @ inside))
+        along = torch.where(apart, beyond / torch.where(apart, beyond.square().sum(), 1), along)
+        weight = weight + torch.outer(shares - weight @ mean, along)
+    return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
+
+
+def in_float64(class_moments: ClassMoments) -> ClassMoments:
+    """The same moments in float64."""
+    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.double())
+
+
+def decays(where: str, weight_decay: float | int) -> None:
+    """Raises RangeError unless the weight decay is finite and not negative."""
+    _checks.settings(where, ("weight_decay", weight_decay, "finite and at least 0", 0 <= weight_decay < math.inf))

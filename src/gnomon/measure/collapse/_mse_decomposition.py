@@ -1,0 +1,128 @@
+"""The MSE of a classifier, taken apart by the signs of neural collapse."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import RangeError, ShapeError
+from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure.collapse._least_squares_classifier import decays, fitted, in_float64
+
+
+@dataclass(frozen=True)
+class MSEDecomposition:
+    r"""The parts of the MSE; all at least 0, and in the unit of squared outputs.
+
+    Attributes:
+        nc1: $\mathcal L_{NC1}$, what the least-squares classifier loses by the features' spread within classes, and
+            its weight decay.
+        nc23: $\mathcal L_{NC2/3}$, what it loses at the class means.
+        least_squares: $\mathcal L_{LS}$, the sum of these two: the least MSE for these features.
+        deviation: $\mathcal L_{LS}^\perp$, what the given classifier loses beyond that.
+        total: $\mathcal L$, the sum of all: the given classifier's MSE with weight decay.
+    """
+
+    nc1: Float[Tensor, "*n"]
+    nc23: Float[Tensor, "*n"]
+    least_squares: Float[Tensor, "*n"]
+    deviation: Float[Tensor, "*n"]
+    total: Float[Tensor, "*n"]
+
+
+@half_as_single
+def mse_decomposition(
+    weight: Float[Tensor, "k p"],
+    bias: Float[Tensor, "k"] | None,
+    class_moments: ClassMoments,
+    weight_decay: float | int = 0.0,
+) -> MSEDecomposition:
+    r"""The MSE of a linear classifier as collapse within classes, fit of the means, and distance from least squares.
+
+    With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:
+    $\mathcal L_{NC1} = \frac12\operatorname{tr}\tilde W_{LS}(\tilde\Sigma_W + \lambda I)\tilde W_{LS}^\top$,
+    $\quad\mathcal L_{NC2/3} = \frac12\sum_c w_c\|\tilde W_{LS}\tilde\mu_c - e_c\|^2$,
+    $\mathcal L_{LS}^\perp = \frac12\operatorname{tr}(\tilde W - \tilde W_{LS})
+    \big(\tilde\Sigma_W + \sum_c w_c\tilde\mu_c\tilde\mu_c^\top + \lambda I\big)(\tilde W - \tilde W_{LS})^\top$
+
+    Their sum is $\frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2(\|W\|_F^2 + \|b\|^2)$, for classes of any
+    sizes. That is the loss analysed: squares summed over outputs. Networks are trained on `torch.nn.MSELoss`, their
+    mean over outputs, and a weight decay of the optimiser, wd: for that $\frac2k\mathcal L$, take
+    $\lambda = k\,\mathrm{wd}/2$ (`least_squares_classifier` says why).
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, theorems 1 and 2. Departs from them in the weights $w_c$: with the
+        printed $1/C$ the sum is the loss for equal classes only (docs/errata.md).
+    Args:
+        weight: the classifier's; unit: 1 per feature.
+        bias: the classifier's, or None if it has none: then the least-squares classifier has none either.
+        class_moments: those of the last layer's inputs, in a precision not below the weight's.
+        weight_decay: λ, on weight and bias alike; from 0 on.
+    Returns:
+        All parts, in the moments' dtype; `deviation` is 0 exactly on the central path. Without weight decay unchanged
+        by invertible linear maps of the features that the classifier undoes, and with bias by shifts too.
+    Raises:
+        ShapeError: if weight or bias have not the shape of the means.
+        RangeError: at NaN or infinity, at a weight decay that is negative or not finite, or if the moments are in a
+            lower precision than the weight.
+    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64; of the deviation, that of a difference of
+        classifiers.
+    Example:
+        >>> import torch, gnomon
+        >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)
+        >>> parts = gnomon.mse_decomposition(torch.zeros(2, 1), torch.zeros(2), moments)
+        >>> parts.least_squares, parts.total
+        (tensor(0.), tensor(0.5000))
+    """
+    where = "mse_decomposition"
+    decays(where, weight_decay)
+    weight, offset = classifier(where, weight, bias, class_moments)
+    dtype = class_moments.means.dtype
+    best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
+    # In float64 throughout: outputs at large means are differences of large numbers.
+    class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
+    eye = torch.eye(len(best), dtype=best.dtype, device=best.device)
+    nc1 = spread(best, best_offset, class_moments, weight_decay)
+    nc23 = at_means(best, best_offset, eye, class_moments)
+    away, offset_away = weight - best, offset - best_offset
+    deviation = spread(away, offset_away, class_moments, weight_decay) + at_means(
+        away, offset_away, torch.zeros_like(eye), class_moments
+    )
+    parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
+    return MSEDecomposition(*(part.to(dtype) for part in parts))
+
+
+def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
+    """Half the mean squared output around the class means, and the weight decay."""
+    within = class_moments.within.quadratic(weight).trace() / class_moments.n
+    return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2
+
+
+def at_means(weight: Tensor, offset: Tensor, target: Tensor, class_moments: ClassMoments) -> Tensor:
+    """Half the mean squared distance of the class means' outputs from the target's rows, classes by their shares."""
+    # Summed in this order, outputs at means far from the origin cancel once, and in a vector.
+    outputs = class_moments.centred_means @ weight.mT + (weight @ class_moments.global_mean + offset)
+    return (class_moments.weights @ (outputs - target).square()).sum() / 2
+
+
+def classifier(where: str, weight: Tensor, bias: Tensor | None, class_moments: ClassMoments) -> tuple[Tensor, Tensor]:
+    """Checked weight and bias in the moments' dtype; the bias zero if there is none."""
+    means = class_moments.means
+    _checks.same_shape(where, class_means=means, weight=weight)
+    offset = torch.zeros_like(weight[:, 0]) if bias is None else bias
+    if offset.shape != weight.shape[:1]:
+        raise ShapeError(
+            f"{where}(bias): expected shape ({len(weight)},), got {_checks.shape_of(offset)}. "
+            f"Pass one number a class, or None."
+        )
+    _checks.finite(where, weight=weight, bias=offset)
+    for name, tensor in (("weight", weight), ("bias", offset)):
+        if torch.promote_types(tensor.dtype, means.dtype) != means.dtype:
+            raise RangeError(
+                f"{where}(class_moments): expected moments at least as precise as {name}, {tensor.dtype}, got "
+                f"{means.dtype}. Take them of features in {tensor.dtype}, or with ClassStatistics."
+            )
+    return weight.to(means.dtype), offset.to(means.dtype)

@@ -1,0 +1,48 @@
+"""How far samples stray from their class means, against how far these are apart (NC1)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+@half_as_single
+def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
+    r"""The variability within classes in the metric of the variability between them, a class.
+
+    $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, with the Moore-Penrose pseudo-inverse
+
+    Public code calls three numbers NC1, which must not be compared: this one; the same without $\tfrac1k$, as in the
+    authors' notebook for the source, k times this; and `nc1_trace_ratio`.
+
+    With $A = \sqrt{w}\,(\mu - \mu_G)$ (k p), $\Sigma_B = A^\top A$, and the trace is that of
+    $A^{\dagger\top}\Sigma_W A^\dagger$: no p x p matrix is inverted. That $\sqrt{w}^\top A = 0$ is known, not measured:
+    A is turned so that this direction is left out, since its rounding would otherwise be inverted.
+
+    Source:
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 6, which is figure 7 of Han, Papyan, Donoho, arXiv:2106.02073.
+        Departs from them in the weights $w_c = n_c/n$ for unequal classes.
+    Args:
+        class_moments: those of the features.
+    Returns:
+        At least 0; 0 where every sample stands at its class mean, and, by the pseudo-inverse, where all class means
+        coincide. Unchanged by scaling, shift and rotation of the features, and if the means span all dimensions, by
+        every invertible linear map.
+    Cost: O(k² p), and O(k p²) for Σ_W held whole, O(k n p) held as rows. Precision: that of the pseudo-inverse of A,
+        which loses the digits that the means lose by being close, not twice these.
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
+        >>> gnomon.nc1(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
+        tensor(0.0200)
+    """
+    root = class_moments.weights.sqrt().unsqueeze(1)
+    others = torch.linalg.qr(root, mode="complete").Q[:, 1:]
+    spread = others.mT @ (root * class_moments.centred_means)
+    # What the rounding of the means makes is no separation.
+    eps = torch.finfo(spread.dtype).eps
+    rounding = len(root) * eps * torch.linalg.matrix_norm((root * class_moments.means).detach())
+    inverse = torch.linalg.pinv(spread, atol=rounding, rtol=eps * max(spread.shape))
+    return class_moments.within_covariance.quadratic(inverse.mT).trace() / len(root)

@@ -1,0 +1,35 @@
+"""How far samples stray from their class means, against how far these are apart, as a ratio of traces."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+@half_as_single
+def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
+    r"""The variance within classes over the variance between them.
+
+    $\operatorname{tr}\Sigma_W / \operatorname{tr}\Sigma_B$
+
+    Not to be compared with `nc1`, $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, nor with the same without
+    $\tfrac1k$: public code calls all three NC1. This one does not see directions: variability counts alike along and
+    across the class means.
+
+    Source:
+        Beaglehole, Súkeník, Mondelli, Belkin, Average gradient outer product as a mechanism for deep neural collapse,
+        arXiv:2402.13728, section 3. Departs from it in the weights $n_c/n$ for unequal classes.
+    Args:
+        class_moments: those of the features.
+    Returns:
+        At least 0; 0 where every sample stands at its class mean, infinite where the class means coincide, and not a
+        number where all samples do. Unchanged by scaling, shift and rotation of the features.
+    Cost: O(k p), or O(n p) where the scatter is held as rows.
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
+        >>> gnomon.nc1_trace_ratio(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
+        tensor(0.0400)
+    """
+    return class_moments.within_covariance.trace() / class_moments.between_covariance.trace()

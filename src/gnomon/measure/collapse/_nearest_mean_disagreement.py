@@ -1,0 +1,61 @@
+"""Where the network does not choose the class with the nearest mean (NC4)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
+from gnomon.measure.collapse._class_moments import ClassMoments, at_least_single
+
+
+@full_precision
+def nearest_mean_disagreement(
+    features: Float[Tensor, "n *p"], logits: Float[Tensor, "n k"], class_moments: ClassMoments
+) -> Float[Tensor, "n"]:
+    r"""Whether each sample's class by the logits differs from that of the nearest class mean.
+
+    $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
+
+    The nearest mean has the largest $\langle h - \mu_G, \mu_c - \mu_G\rangle - \tfrac12\|\mu_c - \mu_G\|^2$: one
+    product for all classes. As the means are centred, a large common mean costs no more digits than rounding the
+    features does.
+
+    Source:
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 7, which is figure 8 of Han, Papyan, Donoho, arXiv:2106.02073:
+        the proportion, which is the mean of these values.
+    Args:
+        features: what the layer puts out at each sample; further axes are flattened.
+        logits: the network's outputs at the same samples; the largest wins, the first of equals.
+        class_moments: those of the layer, of the training samples or of these.
+    Returns:
+        0 or 1 a sample, in the features' dtype, in which the distances are compared too, half precision in float32.
+        Unchanged by scaling, shift and rotation of features and means.
+    Raises:
+        ShapeError: if features, logits and moments disagree in samples, classes or width.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+    Cost: O(n k p).
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[0.0], [2.0], [9.0]])
+        >>> moments = gnomon.class_moments(h, torch.tensor([0, 0, 1]), 2)
+        >>> gnomon.nearest_mean_disagreement(h, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), moments)
+        tensor([0., 1., 0.])
+    """
+    where = "nearest_mean_disagreement"
+    _checks.samples(where, features=features, logits=logits)
+    _checks.rows(where, logits=logits)
+    _checks.finite(where, features=features, logits=logits)
+    rows = features.flatten(1)
+    for name, width, expected in (("features", rows.shape[1], 1), ("logits", logits.shape[1], 0)):
+        if width != class_moments.means.shape[expected]:
+            raise ShapeError(
+                f"{where}({name}): expected width {class_moments.means.shape[expected]} as in class_moments, "
+                f"got {width}. Pass the moments of the same layer."
+            )
+    rows, centred = at_least_single(rows), class_moments.centred_means
+    offset = centred @ class_moments.global_mean + centred.square().sum(1) / 2
+    scores = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT)
+    return (scores.argmax(1) != logits.argmax(1)).to(features.dtype)

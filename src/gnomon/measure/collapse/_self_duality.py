@@ -1,0 +1,41 @@
+"""Whether the classifier is the class means (NC3)."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.linalg import unit
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+@half_as_single
+def self_duality(weight: Float[Tensor, "k p"], class_moments: ClassMoments) -> Float[Tensor, ""]:
+    r"""The squared distance of the classifier from the centred class means, both of unit norm.
+
+    $\left\|W/\|W\|_F - \bar M/\|\bar M\|_F\right\|_F^2$, the rows of $\bar M$ being $\mu_c - \mu_G$
+
+    Source:
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 5. The statement of NC3 in Han, Papyan, Donoho, arXiv:2106.02073,
+        divides each row by its own length; the figures of both divide the whole by its Frobenius norm, as here.
+    Args:
+        weight: the last layer's weight, one row for each class.
+        class_moments: those of the last layer's inputs.
+    Returns:
+        In [0, 4]; 0 exactly where W is a positive multiple of the centred means, 4 where it is a negative one, 2 where
+        they are orthogonal, 1 where either is zero. In the wider of the two dtypes. Unchanged by positive scaling of
+        either, and by rotations of both.
+    Raises:
+        ShapeError: if the weight has not the shape of the means.
+        RangeError: at NaN or infinity.
+    Cost: O(k p).
+    Example:
+        >>> import torch, gnomon
+        >>> moments = gnomon.class_moments(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 1]), 2)
+        >>> gnomon.self_duality(torch.tensor([[-5.0, 0.0], [5.0, 0.0]]), moments)
+        tensor(0.)
+    """
+    where = "self_duality"
+    _checks.same_shape(where, class_means=class_moments.means, weight=weight)
+    _checks.finite(where, weight=weight)
+    return (unit(weight.flatten()) - unit(class_moments.centred_means.flatten())).square().sum()

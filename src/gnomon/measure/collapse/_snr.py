@@ -1,0 +1,90 @@
+"""The class means in units of the spread within classes: the signal-to-noise ratio."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from gnomon._precision import half_as_single
+from gnomon.errors import RangeError
+from gnomon.linalg import Factored, SavedTensors
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+@half_as_single
+def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
+    r"""The signal-to-noise ratio matrix, whose columns are the class means of the renormalised features.
+
+    $\Sigma_W^{-1/2}\bar M$, the columns of $\bar M$ being $\mu_c - \mu_G$, by the symmetric root
+
+    Where features and their means are all constant in some directions, as those of dead units are, the pseudo-inverse
+    root leaves these out. Where only the spread within classes vanishes the ratio is infinite, and that is an error.
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, equation 8. For unequal classes the global mean is that of samples.
+    Args:
+        class_moments: those of the features.
+    Returns:
+        Unit: class means per within-class standard deviation. The mean over samples of its columns is zero. Turned by
+        rotations of the features; its singular values are unchanged by every invertible affine map. Differentiable
+        once, for spreads of constant rank.
+    Raises:
+        RangeError: if means differ by more than rounding, the root of the dtype's epsilon, where samples of a class do
+            not; always where there are fewer samples than features.
+    Cost: O(p³). Precision: relative to the largest ratio, the epsilon times the root of Σ_W's condition number.
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[-2.0], [0.0], [4.0], [6.0]])
+        >>> gnomon.snr(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
+        tensor([[-3.,  3.]])
+    """
+    within, means = class_moments.within_covariance, class_moments.centred_means
+    if isinstance(within, Factored):
+        raise RangeError(
+            f"snr(class_moments): expected more samples than features, of which there are {means.shape[1]}, got fewer. "
+            f"Take more samples, or project the features first."
+        )
+    root, kept = inverse_root(within.matrix)
+    lost = torch.linalg.vector_norm((means - means @ kept).detach())
+    if lost > torch.finfo(means.dtype).eps ** 0.5 * torch.linalg.vector_norm(means.detach()):
+        rank = round(float(kept.trace()))
+        raise RangeError(
+            f"snr(class_moments): expected class means that differ only where samples of a class do, got a within-"
+            f"class covariance of rank {rank} of {len(kept)}, and means beyond it. The ratio is infinite there; take "
+            f"more samples or fewer features."
+        )
+    return root @ means.mT
+
+
+class InverseRoot(torch.autograd.Function):
+    r"""$\Sigma^{-1/2}$ on the range of $\Sigma$, 0 beyond, and the projection onto that range.
+
+    The gradient of the root has divided differences of $\lambda^{-1/2}$, not the $1/(\lambda_i - \lambda_j)$ of
+    single eigenvectors, which are infinite for renormalised features, whose eigenvalues are all one.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """Root and projection; eigenvalues below p epsilons of the largest are rounding."""
+        values, vectors = torch.linalg.eigh(matrix)
+        kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
+        scale = torch.where(kept, torch.where(kept, values, 1).rsqrt(), 0)
+        projection = (vectors * kept) @ vectors.mT
+        ctx.save_for_backward(scale, vectors)
+        ctx.mark_non_differentiable(projection)
+        return (vectors * scale) @ vectors.mT, projection
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: SavedTensors, grad: Tensor, _: Tensor) -> Tensor:
+        """The divided differences; with s the inverse roots, -s_i² s_j²/(s_i + s_j), and s_i³ towards the kernel."""
+        scale, vectors = ctx.saved_tensors
+        a, b = scale.unsqueeze(1), scale.unsqueeze(0)
+        both = (a > 0) & (b > 0)
+        divided = torch.where(both, -((a * b) ** 2) / torch.where(both, a + b, 1), a**3 + b**3)
+        return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT
+
+
+inverse_root: Callable[[Tensor], tuple[Tensor, Tensor]] = InverseRoot.apply

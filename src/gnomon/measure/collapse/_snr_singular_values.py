@@ -1,0 +1,36 @@
+"""The sizes of the class separation, direction by direction."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure.collapse._snr import snr
+
+
+@half_as_single
+def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
+    r"""The singular values of the signal-to-noise ratio that can be other than zero, the largest first.
+
+    $\omega_j = \sigma_j(\Sigma_W^{-1/2}\bar M)$, $j < k$
+
+    Equal, they make the ratio a simplex ETF; with a simplex ETF of equal classes, they are equal.
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, definition 2 and lemma 7.
+    Args:
+        class_moments: those of the features.
+    Returns:
+        min(k - 1, p) values, at least 0; unit: class means per within-class standard deviation. Unchanged by every
+        invertible affine map of the features.
+    Raises:
+        RangeError: as `snr`.
+    Cost: O(p³).
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[-2.0], [0.0], [4.0], [6.0]])
+        >>> gnomon.snr_singular_values(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
+        tensor([4.2426])
+    """
+    return torch.linalg.svdvals(snr(class_moments))[: len(class_moments.means) - 1]

@@ -1,0 +1,54 @@
+"""The MSE on the central path as a function of the signal-to-noise ratio alone."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.measure.collapse._mse_decomposition import MSEDecomposition
+
+
+@half_as_single
+def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MSEDecomposition:
+    r"""The least MSE and its parts, from the singular values of the signal-to-noise ratio of equal classes.
+
+    $\mathcal L_{NC1} = \frac12\sum_{j<k}\frac{\omega_j^2}{(\omega_j^2 + k)^2}$,
+    $\quad\mathcal L_{NC2/3} = \frac12\sum_{j<k}\frac{k}{(\omega_j^2 + k)^2}$,
+    $\quad\mathcal L_{LS} = \frac12\sum_{j<k}\frac1{\omega_j^2 + k}$
+
+    Equal to `mse_decomposition` at the least-squares classifier with bias, without weight decay, for classes of equal
+    size. For others the loss depends on the right singular vectors too.
+
+    Source:
+        Han, Papyan, Donoho, arXiv:2106.02073, lemma 1, which holds for a classifier with bias (docs/errata.md).
+    Args:
+        snr_singular_values: those of `snr_singular_values`, or of the central path at several times; values that are
+            missing up to k - 1 count as 0. Unit: class means per within-class standard deviation.
+        classes: the number k of classes.
+    Returns:
+        All parts, for each index before the last; `deviation` is 0. The sum is in (0, (k-1)/(2k)].
+    Raises:
+        RangeError: at NaN or infinity, at fewer than two classes, or at as many values as classes.
+    Cost: O(n j).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.spectral_mse(torch.tensor([0.0, 1.0]), 3).total
+        tensor(0.2917)
+    """
+    where = "spectral_mse"
+    count = snr_singular_values.shape[-1]
+    _checks.floating(where, snr_singular_values=snr_singular_values)
+    _checks.finite(where, snr_singular_values=snr_singular_values)
+    _checks.settings(
+        where,
+        ("classes", classes, "at least 2 and finite", 2 <= classes < math.inf),
+        ("number of snr_singular_values", count, f"at most {classes - 1}", count < classes),
+    )
+    squares = snr_singular_values.square()
+    # The ratio is squared, not its parts, which overflow.
+    nc1 = (snr_singular_values / (squares + classes)).square().sum(-1) / 2
+    nc23 = (classes / (squares + classes) ** 2).sum(-1) / 2 + (classes - 1 - count) / (2 * classes)
+    return MSEDecomposition(nc1, nc23, nc1 + nc23, torch.zeros_like(nc1), nc1 + nc23)

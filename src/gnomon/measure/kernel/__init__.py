@@ -1,0 +1,1 @@
+"""Of the empirical neural tangent kernel."""

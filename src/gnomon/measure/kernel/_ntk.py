@@ -1,0 +1,115 @@
+"""The empirical neural tangent kernel."""
+
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.autodiff import gradient_kernel
+from gnomon.errors import ShapeError
+
+
+@full_precision
+def ntk(
+    model: nn.Module,
+    x: Shaped[Tensor, "n *d"],
+    x2: Shaped[Tensor, "m *d"] | None = None,
+    *,
+    trace: bool = True,
+    memory: int | None = None,
+) -> Float[Tensor, "n m"] | Float[Tensor, "n m c c"]:
+    r"""The empirical neural tangent kernel: inner products of the outputs' gradients in the parameters.
+
+    $\Theta_{kl}(x, x') = \langle\nabla_\theta f_k(x), \nabla_\theta f_l(x')\rangle$, traced
+    $\Theta(x, x') = \sum_k \Theta_{kk}(x, x')$
+
+    The trace is the sum over the outputs. neural-tangents, among others, divides it by their number: divide this by c
+    to compare. Parameters that ask for no gradient do not count. Follows torch's grad mode: inside `torch.no_grad()`
+    the result has no graph and the memory budget holds; otherwise it can be differentiated in the parameters, and the
+    graph of all samples is kept.
+
+    Source:
+        Jacot et al. 2018; Walker et al., arXiv:2506.12284, section 3. The ways of computing it: Novak et al., Fast
+        finite width neural tangent kernel, 2022.
+    Args:
+        model: a network from (n *d) to (n c), whose samples do not mix.
+        x: the samples of the rows; token indices will do, as nothing is differentiated by them.
+        x2: the samples of the columns; those of x unless given, and then only half is computed.
+        trace: whether to sum over equal outputs; otherwise the kernel is full.
+        memory: bytes to use beyond the result; 512 MiB unless told. Samples are taken in blocks that fit.
+    Returns:
+        Traced, (n m): entry `[i, j]`. Full, (n m c c): entry `[i, j, k, l]` for output k at sample i of x and output l
+        at sample j of x2. Positive semidefinite where x2 is x. Unit: outputs squared per parameter squared. For a
+        linear layer without bias it is $\langle x, x'\rangle$ times the identity.
+    Raises:
+        ShapeError: if the outputs are not (n, c), or x2 has other axes than x.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, nothing is trainable, or a layer
+            outside the linear ones cannot be mapped over samples.
+    Cost: c backward passes over the samples. Linear layers from a to h called once on one row a sample take
+        O(n m (a + c h)), with no Jacobian formed; other parameters, p of them, O(n m c p) (full: c² instead of c) by
+        contraction of Jacobians, or, where it is cheaper, c m Jacobian-vector products over x. Precision: a sum of
+        p terms; float32 gives about six digits of the largest entry.
+    Example:
+        >>> import torch, gnomon
+        >>> layer = torch.nn.Linear(2, 3, bias=False)
+        >>> with torch.no_grad():
+        ...     gnomon.ntk(layer, torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+        tensor([[15.,  6.],
+                [ 6.,  3.]])
+    """
+    where = "ntk"
+    _checks.samples(where, 1, x=x)
+    _checks.finite(where, x=x)
+    if x2 is not None:
+        _checks.samples(where, 1, x2=x2)
+        _checks.finite(where, x2=x2)
+        if x2.shape[1:] != x.shape[1:]:
+            raise ShapeError(
+                f"{where}(x2): expected samples of shape {tuple(x.shape[1:])} as in x, got {tuple(x2.shape[1:])}. "
+                f"Pass samples of one kind."
+            )
+    return gradient_kernel(where, model, x, x2, trace=trace, memory=memory)
+
+
+@full_precision
+def ntk_to_point(
+    model: nn.Module, x: Shaped[Tensor, "n *d"], point: Shaped[Tensor, "*d"], *, memory: int | None = None
+) -> Float[Tensor, "n"]:
+    r"""The traced neural tangent kernel between each sample and one point.
+
+    $\Theta(x_i, z) = \sum_k \langle\nabla_\theta f_k(x_i), \nabla_\theta f_k(z)\rangle$
+
+    No sample's gradient is formed: linear layers take Gram products, other parameters one Jacobian-vector product an
+    output, where that is cheaper than their Jacobians. The trace is a sum, and grad mode is followed, as in `ntk`.
+
+    Source:
+        Walker et al., arXiv:2506.12284, figure 3.
+    Args:
+        model: a network from (n *d) to (n c), whose samples do not mix.
+        x: the samples.
+        point: one sample, without the axis of samples.
+        memory: bytes to use beyond the result; 512 MiB unless told.
+    Returns:
+        The column of `ntk(model, x, point[None])`. Unit: outputs squared per parameter squared.
+    Raises:
+        ShapeError: if the point does not have a sample's axes.
+        EmptyError, RangeError, UnsupportedModuleError: as `ntk`.
+    Cost: one forward pass over the samples, and c passes back or forth.
+    Example:
+        >>> import torch, gnomon
+        >>> layer = torch.nn.Linear(2, 3, bias=False)
+        >>> with torch.no_grad():
+        ...     gnomon.ntk_to_point(layer, torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([1.0, 1.0]))
+        tensor([9., 3.])
+    """
+    where = "ntk_to_point"
+    _checks.samples(where, 1, x=x)
+    _checks.finite(where, x=x, point=point)
+    if point.shape != x.shape[1:]:
+        raise ShapeError(
+            f"{where}(point): expected shape {tuple(x.shape[1:])} as a sample of x, got {_checks.shape_of(point)}. "
+            f"Pass one sample, without the axis of samples."
+        )
+    return gradient_kernel(where, model, x, point.unsqueeze(0), trace=True, memory=memory).squeeze(1)

@@ -1,0 +1,90 @@
+"""Whether a layer's weight has learned the directions in which the outputs move."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
+from gnomon.linalg import Covariance, Dense, Factored, cosine, covariance_of, psd_root
+
+
+@half_as_single
+def nfa_correlation(
+    layer_weight: Float[Tensor, "q *p"],
+    agop: Float[Tensor, "p p"] | Covariance,
+    *,
+    power: float | int = 0.5,
+    centred: bool = True,
+) -> Float[Tensor, ""]:
+    r"""The correlation between a layer's Gram matrix of weights and the average gradient outer product at its input.
+
+    $\rho(W^\top W, G^s)$, with $\rho(A, B) = \langle A, B\rangle / (\|A\|\,\|B\|)$ over all entries, these less their
+    mean if `centred`
+
+    The neural feature ansatz says that it is close to 1 in trained networks. What is close to 1 without training is no
+    evidence: at default initialisation it is high too, so that the value at initialisation belongs beside it.
+
+    A probe has the last layer's weight and the AGOP at the network's input, which are no pair: take `nfa_table` there.
+
+    Source:
+        Beaglehole et al., arXiv:2402.13728, ansatz 3.2 and appendix C. Printed there is the cosine with G itself
+        (`power=1, centred=False`); measured is Pearson's correlation with its root, which is the default here.
+    Args:
+        layer_weight: that of a linear layer or a convolution; axes after the first are taken together.
+        agop: G at the input of the layer, whole or as rows; for a convolution of patches, as from `AGOP`.
+        power: s, 1/2 for the root or 1.
+        centred: whether the mean entry of each matrix is subtracted: Pearson's correlation, and the cosine if not.
+    Returns:
+        In [-1, 1], not centred in [0, 1]; 1 exactly for proportional matrices, and centred also where they differ by a
+        multiple of the matrix of ones; 0 where either matrix, as centred, is 0. Unchanged by scaling of either; not
+        centred also by a common rotation of the input. In the wider of the two dtypes.
+    Raises:
+        ShapeError: if the weight has no second axis, or the AGOP is not (p p).
+        RangeError: at NaN or infinity, or if `power` is neither 1/2 nor 1.
+    Cost: O(p³), or O(r² p + (q + r) p²) of r rows; O(p²) memory.
+    Example:
+        >>> import torch, gnomon
+        >>> weight = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+        >>> gnomon.nfa_correlation(weight, torch.diag(torch.tensor([16.0, 1.0])))
+        tensor(1.)
+    """
+    where = "nfa_correlation"
+    _checks.settings(where, ("power", power, "1/2 or 1", power in (0.5, 1)))
+    _checks.samples(where, layer_weight=layer_weight)
+    _checks.finite(where, layer_weight=layer_weight)
+    held = covariance_of(where, agop)
+    matrix = (root_of(held) if power == 0.5 else held).dense()
+    p = layer_weight[0].numel()
+    if matrix.shape != (p, p):
+        raise ShapeError(
+            f"{where}(agop): expected shape ({p}, {p}) for a weight of shape {_checks.shape_of(layer_weight)}, "
+            f"got {_checks.shape_of(matrix)}. Take it at the input of this layer."
+        )
+    wider = torch.promote_types(layer_weight.dtype, matrix.dtype)
+    # The largest entry is divided out, so that products neither overflow nor underflow.
+    largest = layer_weight.detach().abs().amax()
+    weight = (layer_weight / torch.where(largest > 0, largest, 1)).to(wider)
+    return correlation(weight_gram(weight), matrix.to(wider), centred=centred)
+
+
+def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
+    r"""$W^\top W$, also called the neural feature matrix."""
+    rows = weight.flatten(1)
+    return rows.mT @ rows
+
+
+def correlation(a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool) -> Float[Tensor, ""]:
+    """The cosine between all entries of two matrices, less their means if centred."""
+    if centred:
+        a, b = a - a.mean(), b - b.mean()
+    return cosine(a.flatten(), b.flatten())
+
+
+def root_of(covariance: Covariance) -> Covariance:
+    r"""$G^{1/2}$, held as G is."""
+    if isinstance(covariance, Dense):
+        return Dense(psd_root(covariance.matrix))
+    _, values, directions = torch.linalg.svd(covariance.rows, full_matrices=False)
+    return Factored(values.sqrt().unsqueeze(1) * directions)

@@ -1,0 +1,70 @@
+"""The neural feature ansatz, layer by layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gnomon._precision import full_precision
+from gnomon.autodiff import gradient_products, named_weights, weight_of
+from gnomon.measure.nfa._nfa_correlation import correlation, root_of, weight_gram
+
+
+@dataclass(frozen=True)
+class NFATable:
+    r"""How each layer's $W^\top W$ goes with the average gradient outer product G at its input.
+
+    Attributes:
+        layers: the layers' names.
+        pearson_root: Pearson's correlation with $G^{1/2}$, which is what the paper plots.
+        cosine_root: the cosine with $G^{1/2}$.
+        pearson: Pearson's correlation with G.
+        cosine: the cosine with G, which is the ansatz as printed.
+    """
+
+    layers: tuple[str, ...]
+    pearson_root: Float[Tensor, "l"]
+    cosine_root: Float[Tensor, "l"]
+    pearson: Float[Tensor, "l"]
+    cosine: Float[Tensor, "l"]
+
+
+@full_precision
+def nfa_table(
+    model: nn.Module, x: Float[Tensor, "n *d"], *, layers: Sequence[str] | None = None, memory: int | None = None
+) -> NFATable:
+    r"""`nfa_correlation` of every layer, in its four versions, from one pass through the network.
+
+    At default initialisation correlations are high already: take the table there too, and compare.
+
+    Source:
+        Beaglehole et al., arXiv:2402.13728, ansatz 3.2, appendix C and figures 10 to 12.
+    Args:
+        model: a network from (n *d) to (n c), whose samples do not mix.
+        x: the samples.
+        layers: the names, as in `model.named_modules()`, of linear layers or convolutions; all of the network if None.
+        memory: bytes to use for a graph; 512 MiB unless told.
+    Returns:
+        One number a layer and version, in float64; see `nfa_correlation`.
+    Raises:
+        UnsupportedModuleError: if a layer is none with a weight, or as for `AGOP`.
+        EmptyError: if there are no such layers, or no samples.
+        ShapeError, RangeError: as for `AGOP`.
+    Cost: that of `AGOP`, and that of `nfa_correlation` for each layer.
+    Example:
+        >>> import torch, gnomon
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> table = gnomon.nfa_table(model, torch.ones(5, 3))
+        >>> table.layers, round(table.cosine[1].item(), 6)
+        (('0', '2'), 1.0)
+    """
+    named = named_weights("nfa_table", model, layers)
+    agops = gradient_products("nfa_table", model, x, list(named), memory=memory)
+    rows: list[Tensor] = []
+    for name, layer in named.items():
+        gram = weight_gram(weight_of(layer).double())
+        roots = root_of(agops[name]).dense(), agops[name].dense()
+        rows.append(torch.stack([correlation(gram, matrix, centred=c) for matrix in roots for c in (True, False)]))
+    return NFATable(tuple(named), *torch.stack(rows, dim=1))

@@ -1,0 +1,147 @@
+"""The average gradient outer products of a network's layers, from batches, without any Jacobian."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torchmetrics import Metric
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.autodiff import Model, add_gradients
+from gnomon.errors import EmptyError
+from gnomon.linalg import Covariance, Factored, GramSum, Sketch
+
+
+class AGOP(Metric):
+    r"""The average gradient outer products at the network's input and at the inputs of layers, batch by batch.
+
+    $G_l = \frac1n\sum_i\sum_j \left(\frac{\partial f(x_i)}{\partial h_{ij}}\right)^\top
+    \frac{\partial f(x_i)}{\partial h_{ij}}$, $h_{ij}$ what layer l is given at sample i
+
+    The streaming twin of `agop`: all layers from one backward pass an output, any split into batches, and any number of
+    processes. No Jacobian is formed. Behind a weight, $z = Wh$, the gradient in h is that in z times W, so that
+    $G = W^\top A W$ with the outer products A of the gradients in z alone; so also at the network's input where x
+    enters through one linear layer.
+
+    A linear layer on tokens is given one $h_{ij}$ a token, and a convolution one a patch, as its weight sees them: p is
+    then the width of `weight.flatten(1)`, as `nfa_correlation` wants it. Any other layer's input is taken whole, p
+    entries a sample. Gradients are those through the layer, not those past it, where a residual connection takes the
+    same features on; and those of all calls, where a layer is called more than once.
+
+    Sums are kept in float64. In a `MetricCollection` pass `compute_groups=False`.
+
+    Source:
+        Beaglehole et al., arXiv:2402.13728, section 3.3; patches as in Beaglehole et al., arXiv:2309.00570.
+    Args:
+        layers: their names as in `model.named_modules()`; "", the network's input.
+        sketch: how many rows to keep at most for each layer, for inputs too wide for n c rows and for p x p alike. The
+            result is then a `Sketch`, by Frequent Directions, which says how far it may fall short: at most
+            $\sum_{i>m}\lambda_i(G)/(\mathrm{sketch} + 1 - m)$ for every m, so 0 for a G of that rank.
+        memory: bytes to use for a graph; 512 MiB unless told.
+        kwargs: torchmetrics' own, such as `process_group`.
+    Returns:
+        From `compute`, by the layers' names, positive semi-definite matrices in float64: as rows where fewer than p are
+        known to do, whole otherwise; `dense()` makes either whole. Unit: squared outputs per squared input of layer l.
+    Raises:
+        ShapeError: if the outputs are not (n, c), or a layer's input is not as wide as before.
+        EmptyError: if there are no samples, or no layers.
+        RangeError: if a name is that of no layer or stands twice, or `sketch` is below 1; if x is not of floating
+            point, or holds NaN or infinity.
+        UnsupportedModuleError: if no path from the input to the outputs leads through a layer, or BatchNorm in training
+            mode mixes the samples.
+    Cost: c backward passes over the batch, and O(n c p²), with the layer's outputs q for p behind a weight, and n times
+        the patches for n. Memory besides the budget: O(p min(n c, p)), and 4,096 rows of p.
+    Example:
+        >>> import torch, gnomon
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+        >>> moments = gnomon.AGOP(["", "2"])
+        >>> moments.update(model, torch.ones(5, 2))
+        >>> moments.update(model, torch.zeros(7, 2))
+        >>> w = model[2].weight.detach().double()
+        >>> bool(moments.compute()["2"].dense().allclose(w.T @ w))
+        True
+    """
+
+    is_differentiable = False
+    higher_is_better = None
+    full_state_update = False
+
+    samples: Tensor
+    lost: Tensor
+
+    def __init__(
+        self, layers: Sequence[str] = ("",), *, sketch: int | None = None, memory: int | None = None, **kwargs: object
+    ) -> None:
+        where = "AGOP"
+        if not layers:
+            raise EmptyError(f'{where}(layers): expected at least one layer, got none. Name one; "" is the input.')
+        _checks.settings(
+            where,
+            ("layers", list(layers), "different names", len(set(layers)) == len(layers)),
+            ("sketch", sketch, "at least 1", sketch is None or sketch >= 1),
+        )
+        super().__init__(**kwargs)
+        self.layers = tuple(layers)
+        self.sketch = sketch
+        self.memory = memory
+        self.add_state("samples", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("lost", torch.zeros(len(layers), dtype=torch.float64), dist_reduce_fx="sum")
+        for place in range(len(layers)):
+            self.add_state(f"settled_{place}", [], dist_reduce_fx=None)
+            self.add_state(f"pending_{place}", [], dist_reduce_fx=None)
+
+    @full_precision
+    def update(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
+        """Takes in one batch of samples, and the network as it is now."""
+        sums = self._sums()
+        add_gradients("AGOP.update", model, x, sums, memory=self.memory)
+        self._count(sums, len(x))
+
+    def forward(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
+        """The same as `update`."""
+        self.update(model, x)
+
+    @full_precision
+    def compute(self) -> dict[str, Covariance]:
+        """The average gradient outer products of all samples so far, on all processes, by the layers' names."""
+        sums = self._sums()
+        # Processes gather alike only if each has exactly one entry a state, also one that saw no samples.
+        for part in sums.values():
+            part.settle()
+            if not part.settled:
+                part.settled.append(torch.zeros(0, 0, dtype=torch.float64, device=self.device))
+        self._count(sums, 0)
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        ):
+            totals = {name: part.total() for name, part in self._sums().items()}
+            lost, samples = self.lost / self.samples, self.samples
+        if samples == 0:
+            raise EmptyError("AGOP.compute(x): expected samples, got none. Call update first.")
+        return {
+            name: self._mean(total / samples, error)
+            for (name, total), error in zip(totals.items(), lost, strict=True)
+            if total is not None
+        }
+
+    def _count(self, sums: dict[str, GramSum], samples: int) -> None:
+        self.samples = self.samples + samples
+        self.lost = self.lost + torch.stack([part.lost.to(self.lost.device) for part in sums.values()])
+
+    def _mean(self, covariance: Covariance, error: Tensor) -> Covariance:
+        if self.sketch is not None and isinstance(covariance, Factored):
+            return Sketch(covariance.rows, error)
+        return covariance
+
+    def _sums(self) -> dict[str, GramSum]:
+        return {
+            name: GramSum(getattr(self, f"settled_{place}"), getattr(self, f"pending_{place}"), self.sketch)
+            for place, name in enumerate(self.layers)
+        }
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        # torchmetrics would clone and squeeze the tensors in the result, which a frozen dataclass does not allow.
+        return compute

@@ -1,0 +1,1 @@
+"""Of the decision, and how far it is to another."""

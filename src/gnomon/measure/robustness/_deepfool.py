@@ -1,0 +1,158 @@
+"""How little a sample must be changed for the network to predict another class."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.autodiff import Graph, Model, map_graphs, observe
+from gnomon.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class DeepFool:
+    r"""The perturbations found, sample by sample.
+
+    Attributes:
+        perturbation: r, (n *d), such that the network predicts `reached` at x + r; unit: inputs.
+        norm: $\|r\|_2$; unit: inputs.
+        robustness: $\|r\|_2 / \|x\|_2$, whose mean over samples is the papers' robustness measure; infinite where x is
+            zero and r is not.
+        left: the class that the network predicted at x.
+        reached: the class that it predicts at x + r.
+        flipped: whether the two differ. Where they do not, the search ended without success: r is as far as it went,
+            and neither norm nor robustness is that of an adversarial perturbation.
+        steps: how many linearisations it took.
+    """
+
+    perturbation: Float[Tensor, "n *d"]
+    norm: Float[Tensor, "n"]
+    robustness: Float[Tensor, "n"]
+    left: Int[Tensor, "n"]
+    reached: Int[Tensor, "n"]
+    flipped: Bool[Tensor, "n"]
+    steps: Int[Tensor, "n"]
+
+
+@full_precision
+def deepfool(
+    model: Model,
+    x: Float[Tensor, "n *d"],
+    *,
+    overshoot: float | int = 0.02,
+    max_steps: int = 50,
+    memory: int | None = None,
+) -> DeepFool:
+    r"""Small perturbations that change the predicted class, by steps to the nearest boundary of the tangent map.
+
+    With y the class predicted at x, $x_0 = x$, f and its Jacobian J taken at $x_i$, until $x_i$ is of another class:
+
+    $\rho_k = \dfrac{f_y - f_k}{\|J_y - J_k\|}, \quad k = \arg\min_{k\ne y}\rho_k$,
+    $\quad r_i = \max\bigl(\rho_k,\ \eta\,\|\textstyle\sum_{j<i} r_j\|\bigr)\,\dfrac{J_k - J_y}{\|J_k - J_y\|}$,
+    $\quad x_{i+1} = x + (1 + \eta)\sum_{j\le i} r_j$
+
+    Every sample takes its own number of steps. It is the prediction that is left, not the label, so a misclassified
+    sample counts as any other; `left != labels` finds them. Inputs are not held within the range of pixels. A search,
+    without gradients; `robust_radius` is what one step would be without biases, and can be differentiated.
+
+    Source:
+        Moosavi-Dezfooli et al., DeepFool, arXiv:1511.04599, algorithm 2, with the overshoot in each step as in their
+        code. There, steps near the boundary get so small that rounding decides, and 1e-4 is added to each, a length
+        without a scale; here the share $\eta$ of the way so far is the least. All classes are tried, not the ten of
+        largest output. Han, Papyan, Donoho, arXiv:2106.02073, figure 9, do not define their measure but refer to
+        figure 8 of Papyan, Han, Donoho 2020: the mean of `robustness` over 100 test images.
+    Args:
+        model: a network, or any function, from (n *d) to (n c), c at least 2, whose samples do not mix.
+        x: the samples.
+        overshoot: $\eta$, how far to go beyond the boundary, as a share of the way; above 0.
+        max_steps: linearisations after which a sample is given up.
+        memory: bytes to use beyond a few copies of x; 512 MiB unless told.
+    Returns:
+        The perturbations, in the dtype and on the device of x. Where `flipped`, the norm is at least the distance to
+        another class; for a linear classifier it is that distance times 1 + overshoot, in one step. Unchanged by
+        positive scaling of the outputs, and by adding one function to all of them. A sample that no step can move,
+        because all outputs have y's gradient, or because two tie at x, is given up at once.
+    Raises:
+        ShapeError: if the outputs are not (n, c), or c is 1.
+        EmptyError: if there are no samples.
+        RangeError: if x is not of floating point; at NaN or infinity in x, outputs or Jacobian; at a setting out of
+            range.
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+    Cost: for each step two forward and c backward passes over the samples that are not done, mostly two or three.
+    Example:
+        >>> import torch, gnomon
+        >>> line = torch.nn.Linear(2, 2, bias=False)
+        >>> line.weight.data = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+        >>> found = gnomon.deepfool(line, torch.tensor([[3.0, 4.0]]), overshoot=0.1)
+        >>> found.perturbation, found.robustness
+        (tensor([[-3.3000, -4.4000]]), tensor([1.1000]))
+    """
+    where = "deepfool"
+    _checks.settings(
+        where,
+        ("overshoot", overshoot, "above 0 and finite", 0 < overshoot < math.inf),
+        ("max_steps", max_steps, "at least 1", max_steps >= 1),
+    )
+    _checks.floating(where, x=x)
+    _checks.samples(where, x=x)
+    x, stretch = x.detach(), 1 + overshoot
+    total = torch.zeros_like(x)
+
+    def moved(which: Tensor) -> Tensor:
+        return x[which] + stretch * total[which]
+
+    def predicted(which: Tensor) -> Tensor:
+        logits = observe(where, model, moved(which), {"logits"}, memory=memory).values["logits"]
+        if logits.shape[1] < 2:
+            raise ShapeError(f"{where}(model): expected at least 2 outputs, got {logits.shape[1]}. Add a class.")
+        _checks.finite(where, logits=logits)
+        return logits.argmax(1)
+
+    with torch.no_grad():
+        waiting = torch.arange(len(x), device=x.device)
+        left = predicted(waiting)
+        reached, steps = left.clone(), torch.zeros_like(left)
+        for _ in range(max_steps):
+            least = overshoot * torch.linalg.vector_norm(total[waiting].flatten(1), dim=1)
+            step = steps_to_boundary(where, model, moved(waiting), left[waiting], least, memory)
+            total[waiting] += step
+            steps[waiting] += 1
+            reached[waiting] = predicted(waiting)
+            waiting = waiting[(reached[waiting] == left[waiting]) & step.flatten(1).any(1)]
+            if len(waiting) == 0:
+                break
+        perturbation = stretch * total
+        norm, length = (torch.linalg.vector_norm(part.flatten(1), dim=1) for part in (perturbation, x))
+        robustness = torch.where(norm > 0, norm / length, 0)
+    return DeepFool(perturbation, norm, robustness, left, reached, reached != left, steps)
+
+
+def steps_to_boundary(
+    where: str,
+    model: Model,
+    x: Float[Tensor, "n *d"],
+    classes: Int[Tensor, "n"],
+    least: Float[Tensor, "n"],
+    memory: int | None,
+) -> Float[Tensor, "n *d"]:
+    """To where the tangent map's output of the given class ceases to be the largest, or `least` that way; else 0."""
+
+    def read(graph: Graph, start: int) -> dict[str, Tensor]:
+        logits, jacobian = graph.logits.detach(), graph.jacobian()
+        _checks.finite(where, logits=logits, jacobian=jacobian)
+        part = slice(start, start + len(logits))
+        y, rows = classes[part, None], jacobian.flatten(2)
+        gap = logits.gather(1, y) - logits
+        apart = rows - rows.take_along_dim(y[..., None], 1)
+        length = torch.linalg.vector_norm(apart, dim=2)
+        distance = torch.where(length > 0, gap / length, torch.inf).scatter(1, y, torch.inf)
+        nearest, k = distance.min(1, keepdim=True)
+        direction = (apart / length.unsqueeze(2)).take_along_dim(k[..., None], 1).squeeze(1)
+        step = torch.where(nearest < torch.inf, nearest.maximum(least[part, None]) * direction, 0)
+        return {"step": step.view_as(graph.x)}
+
+    return map_graphs(where, model, x, read, jacobian=True, memory=memory)["step"]

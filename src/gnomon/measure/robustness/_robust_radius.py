@@ -1,0 +1,56 @@
+"""How far a sample can move before the linear map around it changes its mind."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+
+
+@half_as_single
+def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
+    r"""The $\ell_2$ distance from each sample to where the linear map $f(x) = Jx$ predicts another class.
+
+    $\min_{j\ne y} (J_y - J_j)\,x / \|J_y - J_j\|$ with $y = \arg\max_k (Jx)_k$, exact for the linear map
+
+    The map has no offset, as that of a ReLU network without biases, and is continued beyond its linear region: for the
+    network the radius is a first-order estimate. The prediction, not the label, is taken for y.
+
+    Never above $\|x\|$, because a step of $-x$ makes all outputs equal; it is $\|x\|$ exactly when each $J_y - J_j$ is
+    a positive multiple of x, that is for $J = \mathbf{c}\,x^\top + \mathbf{1}\,r^\top$ with any r and the largest entry
+    of $\mathbf{c}$ at y only. Theorem 3 is the case of rank one (docs/errata.md). Unlike the map's gain, it does not
+    depend on how large $\mathbf{c}$ is.
+
+    Source:
+        Walker et al., Jacobian Alignment Explains Grokking, theorem 3.
+    Args:
+        jacobian: the Jacobians; unit: outputs per input.
+        x: the samples at which they were taken.
+    Returns:
+        In [0, ∥x∥] up to rounding, unit: inputs; 0 where two outputs tie for the largest, as at a zero Jacobian or
+        sample; infinity where there is one output only. Unchanged by positive scaling of the Jacobian, by adding one
+        row to all rows, by permuting outputs, and by rotations of the inputs of both; grows in proportion with x.
+    Raises:
+        ShapeError: if the axes of the Jacobian after the second are not those of x.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+    Cost: O(n c d).
+    Example:
+        >>> import torch
+        >>> from gnomon import robust_radius
+        >>> robust_radius(torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]), torch.tensor([[1.0, 0.0]]))
+        tensor([0.6000])
+    """
+    where = "robust_radius"
+    _checks.jacobian_at(where, jacobian, x)
+    _checks.finite(where, jacobian=jacobian, x=x)
+    # The largest entry is divided out, so that lengths of tiny Jacobians do not underflow.
+    scale = jacobian.detach().flatten(1).abs().amax(1).view(-1, 1, 1)
+    rows, sample = jacobian.flatten(2) / torch.where(scale > 0, scale, 1), x.flatten(1).unsqueeze(1)
+    y = torch.linalg.vecdot(rows.detach(), sample.detach()).argmax(1, keepdim=True)
+    apart = rows.take_along_dim(y.unsqueeze(2), 1) - rows
+    length = torch.linalg.vector_norm(apart, dim=2)
+    # Equal rows tie everywhere: 0, not 0/0.
+    radius = torch.linalg.vecdot(apart, sample).clamp_min(0) / torch.where(length > 0, length, 1)
+    return radius.scatter(1, y, torch.inf).amin(1)

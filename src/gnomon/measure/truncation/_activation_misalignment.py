@@ -1,0 +1,51 @@
+"""How far cumulative weights are from being aligned with the activation."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import full_precision
+from gnomon.linalg import psd_root, unit
+from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
+
+
+@full_precision
+def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Float[Tensor, "hidden"]:
+    r"""How far the modulus of each hidden layer's cumulative weight is from diagonal, its rows at unit length.
+
+    $\||U| - \operatorname{diag}|U|\|_F / \||U|\|_F$, $\quad|U| = (UU^\top)^{1/2}$,
+    $\quad U_r = W^{(\ell)}_r/\|W^{(\ell)}_r\|$
+
+    A weight is aligned with the activation if $W = W_*R$ with diagonal $W_*$ and orthogonal R: exactly if its rows are
+    orthogonal, so that the faces of its sectors are. Rows are brought to unit length because the truncation map does
+    not change with their lengths, $|W|$ with its off-diagonal share does, and is close to diagonal whenever they are
+    very unequal.
+
+    Source:
+        Chen, arXiv:2501.07400, definition 2.2, which says when it is 0; the number is gnomon's.
+    Args:
+        cumulative_parameters: those of the network.
+    Returns:
+        In [0, $\sqrt{1 - 1/h}$) for width h, one a hidden layer; 0 exactly if $W^{(\ell)}$ is aligned, and near the
+        upper end if all rows are almost parallel. Unchanged by positive scaling of each row, by permutations and signs
+        of rows, and by rotations of the input.
+    Cost: O(l q³).
+    Example:
+        >>> import torch, gnomon
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+        >>> model[0].weight.data = torch.tensor([[1.0, 0.0], [3.0, 4.0]])
+        >>> gnomon.activation_misalignment(gnomon.cumulative_parameters(model)).detach()
+        tensor([0.3162], dtype=torch.float64)
+    """
+    return torch.stack(
+        [off_diagonal(weight) for weight in cumulative_parameters.weight[: cumulative_parameters.hidden]]
+    )
+
+
+def off_diagonal(weight: Float[Tensor, "h q"]) -> Float[Tensor, ""]:
+    """The share of the modulus of the unit rows that stands beside its diagonal, as a ratio of norms."""
+    rows = unit(weight)
+    modulus = psd_root(rows @ rows.mT)
+    beside = modulus - modulus.diagonal().diag()
+    # The squared norm of the modulus is the trace of its square, one for each row.
+    return torch.linalg.matrix_norm(beside) / len(rows) ** 0.5

@@ -1,0 +1,72 @@
+"""A layer's ReLU, as a map of input space."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
+from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
+
+
+@full_precision
+def truncation_map(
+    cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"], layer: int
+) -> Float[Tensor, "n q"]:
+    r"""Where a layer's ReLU moves points of input space: to the layer, cut off there, and back.
+
+    $\tau^{(\ell)}(x) = (a^{(\ell)})^{-1}(\sigma(a^{(\ell)}(x)))
+    = (W^{(\ell)})^+\sigma(W^{(\ell)}(x + \beta^{(\ell)})) - \beta^{(\ell)}$
+
+    With square weights, x stays where it is if all of $a^{(\ell)}(x)$ is at least 0, and goes to $-\beta^{(\ell)}$ if
+    none is above. Where widths decrease the latter holds, and the former up to the projection to the row space of
+    $W^{(\ell)}$. In either case $a^{(\ell)}\circ\tau^{(\ell)} = \sigma\circ a^{(\ell)}$.
+
+    Source:
+        Chen, arXiv:2501.07400, eq. (2.9); for decreasing widths with the pseudo-inverse.
+    Args:
+        cumulative_parameters: those of the network.
+        x: points of input space; further axes are flattened.
+        layer: $\ell$, from 1 to the number of hidden layers.
+    Returns:
+        In float64 as the parameters are; unit: that of x. $\tau\circ\tau = \tau$. Unchanged where a row of
+        $W^{(\ell)}$ and the entry of $b^{(\ell)}$ are multiplied by a positive number; turns with x and $\beta$.
+    Raises:
+        ShapeError: if x has not the network's number of inputs.
+        EmptyError: if there are no points.
+        RangeError: if x is not of floating point, or holds NaN or infinity, or if there is no such hidden layer.
+    Cost: O(n q² + q³). Precision: the layer's condition number times epsilon.
+    Example:
+        >>> import torch, gnomon
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+        >>> model[0].weight.data = torch.tensor([[0.0, 4.0], [2.0, 0.0]])
+        >>> model[0].bias.data = torch.tensor([4.0, 6.0])
+        >>> x = torch.tensor([[0.0, 0.0], [-5.0, 2.0], [-9.0, -9.0]])
+        >>> gnomon.truncation_map(gnomon.cumulative_parameters(model), x, 1).tolist()
+        [[0.0, 0.0], [-3.0, 2.0], [-3.0, -1.0]]
+    """
+    where = "truncation_map"
+    hidden = cumulative_parameters.hidden
+    _checks.settings(where, ("layer", layer, f"from 1 to {hidden}", 1 <= layer <= hidden))
+    points = input_points(where, cumulative_parameters, x)
+    return cumulative_parameters.pull_back(layer, cumulative_parameters.affine(layer, points).relu())
+
+
+def input_points(where: str, parameters: CumulativeParameters, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n q"]:
+    """The points as rows of float64.
+
+    Raises:
+        ShapeError: if they have not the network's number of inputs.
+        EmptyError: if there are none.
+        RangeError: if they are not of floating point, or hold NaN or infinity.
+    """
+    _checks.floating(where, x=x)
+    _checks.samples(where, x=x)
+    _checks.finite(where, x=x)
+    points, inputs = x.flatten(1), parameters.beta.shape[1]
+    if points.shape[1] != inputs:
+        raise ShapeError(
+            f"{where}(x): expected {inputs} numbers a sample as the network takes, got shape {_checks.shape_of(x)}. "
+            f"Pass points of its input space."
+        )
+    return points.double()

@@ -1,0 +1,125 @@
+"""Which samples each layer's ReLU cuts off: not at all, in part, or to one point."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
+from gnomon.measure.collapse._class_moments import ClassMoments, at_least_single, check_classes, further, nothing
+from gnomon.measure.truncation._cumulative_parameters import relu_layers
+
+
+@dataclass(frozen=True)
+class TruncationSectors:
+    r"""The sectors of each hidden layer's truncation map in which the samples lie when they come to it.
+
+    A coordinate is truncated where the preactivation is 0 or below: on a sector's face it counts as truncated, as
+    $\sigma'(0) = 0$ has it, though it does not move.
+
+    Attributes:
+        untruncated: whether the sample lies in the positive sector, no coordinate truncated.
+        full: whether it lies in the negative sector, all coordinates truncated.
+        untruncated_share: the share of each class in the positive sector, a row a layer.
+        partial_share: the share of each class in neither.
+        full_share: the share of each class in the negative sector.
+        truncated_share: the share of coordinates that are truncated, the mean over each class.
+    """
+
+    untruncated: Bool[Tensor, "l n"]
+    full: Bool[Tensor, "l n"]
+    untruncated_share: Float[Tensor, "l k"]
+    partial_share: Float[Tensor, "l k"]
+    full_share: Float[Tensor, "l k"]
+    truncated_share: Float[Tensor, "l k"]
+
+    @property
+    def cluster_separated(self) -> Bool[Tensor, ""]:
+        r"""Whether layer $\ell$ truncates no class but the $\ell$-th, counted from 1: definition 3.1, where it matters.
+
+        Of the samples as they come to the layer, as eq. (3.5) needs it; the definition is of the samples as they are
+        (docs/errata.md).
+        """
+        own = torch.eye(*self.untruncated_share.shape, dtype=torch.bool, device=self.untruncated.device)
+        return ((self.untruncated_share == 1) | own).all()
+
+
+@full_precision
+def truncation_sectors(
+    model: nn.Sequential, x: Float[Tensor, "n *d"], labels: Int[Tensor, "n"], *, classes: int | None = None
+) -> TruncationSectors:
+    r"""How much of each class each layer's ReLU cuts off.
+
+    $\underline\tau^{(\ell-1)}(x)\in\mathcal S_\ell^+$ if all of $z^{(\ell)} = W_\ell x^{(\ell-1)} + b_\ell$ is above 0,
+    and in $\mathcal S_\ell^-$ if none is
+
+    Since $a^{(\ell)}(\underline\tau^{(\ell-1)}(x)) = z^{(\ell)}$, the sectors are the signs of the preactivations: no
+    weight is inverted, and any widths and weights will do.
+
+    Source:
+        Chen, arXiv:2501.07400, definition 2.1; coordinates by eq. (3.43). Departs from it in that "partially
+        truncated" leaves out the fully truncated (docs/errata.md).
+    Args:
+        model: linear layers and ReLUs in turn, as `gnomon.models.mlp` makes them.
+        x: the samples.
+        labels: their classes, from 0.
+        classes: the number k of classes, at least 2; the width of the last linear layer unless told.
+    Returns:
+        Shares in [0, 1], in the dtype of x (half precision in float32), no graph kept; the three of the sectors sum to
+        1. Unchanged where a hidden unit's weights and bias are multiplied by a positive number.
+    Raises:
+        UnsupportedModuleError: if the model is something else.
+        ShapeError: if x has not the network's number of inputs, or labels are not (n).
+        EmptyError: if there are no samples, or none of some class, which is named.
+        RangeError: at NaN or infinity, at a label that is no class, or if `classes` is below 2.
+    Cost: a forward pass.
+    Example:
+        >>> import torch, gnomon
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU())
+        >>> model[0].weight.data = torch.eye(2)
+        >>> x = torch.tensor([[1.0, 2.0], [1.0, 0.0], [-1.0, -1.0]])
+        >>> sectors = gnomon.truncation_sectors(model, x, torch.tensor([0, 0, 1]))
+        >>> sectors.untruncated_share, sectors.truncated_share
+        (tensor([[0.5000, 0.0000]]), tensor([[0.2500, 1.0000]]))
+    """
+    where = "truncation_sectors"
+    layers, hidden = relu_layers(where, model)
+    linear = list(layers.values())
+    k = linear[-1].out_features if classes is None else classes
+    _checks.settings(where, ("classes", k, "at least 2", k >= 2))
+    _checks.floating(where, x=x)
+    _checks.samples(where, x=x)
+    _checks.finite(where, x=x)
+    _checks.class_labels(where, labels, len(x), k)
+    truncated = [z <= 0 for z in preactivations(where, linear[:hidden], x)]
+    untruncated = torch.stack([~cut.any(1) for cut in truncated])
+    full = torch.stack([cut.all(1) for cut in truncated])
+    dtype = at_least_single(x[:0].flatten(1)).dtype
+    coordinates = torch.stack([cut.to(dtype).mean(1) for cut in truncated])
+    indicators = torch.stack([untruncated, ~untruncated & ~full, full]).to(dtype)
+    rows = torch.cat([*indicators, coordinates]).mT
+    empty = nothing(k, rows)
+    counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
+    check_classes(where, ClassMoments(counts, means, empty.within))
+    return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))
+
+
+def preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
+    """What each layer gives to its ReLU, without a graph."""
+    features = x.detach().flatten(1)
+    if features.shape[1] != layers[0].in_features:
+        raise ShapeError(
+            f"{where}(x): expected {layers[0].in_features} numbers a sample as the network takes, "
+            f"got shape {_checks.shape_of(x)}. Pass points of its input space."
+        )
+    features = features.to(torch.promote_types(features.dtype, layers[0].weight.dtype))
+    for layer in layers:
+        weight, bias = (None if part is None else part.detach().to(features) for part in (layer.weight, layer.bias))
+        z = functional.linear(features, weight, bias)
+        yield z
+        features = z.relu()

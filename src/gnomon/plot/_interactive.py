@@ -1,0 +1,216 @@
+"""Figures as plotly draws them, for pages: hover, one legend for all panels, a slider over frames."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from gnomon.plot import _layout, _legend
+from gnomon.plot._figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel
+from gnomon.plot._interactive_region_map import interactive_region_map
+from gnomon.plot._interactive_scatter import interactive_scatter
+from gnomon.plot._interactive_space import interactive_space
+from gnomon.plot._plotly import base, legend, legend_meta, number, slider, text
+from gnomon.plot._region_map import RegionMap
+from gnomon.plot._scatter import Scatter
+from gnomon.plot._space import Space
+
+_LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
+_BELOW_IMAGES, _ROW_LABEL = 120, 30
+
+
+def interactive(figure: Figure, *, titled: bool = True) -> go.Figure:
+    """Draws a figure with plotly, on white ground.
+
+    Args:
+        figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
+        titled: write the title into the figure; False where the page around it does.
+
+    Returns:
+        A plotly figure of fixed height. `layout.meta` holds the sizes from which a page fits it to another width.
+        Images are rounded to a thousandth of their largest |value|.
+    """
+    drawing = _drawn(figure)
+    if titled:
+        layout = drawing.layout
+        layout.margin.t += _TITLE
+        layout.height += _TITLE
+        layout.title = {"text": f"<b>{text(figure.title)}</b>", "font": {"size": 17}, "pad": {"t": 12, "l": _EDGE}}
+        layout.title.update(x=0, xref="container", xanchor="left", y=1, yref="container", yanchor="top")
+        if not isinstance(figure, ImageSlider):
+            layout.legend.y = 1 - _TITLE / layout.height
+    return drawing
+
+
+def _drawn(figure: Figure) -> go.Figure:
+    if isinstance(figure, Curves):
+        return _curves(figure)
+    if isinstance(figure, Scatter):
+        return interactive_scatter(figure)
+    if isinstance(figure, RegionMap):
+        return interactive_region_map(figure)
+    if isinstance(figure, Space):
+        return interactive_space(figure)
+    return _images(figure)
+
+
+def _curves(curves: Curves) -> go.Figure:
+    stacked, tops = _layout.stack(curves)
+    labels, room = [line.label for line in _layout.legend(curves)], _layout.WIDTH - 2 * _EDGE
+    top = _legend.height(labels, room)
+    meta = {"kind": "curves", "plot_px": stacked, **legend_meta(labels)}
+    layout = base(top + stacked + _layout.X_AXIS, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
+    layout |= legend(labels, room) | {"hovermode": "x unified", "shapes": [], "annotations": []}
+    traces: list[go.Scatter] = []
+    seen: set[tuple[str, int, bool]] = set()
+    for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
+        layout |= _axes(curves, panel, i, (1 - (tops[i] + curves.panel_height) / stacked, 1 - tops[i] / stacked))
+        traces += [_trace(line, curves.log_x, i, seen) for line in panel.lines]
+        for flag in panel_flags:
+            layout["shapes"] += _pole(flag, i)
+        layout["annotations"] += [_label(flag, i, curves) for flag in panel_flags if flag.level >= 0]
+        layout["annotations"].append(_panel_title(panel, panel_flags, i))
+    return go.Figure(traces, layout)
+
+
+def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> dict[str, Any]:
+    last = i == len(curves.panels) - 1
+    low, high = _layout.x_span(curves)
+    common = {"gridcolor": _layout.GRID, "linecolor": "#b8c0ca", "showline": True, "zeroline": False, "ticks": ""}
+    x = common | {
+        "anchor": f"y{number(i)}",
+        "showticklabels": last,
+        "tickangle": 0,
+        "domain": [0, 1],
+        "showgrid": True,
+    }
+    if curves.log_x:
+        lows = _layout.exponents(low, high)
+        x |= {"type": "log", "range": list(lows), "dtick": 1 if lows[1] - lows[0] > 1.5 else "D2", "tickformat": ",~r"}
+    else:
+        x |= {"type": "linear", "range": [low, high], "tickformat": ",~r"}
+    x |= {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{text(curves.x_label)} %{{x}}"}}
+    x |= {"showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "solid", "spikesnap": "data"}
+    if i > 0:
+        x["matches"] = "x"
+    if last:
+        x["title"] = {"text": text(curves.x_label), "standoff": 10, "font": {"size": 13}}
+    y = common | {
+        "anchor": f"x{number(i)}",
+        "domain": list(domain),
+        "nticks": 6,
+        "hoverformat": ".4~g",
+        "showspikes": False,
+    }
+    y["title"] = {"text": text(panel.y_label), "standoff": 6, "font": {"size": 13}}
+    if panel.log_y:
+        y |= {"type": "log", "exponentformat": "e"} | ({"dtick": "D2"} if _layout.needs_between(panel) else {})
+    if panel.y_range is not None:
+        y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
+    return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
+
+
+def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) -> go.Scatter:
+    xs, ys = _layout.shown(line, log_x)
+    key = (line.label, line.colour, line.dashed)
+    first = key not in seen
+    seen.add(key)
+    return go.Scatter(
+        x=xs, y=ys, name=text(line.label), mode="markers" if len(xs) == 1 else "lines", marker_size=7,
+        line={"color": _layout.colour(line.colour), "width": 2 if line.dashed else 2.4,
+              "dash": "5px,3px" if line.dashed else "solid"},
+        marker_color=_layout.colour(line.colour), legendgroup=repr(key), showlegend=first,
+        xaxis=f"x{number(i)}", yaxis=f"y{number(i)}",
+    )  # fmt: skip
+
+
+def _pole(flag: _layout.Flag, i: int) -> list[dict[str, Any]]:
+    """The mark's line through the panel, and above it the piece that reaches up to the label."""
+    at: dict[str, Any] = {
+        "type": "line", "xref": f"x{number(i)}", "yref": f"y{number(i)} domain", "layer": "below",
+        "x0": flag.mark.x, "x1": flag.mark.x,
+        "line": {"color": _layout.colour(flag.mark.colour), "width": 1.5, "dash": "2px,2px"},
+    }  # fmt: skip
+    through = at | {"y0": 0, "y1": 1}
+    if flag.level < 0:
+        return [through]
+    reach = round((flag.level + 0.85) * _layout.FLAG)
+    return [through, at | {"ysizemode": "pixel", "yanchor": 1, "y0": 0, "y1": reach}]
+
+
+def _label(flag: _layout.Flag, i: int, curves: Curves) -> dict[str, Any]:
+    over = _layout.overhang(curves, flag.mark, _layout.WIDTH - _LEFT - _RIGHT, _layout.WIDTH - _LEFT)
+    return {
+        "name": "flag", "text": text(flag.mark.label), "showarrow": False, "font": {"size": 12}, "borderpad": 0,
+        "bgcolor": "white",
+        "xref": f"x{number(i)}", "x": _layout.exponents(flag.mark.x)[0] if curves.log_x else flag.mark.x,
+        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "middle", "yshift": (flag.level + 0.5) * _layout.FLAG,
+        "xanchor": "left", "xshift": 4 - over,
+    }  # fmt: skip
+
+
+def _panel_title(panel: Panel, panel_flags: tuple[_layout.Flag, ...], i: int) -> dict[str, Any]:
+    return {
+        "text": f"<b>{text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
+        "xref": "paper", "x": 0, "xanchor": "left", "xshift": _EDGE - _LEFT,
+        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "bottom",
+        "yshift": _layout.levels(panel_flags) * _layout.FLAG + 3,
+    }  # fmt: skip
+
+
+def _images(figure: ImageSlider) -> go.Figure:
+    n, h, w = figure.frames[0].rows[0].images.shape
+    gap = _layout.tile_gap(figure)
+    cells = n * (w + gap) - gap
+    room = _ROW_LABEL * cells / (_layout.WIDTH - 2 * _EDGE)  # above each row, for its label, in image pixels
+    rows = figure.frames[0].rows
+    deep = len(rows) * (h + room)
+    constant = _layout.constant_rows(figure)
+    moving = [i for i, same in enumerate(constant) if not same]
+    top = 8
+    plot_px = round((_layout.WIDTH - 2 * _EDGE) * deep / cells)
+    meta = {"kind": "images", "cells": cells, "image_height": h, "row_label_px": _ROW_LABEL}
+    layout = base(top + plot_px + _BELOW_IMAGES, meta, l=_EDGE, r=_EDGE, t=top, b=_BELOW_IMAGES)
+    bare = {"visible": False, "fixedrange": True}
+    layout["xaxis"] = bare | {"range": [-0.5, cells - 0.5], "constrain": "domain"}
+    layout["yaxis"] = bare | {"range": [deep - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"}
+    layout["annotations"] = [
+        {"text": f"<b>{text(row.label)}</b>", "showarrow": False, "font": {"size": 13}, "borderpad": 1,
+         "x": -0.5, "xanchor": "left", "y": i * (h + room) + room - 0.5, "yanchor": "bottom"}
+        for i, row in enumerate(rows)
+    ]  # fmt: skip
+    traces = [
+        _heatmap(z, row.label, i * (h + room) + room, figure.diverging)
+        for i, (z, row) in enumerate(zip(_pixels(figure.frames[-1], gap), rows, strict=True))
+    ]
+    if len(figure.frames) == 1 or not moving:
+        return go.Figure(traces, layout)
+    layout |= slider([frame.label for frame in figure.frames], first=len(figure.frames) - 1)
+    return go.Figure(traces, layout, frames=_frames(figure, moving, gap))
+
+
+def _pixels(frame: ImageFrame, gap: int) -> list[list[list[float | None]]]:
+    """For each row its mosaic in thousandths, with None between the images."""
+    return [
+        [[None if v != v else round(v, 3) + 0.0 for v in line] for line in _layout.mosaic(row.images, gap).tolist()]
+        for row in frame.rows
+    ]
+
+
+def _heatmap(z: Sequence[Sequence[float | None]], label: str, top: float, diverging: bool) -> go.Heatmap:
+    stops = _layout.DIVERGING if diverging else _layout.SEQUENTIAL
+    return go.Heatmap(
+        z=z, y0=top, dy=1, zmin=-1 if diverging else 0, zmax=1, showscale=False, hoverongaps=False, name=text(label),
+        colorscale=[[i / (len(stops) - 1), stop] for i, stop in enumerate(stops)],
+        hovertemplate=f"{text(label)}<br>%{{z:.0%}} of this image's largest value<extra></extra>",
+    )  # fmt: skip
+
+
+def _frames(figure: ImageSlider, moving: Sequence[int], gap: int) -> list[go.Frame]:
+    """The frames carry image data only, and only of rows that change."""
+    frames = []
+    for k, frame in enumerate(figure.frames):
+        pixels = _pixels(frame, gap)
+        data = [go.Heatmap(z=pixels[i]) for i in moving]
+        frames.append(go.Frame(name=str(k), data=data, traces=list(moving)))
+    return frames

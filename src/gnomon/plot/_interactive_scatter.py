@@ -1,0 +1,111 @@
+"""Scatter plots as plotly draws them: hover, one legend and one colour bar for all panels."""
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from gnomon.plot import _layout, _legend, _scatter_layout
+from gnomon.plot._plotly import base, legend, legend_meta, number, text
+from gnomon.plot._scatter import Points, Scatter, ScatterPanel
+
+_LEFT, _RIGHT = 62, 26
+
+
+def interactive_scatter(scatter: Scatter) -> go.Figure:
+    """Draws the panels below each other, without the figure's title."""
+    stacked, tops, _ = _scatter_layout.stack(scatter)
+    left = max(_LEFT, _scatter_layout.names(scatter))
+    room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more
+    entries = _scatter_layout.legend(scatter)
+    labels = [points.label for points in entries]
+    top = _legend.height(labels, room)
+    meta = {"kind": "scatter", "plot_px": stacked, **legend_meta(labels)}
+    layout = base(top + stacked + _layout.X_AXIS, meta, l=left, r=_RIGHT, t=top, b=_layout.X_AXIS)
+    layout |= legend(labels, room)
+    layout["annotations"] = [_panel_title(panel, i, left) for i, panel in enumerate(scatter.panels)]
+    for i, (panel, edge) in enumerate(zip(scatter.panels, tops, strict=True)):
+        domain = (max(0.0, 1 - (edge + _scatter_layout.height(panel)) / stacked), 1 - edge / stacked)
+        layout[f"xaxis{number(i)}"] = _axis(panel, "x", i) | {"domain": [0, 1]}
+        layout[f"yaxis{number(i)}"] = _axis(panel, "y", i) | {"domain": list(domain)}
+    if scatter.value_span:
+        layout["coloraxis"] = _colours(scatter)
+    traces = [_trace(points, scatter, i) for i, panel in enumerate(scatter.panels) for points in panel.points]
+    return go.Figure([*traces, *map(_legend_entry, entries)], layout)
+
+
+def _colours(scatter: Scatter) -> dict[str, Any]:
+    """The colour scale and its bar."""
+    low, high = _scatter_layout.bar_ends(scatter)
+    stacked, _, top = _scatter_layout.stack(scatter)
+    stops = _scatter_layout.VALUES
+    bar = {
+        "orientation": "h", "title": {"text": text(scatter.value_label), "side": "top", "font": {"size": 13}},
+        "thickness": _scatter_layout.BAR, "outlinewidth": 0, "ticks": "", "nticks": 5, "tickformat": ".3~g",
+        "tickangle": 0, "x": 0, "xanchor": "left", "xpad": 0, "len": 0.5, "y": 1 - top / stacked,
+        "yanchor": "top", "ypad": 0,
+    }  # fmt: skip
+    scale = [[i / (len(stops) - 1), stop] for i, stop in enumerate(stops)]
+    return {"cmin": low, "cmax": high, "colorscale": scale, "colorbar": bar}
+
+
+def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
+    words = panel.x_label if name == "x" else panel.y_label
+    axis: dict[str, Any] = {
+        "gridcolor": _layout.GRID, "linecolor": "#b8c0ca", "showline": True, "zeroline": False, "ticks": "",
+        "anchor": f"{'y' if name == 'x' else 'x'}{number(i)}", "tickformat": ",~r", "tickangle": 0,
+        "title": {"text": text(words), "standoff": 10 if name == "x" else 6, "font": {"size": 13}},
+    }  # fmt: skip
+    ends = _scatter_layout.span(panel, name)
+    if name == "y" and panel.rows:
+        places = {"tickvals": [*range(len(panel.rows))], "ticktext": [text(row) for row in panel.rows]}
+        return axis | {"type": "linear", "range": list(ends), **places}
+    if _scatter_layout.logarithmic(panel, name):
+        few = _scatter_layout.decades(panel, name) <= 3
+        return axis | {"type": "log", "range": list(_layout.exponents(*ends)), "dtick": "D2" if few else 1}
+    return axis | {"type": "linear", "range": list(ends), "nticks": 9 if name == "x" else 6}
+
+
+def _marker(points: Points) -> dict[str, Any]:
+    return {
+        "size": _scatter_layout.MARKER, "symbol": _scatter_layout.shape(points)[1],
+        "color": _scatter_layout.fill(points),
+        "line": {"color": "white" if points.values is None else _layout.MUTED, "width": 0.8},
+    }  # fmt: skip
+
+
+def _line(points: Points) -> dict[str, Any]:
+    """Nothing where there is no line: the page brightens lines on a dark ground."""
+    return {"line": {"color": _layout.colour(points.colour), "width": 2}} if points.joined else {}
+
+
+def _group(points: Points) -> str:
+    return repr((points.label, points.colour))
+
+
+def _trace(points: Points, scatter: Scatter, i: int) -> go.Scatter:
+    shown = f"{text(points.label)}<br>%{{x:.4~g}}, %{{y:.4~g}}"
+    marker = _marker(points)
+    if points.values is not None:
+        marker |= {"color": points.values, "coloraxis": "coloraxis"}
+        shown += f"<br>{text(scatter.value_label)}: %{{marker.color:.4~g}}"
+    return go.Scatter(
+        x=points.x, y=points.y, name=text(points.label), mode="lines+markers" if points.joined else "markers",
+        marker=marker, legendgroup=_group(points), showlegend=False, hovertemplate=f"{shown}<extra></extra>",
+        xaxis=f"x{number(i)}", yaxis=f"y{number(i)}", **_line(points),
+    )  # fmt: skip
+
+
+def _legend_entry(points: Points) -> go.Scatter:
+    """A trace of no points: in the legend, points with values would have the colour of the first of them."""
+    return go.Scatter(
+        x=[None], y=[None], name=text(points.label), mode="lines+markers" if points.joined else "markers",
+        marker=_marker(points), legendgroup=_group(points), **_line(points),
+    )  # fmt: skip
+
+
+def _panel_title(panel: ScatterPanel, i: int, left: int) -> dict[str, Any]:
+    return {
+        "text": f"<b>{text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
+        "xref": "paper", "x": 0, "xanchor": "left", "xshift": -left,
+        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "bottom", "yshift": 3,
+    }  # fmt: skip

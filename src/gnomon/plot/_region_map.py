@@ -1,0 +1,165 @@
+"""What a map of regions shows, as plain data: polygons coloured by a value or a class, points and lines above them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.plot._checks import all_finite, coordinates, palette_place
+from gnomon.plot._frames import check_beside, side_by_side
+from gnomon.plot._scatter import Points
+
+Corners = npt.NDArray[np.floating]
+"""Of shape (v, 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Polylines:
+    """Lines of one kind, such as a decision boundary.
+
+    Attributes:
+        label: what they are; lines of one label and colour share one legend entry.
+        lines: the corners of each, of shape (v, 2), at least two.
+        dashed: dashed instead of solid.
+        colour: place in the palette, from 0; wraps round.
+
+    Raises:
+        ShapeError: if a line is not of shape (v, 2) with two corners or more.
+        RangeError: if a number is NaN or infinite, or `colour` is negative.
+    """
+
+    label: str
+    lines: tuple[Corners, ...]
+    dashed: bool = False
+    colour: int = 0
+
+    def __post_init__(self) -> None:
+        coordinates("Polylines(lines)", self.lines, 2, 2, self.label)
+        palette_place("Polylines(colour)", self.colour)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionFrame:
+    """The regions at one moment.
+
+    Attributes:
+        label: the moment, such as "step 100".
+        polygons: the corners of each region, in order, of shape (v, 2), at least three.
+        values: what the colours tell of each region, of shape (p,).
+        lines: drawn above the regions.
+        points: drawn above the lines, each in the one colour of its place in the palette.
+
+    Raises:
+        EmptyError: if there is no polygon.
+        ShapeError: if a polygon has fewer than three corners, or there is not one value for each.
+        RangeError: if a number is NaN or infinite, or points have values or are joined.
+    """
+
+    label: str
+    polygons: tuple[Corners, ...]
+    values: npt.NDArray[np.floating]
+    lines: tuple[Polylines, ...] = ()
+    points: tuple[Points, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.polygons:
+            raise EmptyError(
+                f"RegionFrame(polygons): expected at least one region, got none at {self.label!r}. Leave the frame out."
+            )
+        coordinates("RegionFrame(polygons)", self.polygons, 3, 2, self.label)
+        if self.values.shape != (len(self.polygons),):
+            raise ShapeError(
+                f"RegionFrame(values): expected shape {(len(self.polygons),)}, got {self.values.shape} at "
+                f"{self.label!r}. Pass one value for each polygon."
+            )
+        all_finite("RegionFrame(values)", self.values.tolist(), self.label)
+        for points in self.points:
+            if points.values is not None or points.joined:
+                raise RangeError(
+                    f"RegionFrame(points): expected points without values, unjoined, got others in {points.label!r}. "
+                    "The colours are the regions'; join points with Polylines."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class RegionMap:
+    """A plane cut into coloured regions, one frame for each moment; both axes have one scale.
+
+    Attributes:
+        name: the figure's file name, without suffix.
+        title: one line that says what to see.
+        caption: what is drawn, in sentences.
+        x_label: the first axis and its unit.
+        y_label: the second axis and its unit.
+        value_label: what the colours are, and their unit.
+        frames: in order of time; all have one colour scale and one pair of axes.
+        classes: short names of classes, for the colour bar; then values are places among them, from 0.
+        log_values: logarithmic colour bar; every value must be above 0.
+        value_range: values at the ends of the colour bar, in whose colours those beyond are drawn; None fits them all.
+        beside: places of up to three frames that a still figure shows side by side; None takes first, middle and last.
+
+    Raises:
+        EmptyError: if there is no frame.
+        RangeError: if a value is not the place of a class, or the colour bar cannot show it; if `value_range` falls;
+            or if `beside` has no frame, more than three, or one that is not there.
+    """
+
+    name: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    value_label: str
+    frames: tuple[RegionFrame, ...]
+    classes: tuple[str, ...] = ()
+    log_values: bool = False
+    value_range: tuple[float, float] | None = None
+    beside: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.frames:
+            raise EmptyError(f"RegionMap(frames): expected at least one frame, got none in {self.name!r}. Add one.")
+        values = self._values()
+        places = np.arange(len(self.classes))
+        if self.classes and not np.isin(values, places).all():
+            raise RangeError(
+                f"RegionMap(classes): expected values among the places 0 to {len(places) - 1}, "
+                f"got {values[~np.isin(values, places)][0]:g} in {self.name!r}. Name every class."
+            )
+        self._check_scale(values)
+        check_beside("RegionMap(beside)", self.beside, len(self.frames), self.name)
+
+    def _check_scale(self, values: npt.NDArray[np.floating]) -> None:
+        low, high = self.value_range or (values.min(), values.max())
+        if not (np.isfinite([low, high]).all() and low <= high):
+            raise RangeError(
+                f"RegionMap(value_range): expected (lower, upper), got {self.value_range} in {self.name!r}. "
+                "Swap or widen it."
+            )
+        if self.log_values and min(low, values.min()) <= 0:
+            raise RangeError(
+                f"RegionMap(log_values): expected values above 0, got {min(low, values.min()):g} in {self.name!r}. "
+                "Set log_values=False."
+            )
+
+    def _values(self) -> npt.NDArray[np.floating]:
+        return np.concatenate([frame.values for frame in self.frames])
+
+    @property
+    def value_span(self) -> tuple[float, float]:
+        """The values at the ends of the colour bar."""
+        values = self._values()
+        return self.value_range or (float(values.min()), float(values.max()))
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """What the axes show: the left, right, lower and upper end of all polygons."""
+        corners = np.concatenate([polygon for frame in self.frames for polygon in frame.polygons])
+        (left, bottom), (right, top) = corners.min(0).tolist(), corners.max(0).tolist()
+        return left, right, bottom, top
+
+    @property
+    def still(self) -> tuple[RegionFrame, ...]:
+        """The frames that a still figure shows side by side."""
+        return side_by_side(self.frames, self.beside)

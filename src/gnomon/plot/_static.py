@@ -1,0 +1,233 @@
+"""Figures as matplotlib draws them, for SVG files. The object API only: pyplot's global state stays untouched."""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+from gnomon.plot import _layout, _static_region_map, _static_scatter, _static_space
+from gnomon.plot._figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel
+from gnomon.plot._matplotlib import EDGE, TITLE, draw_legend, legend_px
+from gnomon.plot._region_map import RegionMap
+from gnomon.plot._scatter import Scatter
+from gnomon.plot._space import Space
+
+_DPI = 96
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same SVG on every machine
+    "font.size": 9.5,
+    "text.color": _layout.INK,
+    "axes.edgecolor": "#b8c0ca",
+    "axes.labelcolor": _layout.INK,
+    "xtick.color": _layout.MUTED,
+    "ytick.color": _layout.MUTED,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "gnomon",
+}
+# Sizes in CSS pixels, as in `_layout`.
+_MARGIN_LEFT, _MARGIN_RIGHT = 84, 24
+_Y_LABEL = 60  # left of the axis, which leaves room for numbers such as -0.030
+_ROW_LABELS, _TALLEST_IMAGE, _HEADING, _NOTE, _FRAMES = 176, 72, 30, 34, 5
+
+
+def draw(figure: Figure) -> Drawing:
+    """Draws a figure.
+
+    Of an `ImageSlider` the first, the last and up to three frames between are drawn, one below the other; of a
+    `RegionMap` or a `Space` up to three frames side by side.
+
+    Args:
+        figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
+
+    Returns:
+        A matplotlib figure that belongs to no window and no global state.
+    """
+    with matplotlib.rc_context(_STYLE):
+        if isinstance(figure, Curves):
+            return _draw_curves(figure)
+        if isinstance(figure, Scatter):
+            drawing = _canvas(_layout.WIDTH, _static_scatter.height(figure), figure.title)
+            _static_scatter.draw_scatter(drawing, figure)
+            return drawing
+        if isinstance(figure, RegionMap):
+            drawing = _canvas(_layout.WIDTH, _static_region_map.height(figure), figure.title)
+            _static_region_map.draw_region_map(drawing, figure)
+            return drawing
+        if isinstance(figure, Space):
+            drawing = _canvas(_layout.WIDTH, _static_space.height(figure), figure.title)
+            _static_space.draw_space(drawing, figure)
+            return drawing
+        return _draw_images(figure)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure as SVG: the same figure gives the same bytes.
+
+    Args:
+        figure: what to show.
+        path: the file, in a folder that is there.
+    """
+    metadata = {"Title": figure.title, "Description": figure.caption, "Date": None, "Creator": "gnomon"}
+    with matplotlib.rc_context(_STYLE):
+        draw(figure).savefig(path, format="svg", metadata=metadata)
+
+
+def _canvas(width: int, height: int, title: str) -> Drawing:
+    drawing = Drawing(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
+    drawing.text(EDGE / width, 1 - 14 / height, title, size=13, weight="bold", va="top", parse_math=False)
+    return drawing
+
+
+def _draw_curves(curves: Curves) -> Drawing:
+    width = _layout.WIDTH
+    entries = _layout.legend(curves)
+    top = TITLE + legend_px([line.label for line in entries])
+    stacked, tops = _layout.stack(curves)
+    height = top + stacked + _layout.X_AXIS
+    drawing = _canvas(width, height, curves.title)
+    handles = [Line2D([], [], **_line_style(line, curves.log_x), label=line.label) for line in entries]
+    draw_legend(drawing, handles, height, handlelength=2.4)
+    for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
+        bottom = height - top - tops[i] - curves.panel_height
+        inner = width - _MARGIN_LEFT - _MARGIN_RIGHT
+        axes = drawing.add_axes((_MARGIN_LEFT / width, bottom / height, inner / width, curves.panel_height / height))
+        _draw_panel(axes, panel, curves)
+        _draw_flags(axes, panel.title, panel_flags, curves)
+        if i == len(curves.panels) - 1:
+            axes.set_xlabel(curves.x_label, labelpad=6, parse_math=False)
+        else:
+            axes.tick_params(axis="x", which="both", labelbottom=False)
+    return drawing
+
+
+def _line_style(line: Line, log_x: bool) -> dict[str, Any]:
+    if len(_layout.shown(line, log_x)[0]) == 1:
+        return {"color": _layout.colour(line.colour), "linestyle": "", "marker": "o", "markersize": 5}
+    return {
+        "color": _layout.colour(line.colour),
+        "linestyle": (0, (4, 2)) if line.dashed else "-",
+        "linewidth": 1.6 if line.dashed else 2.0,
+    }
+
+
+def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
+    for line in panel.lines:
+        xs, ys = _layout.shown(line, curves.log_x)
+        axes.plot(xs, ys, **_line_style(line, curves.log_x), solid_capstyle="round", label=line.label)
+    if curves.log_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0,) if _decades(curves) > 1.5 else (1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.6g}"))
+        axes.xaxis.set_minor_formatter(FuncFormatter(lambda x, _: ""))
+    else:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.6g}"))
+    axes.set_xlim(_layout.x_span(curves))
+    if panel.log_y:
+        axes.set_yscale("log")
+        subs = (1.0, 2.0, 5.0) if _layout.needs_between(panel) else (1.0,)
+        axes.yaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=6))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: ""))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    if panel.y_range is not None:
+        axes.set_ylim(panel.y_range)
+    axes.grid(visible=True, color=_layout.GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=0, which="both")
+    axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
+    axes.yaxis.set_label_coords(-_Y_LABEL / (_layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT), 0.5)
+
+
+def _decades(curves: Curves) -> float:
+    low, high = _layout.x_span(curves)
+    return float(np.log10(high / low))
+
+
+def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], curves: Curves) -> None:
+    """The panel's marks with their labels, and its title above them."""
+    across = axes.get_xaxis_transform()
+    inner = _layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
+    for flag in panel_flags:
+        back = _layout.overhang(curves, flag.mark, inner, inner + _MARGIN_RIGHT)
+        rise = flag.level + (0 if back else 0.85)
+        reach = 1 + max(0, rise) * _layout.FLAG / curves.panel_height
+        tint = _layout.colour(flag.mark.colour)
+        axes.plot([flag.mark.x] * 2, [0, reach], transform=across, color=tint, lw=1.3, ls=(0, (1, 1.5)), clip_on=False)
+        if flag.level >= 0:
+            axes.annotate(
+                flag.mark.label, (flag.mark.x, 1 + (flag.level + 0.5) * _layout.FLAG / curves.panel_height),
+                xycoords=across, xytext=(4 - 0.75 * back, 0), textcoords="offset points", size=8.5,
+                ha="left", va="center", color=_layout.INK, annotation_clip=False, parse_math=False,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+            )  # fmt: skip
+    above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / curves.panel_height
+    left = -(_MARGIN_LEFT - EDGE) / inner
+    axes.text(left, above, title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
+
+
+def _draw_images(figure: ImageSlider) -> Drawing:
+    constant = _layout.constant_rows(figure)
+    blocks = _blocks(figure, constant)
+    n, h, w = figure.frames[0].rows[0].images.shape
+    gap = _layout.tile_gap(figure)
+    cells = n * (w + gap) - gap
+    inner = _layout.WIDTH - _ROW_LABELS - 2 * EDGE
+    cell = min(inner / cells, _TALLEST_IMAGE / h)
+    step = round(cell * (h + gap))
+    height = TITLE + sum((_HEADING if heading else 6) + step * len(rows) for heading, rows in blocks) + _NOTE
+    drawing = _canvas(_layout.WIDTH, height, figure.title)
+    y = TITLE
+    for heading, rows in blocks:
+        if heading:
+            drawing.text(
+                EDGE / _layout.WIDTH, 1 - (y + _HEADING - 8) / height, heading, weight="bold", parse_math=False
+            )
+        y += _HEADING if heading else 6
+        for row in rows:
+            box = (float(EDGE + _ROW_LABELS), height - y - cell * h, cell * cells, cell * h)
+            _draw_row(drawing, row, figure, box, height)
+            y += step
+    drawing.text(EDGE / _layout.WIDTH, 12 / height, figure.how_to_read, size=8.5, color=_layout.MUTED)
+    return drawing
+
+
+def _blocks(figure: ImageSlider, constant: tuple[bool, ...]) -> list[tuple[str, list[ImageRow]]]:
+    """What stands below each heading: rows that never change once, then first, middle and last frame."""
+    frames = figure.frames
+    if all(constant):
+        return [("", list(frames[0].rows))]
+    still = [row for row, same in zip(frames[0].rows, constant, strict=True) if same]
+    chosen = sorted({round(i) for i in np.linspace(0, len(frames) - 1, _FRAMES)})
+    moving = [
+        (frames[i].label, [row for row, same in zip(frames[i].rows, constant, strict=True) if not same]) for i in chosen
+    ]
+    return [("", still), *moving] if still else moving
+
+
+def _draw_row(
+    drawing: Drawing, row: ImageRow, figure: ImageSlider, box: tuple[float, float, float, float], height: int
+) -> None:
+    x, y, w, h = box
+    axes = drawing.add_axes((x / _layout.WIDTH, y / height, w / _layout.WIDTH, h / height))
+    axes.imshow(
+        _layout.mosaic(row.images, _layout.tile_gap(figure)), cmap=_colours(figure.diverging), aspect="auto",
+        vmin=-1 if figure.diverging else 0, vmax=1, interpolation="nearest",
+    )  # fmt: skip
+    axes.set_axis_off()
+    label = textwrap.fill(row.label, 24)
+    drawing.text(EDGE / _layout.WIDTH, (y + h / 2) / height, label, va="center", color=_layout.MUTED, parse_math=False)
+
+
+def _colours(diverging: bool) -> Colormap:
+    stops = _layout.DIVERGING if diverging else _layout.SEQUENTIAL
+    return LinearSegmentedColormap.from_list("gnomon", list(stops)).with_extremes(bad=(1, 1, 1, 0))

@@ -1,0 +1,118 @@
+"""Region maps as matplotlib draws them: up to three frames side by side."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from gnomon.plot import _layout, _region_layout, _scatter_layout
+from gnomon.plot._matplotlib import POINT, TITLE, draw_legend, legend_px
+from gnomon.plot._region_map import Corners, Polylines, RegionFrame, RegionMap
+from gnomon.plot._scatter import Points
+
+# Sizes in CSS pixels, as in `_layout`.
+_MARGIN_LEFT, _MARGIN_RIGHT, _BETWEEN = 62, 24, 22
+_TALLEST = 620
+
+
+def height(regions: RegionMap) -> int:
+    """The height of the whole figure (pixels)."""
+    return _top(regions) + round(_sides(regions)[1]) + _layout.X_AXIS + _scatter_layout.BAR_ROOM
+
+
+def draw_region_map(drawing: Drawing, regions: RegionMap) -> None:
+    """Fills an empty figure of that height."""
+    whole, (wide, tall) = height(regions), _sides(regions)
+    draw_legend(drawing, [_handle(mark) for mark in _region_layout.marks(regions)], whole, handlelength=2.0)
+    bottom = (whole - _top(regions) - tall) / whole
+    for i, frame in enumerate(regions.still):
+        left = _MARGIN_LEFT + i * (wide + _BETWEEN)
+        axes = drawing.add_axes((left / _layout.WIDTH, bottom, wide / _layout.WIDTH, tall / whole))
+        _draw_frame(axes, regions, frame)
+        axes.set_xlabel(regions.x_label, labelpad=6, parse_math=False)
+        if i == 0:
+            axes.set_ylabel(regions.y_label, labelpad=6, parse_math=False)
+        else:
+            axes.tick_params(axis="y", labelleft=False)
+    _draw_bar(drawing, regions, whole)
+
+
+def _top(regions: RegionMap) -> int:
+    return TITLE + legend_px([mark.label for mark in _region_layout.marks(regions)]) + _layout.PANEL_TITLE
+
+
+def _sides(regions: RegionMap) -> tuple[float, float]:
+    """Width and height of each frame, of the shape of the box."""
+    left, right, bottom, top = regions.box
+    frames = len(regions.still)
+    wide = (_layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT - (frames - 1) * _BETWEEN) / frames
+    tall = min(wide * (top - bottom) / (right - left), _TALLEST)
+    return tall * (right - left) / (top - bottom), tall
+
+
+def _draw_frame(axes: Axes, regions: RegionMap, frame: RegionFrame) -> None:
+    for level in _region_layout.levels(regions, frame):
+        if level.polygons:
+            joined = _joined(level.polygons)
+            edge = (*(channel / 255 for channel in level.edge), _region_layout.EDGE_OPACITY)
+            axes.add_patch(PathPatch(joined, facecolor=level.colour, edgecolor=edge, lw=_region_layout.EDGE * POINT))
+    for lines in frame.lines:
+        for line in lines.lines:
+            axes.plot(*line.T, **_line_style(lines), label=lines.label)
+    for points in frame.points:
+        axes.plot(points.x, points.y, **_marker_style(points), label=points.label)
+    left, right, bottom, top = regions.box
+    axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axes.tick_params(length=0)
+    axes.set_title(frame.label, loc="left", size=10.5, weight="bold", pad=7 * POINT, parse_math=False)
+
+
+def _joined(polygons: tuple[Corners, ...]) -> Path:
+    """One path with a closed part for each polygon."""
+    corners = np.concatenate([np.vstack([polygon, polygon[:1]]) for polygon in polygons])
+    codes = np.full(len(corners), Path.LINETO)
+    ends = np.cumsum([len(polygon) + 1 for polygon in polygons])
+    codes[ends - 1] = Path.CLOSEPOLY
+    codes[[0, *ends[:-1]]] = Path.MOVETO
+    return Path(corners, codes)
+
+
+def _line_style(lines: Polylines) -> dict[str, Any]:
+    style = {"color": _layout.colour(lines.colour), "lw": 1.3, "solid_capstyle": "round"}
+    return style | {"ls": (0, (3, 2)) if lines.dashed else "-"}
+
+
+def _marker_style(points: Points) -> dict[str, Any]:
+    return {
+        "ls": "none", "marker": _scatter_layout.shape(points)[0], "markersize": _scatter_layout.MARKER * POINT,
+        "markerfacecolor": _layout.colour(points.colour), "markeredgecolor": "white", "markeredgewidth": 1.0,
+    }  # fmt: skip
+
+
+def _handle(mark: Points | Polylines) -> Line2D:
+    style = _marker_style(mark) if isinstance(mark, Points) else _line_style(mark)
+    return Line2D([], [], **style, label=mark.label)
+
+
+def _draw_bar(drawing: Drawing, regions: RegionMap, whole: int) -> None:
+    scale = ListedColormap(_region_layout.level_colours(regions))
+    colours = ScalarMappable(Normalize(*_region_layout.bar_ends(regions)), scale)
+    inner = _layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
+    bottom = _scatter_layout.BAR_ROOM - _scatter_layout.BAR_LABEL - _scatter_layout.BAR
+    place = (_MARGIN_LEFT / _layout.WIDTH, bottom / whole, inner / 2 / _layout.WIDTH, _scatter_layout.BAR / whole)
+    bar = drawing.colorbar(colours, cax=drawing.add_axes(place), orientation="horizontal")
+    bar.outline.set_visible(False)
+    ticks, labels = _region_layout.bar_ticks(regions)
+    bar.set_ticks(list(ticks), labels=labels, parse_math=False)
+    bar.ax.tick_params(length=0)
+    bar.ax.set_title(regions.value_label, loc="left", pad=4, size=9.5, parse_math=False)

@@ -1,0 +1,114 @@
+"""Scatter plots as matplotlib draws them."""
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+from gnomon.plot import _layout, _scatter_layout
+from gnomon.plot._matplotlib import EDGE, POINT, TITLE, draw_legend, legend_px
+from gnomon.plot._scatter import Points, Scatter, ScatterPanel
+
+# Sizes in CSS pixels, as in `_layout`.
+_MARGIN_LEFT, _MARGIN_RIGHT = 70, 24
+
+
+def height(scatter: Scatter) -> int:
+    """The height of the whole figure (pixels)."""
+    return _top(scatter) + _scatter_layout.stack(scatter)[0] + _layout.X_AXIS
+
+
+def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
+    """Fills an empty figure of that height."""
+    whole, (_, tops, bar_top) = height(scatter), _scatter_layout.stack(scatter)
+    handles = [
+        Line2D([], [], **_line_style(points), **_marker_style(points), markerfacecolor=_scatter_layout.fill(points),
+               label=points.label)
+        for points in _scatter_layout.legend(scatter)
+    ]  # fmt: skip
+    draw_legend(drawing, handles, whole, handlelength=2.4)
+    margin = max(_MARGIN_LEFT, EDGE + _scatter_layout.names(scatter))
+    inner = _layout.WIDTH - margin - _MARGIN_RIGHT
+
+    def box(left: int, top: int, width: int, tall: int) -> tuple[float, float, float, float]:
+        bottom = whole - _top(scatter) - top - tall
+        return left / _layout.WIDTH, bottom / whole, width / _layout.WIDTH, tall / whole
+
+    colours = ScalarMappable(Normalize(*_scatter_layout.bar_ends(scatter)), _colours())
+    for panel, top in zip(scatter.panels, tops, strict=True):
+        axes = drawing.add_axes(box(margin, top, inner, _scatter_layout.height(panel)))
+        for points in panel.points:
+            _draw_points(axes, points, colours)
+        _draw_axes(axes, panel, inner)
+    if scatter.value_span:
+        below = box(margin, bar_top + _scatter_layout.BAR_LABEL, inner // 2, _scatter_layout.BAR)
+        bar = drawing.colorbar(colours, cax=drawing.add_axes(below), orientation="horizontal")
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=0)
+        bar.ax.set_title(scatter.value_label, loc="left", pad=4, size=9.5, parse_math=False)
+
+
+def _top(scatter: Scatter) -> int:
+    return TITLE + legend_px([points.label for points in _scatter_layout.legend(scatter)])
+
+
+def _line_style(points: Points) -> dict[str, Any]:
+    return {
+        "color": _layout.colour(points.colour),
+        "linestyle": "-" if points.joined else "none",
+        "linewidth": 1.6,
+    }
+
+
+def _marker_style(points: Points) -> dict[str, Any]:
+    return {
+        "marker": _scatter_layout.shape(points)[0],
+        "markersize": _scatter_layout.MARKER * POINT,
+        "markeredgecolor": "white" if points.values is None else _layout.MUTED,
+        "markeredgewidth": 0.6,
+    }
+
+
+def _draw_points(axes: Axes, points: Points, colours: ScalarMappable) -> None:
+    if points.joined:
+        axes.plot(points.x, points.y, **_line_style(points), solid_capstyle="round")
+    style = _marker_style(points)
+    drawn = axes.scatter(
+        points.x, points.y, s=style["markersize"] ** 2, marker=style["marker"], label=points.label,
+        edgecolors=style["markeredgecolor"], linewidths=style["markeredgewidth"], zorder=3,
+        c=_scatter_layout.fill(points) if points.values is None else points.values,
+    )  # fmt: skip
+    drawn.set_cmap(colours.cmap)
+    drawn.set_norm(colours.norm)
+
+
+def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
+    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if _scatter_layout.logarithmic(panel, name):
+            axes.set(**{f"{name}scale": "log"})
+            few = _scatter_layout.decades(panel, name) <= 3
+            axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+            axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+        else:
+            axis.set_major_locator(MaxNLocator(5 if name == "y" else 8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axes.set(**{f"{name}lim": _scatter_layout.span(panel, name)})
+    if panel.rows:
+        axes.set_yticks(range(len(panel.rows)), panel.rows, color=_layout.INK, parse_math=False)
+    axes.grid(visible=True, color=_layout.GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=0, which="both")
+    axes.set_xlabel(panel.x_label, labelpad=6, parse_math=False)
+    axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
+    axes.yaxis.set_label_coords(-48 / inner, 0.5)
+    left, above = (EDGE + inner + _MARGIN_RIGHT - _layout.WIDTH) / inner, 1 + 7 / _scatter_layout.height(panel)
+    axes.text(left, above, panel.title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
+
+
+def _colours() -> Colormap:
+    return LinearSegmentedColormap.from_list("gnomon values", list(_scatter_layout.VALUES))

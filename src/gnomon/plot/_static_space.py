@@ -1,0 +1,104 @@
+"""Films in space as matplotlib draws them: up to three frames side by side."""
+
+from typing import Any
+
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from mpl_toolkits.mplot3d import Axes3D
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+from gnomon.plot import _layout, _space_layout
+from gnomon.plot._matplotlib import POINT, TITLE, draw_legend, legend_px
+from gnomon.plot._space import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+
+# Sizes in CSS pixels, as in `_layout`.
+_SIDE, _TALLEST = 16, 560
+_MARKER, _LABELS = 7, 8.5
+# Of each square: how large the box is, how far it is moved to the left to make room for the third axis' words, and what
+# is used of the height.
+_ZOOM, _ASIDE, _TALL = 0.93, 0.06, 0.92
+
+
+def height(space: Space) -> int:
+    """The height of the whole figure (pixels)."""
+    return _top(space) + round(_TALL * _plot(space))
+
+
+def draw_space(drawing: Drawing, space: Space) -> None:
+    """Fills an empty figure of that height."""
+    whole, side = height(space), _plot(space)
+    handles = [_handle(mark) for mark in _space_layout.marks(space)]
+    draw_legend(drawing, handles, whole, handlelength=2.0)
+    room = (_layout.WIDTH - 2 * _SIDE) / len(space.still)
+    for i, frame in enumerate(space.still):
+        left = _SIDE + i * room + (room - side) / 2 - _ASIDE * side
+        place = (left / _layout.WIDTH, 0, side / _layout.WIDTH, side / whole)
+        _draw_frame(drawing.add_axes(place, projection="3d"), space, frame)
+
+
+def _top(space: Space) -> int:
+    return TITLE + legend_px([mark.label for mark in _space_layout.marks(space)]) + _layout.PANEL_TITLE
+
+
+def _plot(space: Space) -> float | int:
+    """The side of each frame's square."""
+    return min((_layout.WIDTH - 2 * _SIDE) / len(space.still), _TALLEST)
+
+
+def _draw_frame(axes: Axes3D, space: Space, frame: SpaceFrame) -> None:
+    for mark in frame.marks:
+        match mark:
+            case SpacePoints():
+                axes.plot(*mark.points.T, **_marker_style(mark), label=mark.label)
+            case SpaceLines():
+                for line in mark.lines:
+                    axes.plot(*line.T, **_line_style(mark), label=mark.label)
+            case SpaceFaces():
+                axes.add_collection3d(Poly3DCollection(mark.faces, facecolor=_face(mark), edgecolor="none"))
+    low, high = space.box
+    axes.patch.set_visible(False)
+    axes.set_box_aspect(high - low, zoom=_ZOOM)
+    axes.view_init(*space.view)
+    words = (space.x_label, space.y_label, space.z_label)
+    for name, label, *ends in zip("xyz", words, low.tolist(), high.tolist(), strict=True):
+        axis = getattr(axes, f"{name}axis")
+        axes.set(**{f"{name}lim": ends})
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axis.set_label_text(label, size=9, parse_math=False)
+        axis.labelpad = -5
+        axis.set_pane_color((1, 1, 1, 0))
+        axis._axinfo["grid"] |= {"color": _layout.GRID, "linewidth": 0.8}  # there is no public way
+    axes.tick_params(labelsize=_LABELS, pad=-2)
+    axes.set_title(
+        frame.label, x=_ASIDE, y=_TALL, pad=7 * POINT, loc="left", size=10.5, weight="bold", parse_math=False
+    )
+
+
+def _marker_style(points: SpacePoints) -> dict[str, Any]:
+    return {
+        "ls": "none", "marker": _space_layout.shape(points)[0], "markersize": _MARKER * POINT,
+        "markerfacecolor": _layout.colour(points.colour), "markeredgecolor": "white", "markeredgewidth": 0.6,
+    }  # fmt: skip
+
+
+def _line_style(lines: SpaceLines) -> dict[str, Any]:
+    style = {"color": _layout.colour(lines.colour), "lw": 1.6, "solid_capstyle": "round"}
+    return style | {"ls": (0, (3, 2)) if lines.dashed else "-"}
+
+
+def _face(faces: SpaceFaces) -> tuple[float, float, float, float]:
+    return to_rgba(_layout.colour(faces.colour), _space_layout.FACE_OPACITY)
+
+
+def _handle(mark: SpaceMark) -> Line2D | Patch:
+    match mark:
+        case SpacePoints():
+            return Line2D([], [], **_marker_style(mark), label=mark.label)
+        case SpaceLines():
+            return Line2D([], [], **_line_style(mark), label=mark.label)
+        case SpaceFaces():
+            return Patch(facecolor=_face(mark), label=mark.label)

@@ -1,0 +1,188 @@
+"""A reading of very few samples, before training: what quantities need, and the network or the samples lack."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon.autodiff import DEFAULT_BUDGET, observe
+from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
+from gnomon.linalg import Covariance, Factored
+from gnomon.measure import check_counts
+from gnomon.probe._derived import agop_of, moments_of, own, require_one_layer
+from gnomon.probe._eval_mode import evaluated
+from gnomon.probe._plan import Plan, Quantity, presentable
+from gnomon.probe._side_effects import side_effects_said
+from gnomon.probe._wrapped import has_shapes
+
+CLASSES = 128
+"""Up to so many classes give a sample each; of more, only the first and the last."""
+
+
+def rehearse(
+    plan: Plan, model: nn.Module, given: Mapping[str, object], *, layer: str | None, memory: int | None
+) -> set[str]:
+    """Raises one error that names all quantities that cannot be had, and says why; leaves everything as it was.
+
+    Observations are made, and gnomon's own functions are called, on one sample of each class, or two in all. A function
+    of the user's is not called before it is due: it may keep a state, cost much, or want all samples. A network that is
+    not yet where its samples are, or has lazy layers without a shape, is left alone.
+
+    Returns:
+        The names of the parameters to which passes write, in eval mode too.
+    Raises:
+        GnomonError: of the kind of the first, if something lacks for good.
+    """
+    x, labels = given["x"], given.get("labels")
+    if not isinstance(x, Tensor) or not ready(model, x):
+        return set()
+    labels = labels if isinstance(labels, Tensor) else None
+    budget = DEFAULT_BUDGET if memory is None else memory
+    rows, every_class = few(len(x), labels, budget // (16 * max(1, x[0].nbytes)))
+    known = {
+        name: value[rows.to(value.device)] if isinstance(value, Tensor) else value for name, value in given.items()
+    }
+
+    def try_all() -> dict[str, GnomonError]:
+        why: dict[str, GnomonError] = {}
+        if layer is not None and plan.torn:
+            with in_a_sentence("x", "samples that the network takes", x):
+                require_one_layer(model, x[rows.to(x.device)], layer, plan.torn)
+        for name in sorted(plan.observations):
+            with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
+                _checks.finite("Probe", x=x)
+                known[name] = look(model, x[rows.to(x.device)], name, layer, memory)
+        if not every_class and moments_of in plan.quantities.values():
+            with noting(why, "class_moments", every_class=True):
+                require_every_class(labels, known.get("logits"))
+        features = known.get("features")
+        fewer = isinstance(features, Tensor) and len(x) < features[0].numel()
+        for name, quantity in plan.quantities.items():
+            wanted = plan.arguments[name]
+            if lacking := [why[argument] for argument in wanted if argument in why]:
+                why[name] = lacking[0]
+            elif own(quantity) and known.keys() >= set(wanted):
+                with (
+                    noting(why, name, every_class, fewer),
+                    in_a_sentence(name, "what it can be computed of", x),
+                ):
+                    value = IN_BRIEF.get(quantity, quantity)(**{argument: known[argument] for argument in wanted})
+                    known[name] = presentable(name, value) if name in plan.reported else value
+        return why
+
+    why, written = evaluated(model, lambda: side_effects_said(model, try_all), None)
+    say({name: why[name] for name in plan.reported if name in why})
+    return written
+
+
+def ready(model: nn.Module, x: Tensor) -> bool:
+    """Whether the network is where the samples are, and has all its shapes."""
+    return has_shapes(model) and all(parameter.device == x.device for parameter in model.parameters())
+
+
+def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], bool]:
+    """The first sample of each class, so that the smallest and the largest label are there; and whether all are.
+
+    Two of them where they are more than `most`, and more than two.
+    """
+    if labels is None or labels.ndim != 1:
+        return torch.arange(min(2, n)), False
+    order = labels.argsort(stable=True)
+    ranked = labels[order]
+    begins = torch.ones_like(ranked, dtype=torch.bool)
+    begins[1:] = ranked[1:] != ranked[:-1]
+    first = order[begins]
+    return (first, True) if len(first) <= max(2, min(CLASSES, most)) else (first[[0, -1]], False)
+
+
+def look(model: nn.Module, x: Tensor, name: str, layer: str | None, memory: int | None) -> Tensor:
+    """One observation; for the Jacobian, equal rows, made by one backward pass and not c.
+
+    They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
+    """
+    if name != "jacobian":
+        return observe("Probe", model, x, {name}, layer=layer, memory=memory).values[name]
+    seen = observe("Probe", model, x, {"centroid", "logits"}, memory=memory).values
+    n, c = seen["logits"].shape
+    room = (DEFAULT_BUDGET if memory is None else memory) // (4 * max(1, x.nbytes))
+    return (seen["centroid"] / c).unsqueeze(1).expand(n, max(1, min(c, room)), *x.shape[1:])
+
+
+def agop_in_brief(model: nn.Module, x: Tensor, memory: int | None) -> Covariance:
+    """An AGOP of one row a sample, made by one backward pass and not c."""
+    return Factored(look(model, x, "centroid", None, memory).flatten(1))
+
+
+IN_BRIEF: dict[Quantity, Quantity] = {agop_of: agop_in_brief}
+"""What stands in for a function that costs much."""
+
+
+def require_every_class(labels: Tensor | None, logits: object) -> None:
+    """Raises EmptyError if some class has no samples: the labels alone tell."""
+    if isinstance(labels, Tensor) and isinstance(logits, Tensor):
+        _checks.class_labels("Probe", labels, len(labels), logits.shape[1])
+        check_counts("Probe", torch.bincount(labels, minlength=logits.shape[1]))
+
+
+@contextmanager
+def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: bool = False) -> Iterator[None]:
+    """Keeps what is raised inside, if it lasts."""
+    try:
+        with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            yield
+    except GnomonError as error:
+        if lasts(error, every_class, fewer):
+            why[name] = error
+
+
+@contextmanager
+def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
+    """What the network or torch itself raises inside, as an error of gnomon's."""
+    try:
+        yield
+    except (GnomonError, torch.OutOfMemoryError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        raise
+    except Exception as cause:  # whatever the user's network raises
+        if isinstance(cause, MemoryError) or "DefaultCPUAllocator" in str(cause):
+            raise torch.OutOfMemoryError(
+                f"Probe({argument}): expected memory for {expected}, got {type(cause).__name__}: {cause}. "
+                f"Pass fewer samples, or leave it out."
+            ) from cause
+        raise DataError(
+            f"Probe({argument}): expected {expected}, got {type(cause).__name__}: {cause} at samples of shape "
+            f"{tuple(x.shape[1:])} in {x.dtype} on {x.device}. Pass network and samples as they are in training, and "
+            f"in float32 or float64."
+        ) from cause
+
+
+def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
+    """Whether neither training nor more samples would mend it.
+
+    A number out of range may be one of untrained weights, or of too few samples for a full rank: it counts only if it
+    is about the samples themselves, which stay, about a setting, or about moments of fewer samples than features.
+    """
+    if isinstance(error, RangeError):
+        # Where settings are wrong, the message names them behind the colon.
+        samples_or_settings = error.argument in (None, "x", "labels", "layer", "memory")
+        return samples_or_settings or (error.argument == "class_moments" and fewer)
+    if isinstance(error, EmptyError):
+        return every_class or error.argument != "labels"
+    return not isinstance(error, ConvergenceError)
+
+
+def say(why: Mapping[str, GnomonError]) -> None:
+    """Raises one error for all, quantities with one reason together."""
+    if not why:
+        return
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for name, error in why.items():
+        names[str(error)].append(name)
+    lines = (f"\n  {', '.join(quantities)}: {reason}" for reason, quantities in names.items())
+    first = next(iter(why.values()))
+    raise type(first)(
+        f"Probe(quantities): expected what this network has at these samples, got{''.join(lines)}"
+    ) from first

@@ -1,0 +1,142 @@
+"""From the argument names of quantities to the order in which to compute them."""
+
+import difflib
+import graphlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+
+from torch import Tensor
+
+from gnomon.autodiff import OBSERVATIONS
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.measure import centroid
+from gnomon.probe._derived import DERIVED, torn
+from gnomon.probe._reading import Value
+
+Quantity = Callable[..., object]
+"""A function whose argument names are what it looks at, to a tensor or a frozen dataclass of tensors."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The quantities in an order in which each finds its arguments, these arguments, and what else they need.
+
+    Attributes:
+        quantities: what is computed from the rest, in order; some only because others ask for it.
+        arguments: by quantity, the names of what it looks at.
+        observations: what to see of the model.
+        reported: the names that were asked for, in their order.
+    """
+
+    quantities: dict[str, Quantity]
+    arguments: dict[str, tuple[str, ...]]
+    observations: frozenset[str]
+    reported: tuple[str, ...]
+
+    @property
+    def torn(self) -> list[str]:
+        """The quantities that look at the weight at the end and at features."""
+        return torn({name: self.arguments[name] for name in self.quantities})
+
+
+def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """The quantities by name: their own, unless a mapping gives one."""
+    if isinstance(quantities, Mapping):
+        return dict(quantities)
+    if callable(quantities) or isinstance(quantities, str):
+        raise RangeError(
+            f"Probe(quantities): expected functions in a list, or by name in a mapping, got {quantities!r} alone. "
+            f"Put it into a list."
+        )
+    names = [getattr(quantity, "__name__", type(quantity).__name__) for quantity in quantities]
+    if "<lambda>" in names:
+        raise RangeError(
+            "Probe(quantities): expected functions that have a name, got a lambda. Pass a mapping from names, such as "
+            "{'largest': lambda logits: ...}."
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RangeError(
+            f"Probe(quantities): expected distinct names, got {', '.join(twice)}. Pass a mapping from names."
+        )
+    return dict(zip(names, quantities, strict=True))
+
+
+def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequence[str]) -> Plan:
+    """Finds, for each quantity, its arguments among `given`, the observations and the other quantities.
+
+    `gnomon.centroid` as a quantity is the observation of that name: it is taken once.
+
+    Raises:
+        EmptyError: if there are no quantities.
+        RangeError: if an argument is nowhere to be had, or quantities ask for each other in a circle.
+    """
+    by_name = named(quantities)
+    if not by_name:
+        raise EmptyError("Probe(quantities): expected at least one quantity, got none. Name what to measure.")
+    taken = {name for name in by_name if name in given or (name in OBSERVATIONS and by_name[name] is not centroid)}
+    if taken:
+        raise RangeError(
+            f"Probe(quantities): expected names that are not observations, got {', '.join(sorted(taken))}. Rename them."
+        )
+    known = {*given, *OBSERVATIONS, *DERIVED, *by_name}
+    reported = tuple(by_name)
+    arguments: dict[str, tuple[str, ...]] = {}
+    waiting = list(by_name)
+    while waiting:
+        name = waiting.pop(0)
+        arguments[name] = () if name in OBSERVATIONS else tuple(wanted(name, by_name[name], known))
+        derived = [part for part in arguments[name] if part in DERIVED and part not in by_name]
+        by_name |= {part: DERIVED[part] for part in derived}
+        waiting += derived
+    try:
+        order = [*graphlib.TopologicalSorter(arguments).static_order()]
+    except graphlib.CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise RangeError(f"Probe(quantities): expected no circle, got {circle}. Rename an argument.") from error
+    return Plan(
+        {name: by_name[name] for name in order if name in by_name and name not in OBSERVATIONS},
+        arguments,
+        frozenset(order) & frozenset(OBSERVATIONS),
+        reported,
+    )
+
+
+def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
+    """The names of the arguments to fill in; one that is unknown but has a default keeps the default."""
+    try:
+        parameters = inspect.signature(quantity).parameters
+    except (TypeError, ValueError) as cause:
+        raise RangeError(
+            f"Probe(quantities): expected functions whose arguments have names, got {quantity!r}. "
+            f"Wrap it in one, such as lambda logits: ..."
+        ) from cause
+    names = []
+    for parameter in parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.name in known - {name}:
+            names.append(parameter.name)
+        elif parameter.default is parameter.empty:
+            near = difflib.get_close_matches(parameter.name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else "Pass that quantity too, or data that has it."
+            raise RangeError(
+                f"Probe(quantities): expected {name} to ask for {', '.join(sorted(known - {name}))}, "
+                f"got {parameter.name}. {hint}"
+            )
+    return names
+
+
+def presentable(name: str, value: object) -> Value:
+    """A quantity's result, if it is a tensor or a dataclass.
+
+    Raises:
+        ShapeError: if it is neither.
+    """
+    if isinstance(value, Tensor) or (is_dataclass(value) and not isinstance(value, type)):
+        return value
+    raise ShapeError(
+        f"Probe(quantities): expected a tensor or a dataclass of tensors from {name}, got {type(value).__name__}. "
+        f"Return one."
+    )

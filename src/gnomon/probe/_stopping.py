@@ -1,0 +1,146 @@
+"""Enough: from the readings so far to whether training may end."""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gnomon.errors import RangeError
+from gnomon.probe._reading import Reading
+
+
+class Stop:
+    """Asks a criterion after each reading whether training may end; `stop_when` makes one.
+
+    Several processes must agree, and readings differ where the processes do, as in BatchNorm's running statistics: let
+    the first process decide and tell the others. The callbacks of `gnomon.integrations` do.
+
+    Attributes:
+        steps: those of the readings so far.
+        histories: the means so far, by the names that `Reading.scalars` gives them.
+        verdict: what the criterion returned last; None before the first reading.
+    """
+
+    def __init__(
+        self, criterion: Callable[..., object], names: Mapping[str, str], settings: Mapping[str, object]
+    ) -> None:
+        self.steps: list[int] = []
+        self.histories: dict[str, list[float]] = {name: [] for name in names.values() if name != "steps"}
+        self.verdict: Any = None
+        self._criterion, self._names, self._settings = criterion, names, settings
+
+    def __call__(self, reading: Reading) -> bool:
+        """Whether the criterion holds, this reading counted; one without a value that it asks for is left out.
+
+        Raises:
+            RangeError: if the reading lacks a quantity, or is not after those before it; if the criterion answers
+                neither True nor False.
+        """
+        scalars = reading.scalars()
+        self._check(reading, scalars)
+        if any(math.isnan(scalars.get(name, math.nan)) for name in self.histories):
+            return False  # The criterion is about steps at which there are values.
+        self.steps.append(reading.step)
+        for name, history in self.histories.items():
+            history.append(scalars[name])
+        series: dict[str, list[Any]] = {"steps": self.steps, **self.histories}
+        arguments = {argument: list(series[name]) for argument, name in self._names.items()}
+        self.verdict = self._criterion(**arguments, **self._settings)
+        reached = getattr(self.verdict, "reached", self.verdict)
+        if reached not in (True, False):
+            raise RangeError(
+                f"stop_when({self._called}): expected True, False or a result with `reached`, got {self.verdict!r}. "
+                f"Return one."
+            )
+        return bool(reached)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The history, in numbers, strings, lists and dicts."""
+        return {"steps": [*self.steps], "histories": {name: [*values] for name, values in self.histories.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from that history; the criterion and its settings are this one's.
+
+        Raises:
+            RangeError: if it is the history of other quantities.
+        """
+        if state_dict["histories"].keys() != self.histories.keys():
+            raise RangeError(
+                f"stop_when({self._called}): expected the history of {', '.join(self.histories)}, "
+                f"got {', '.join(state_dict['histories'])}. Ask for the same quantities, or start without a history."
+            )
+        self.steps = [*state_dict["steps"]]
+        self.histories = {name: [*values] for name, values in state_dict["histories"].items()}
+
+    def _check(self, reading: Reading, scalars: dict[str, float]) -> None:
+        for argument, name in self._names.items():
+            # What has no value has no parts either, such as `.total`.
+            if name == "steps" or name in scalars or any(name.startswith(f"{absent}.") for absent in reading.missing):
+                continue
+            near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
+            hint = f"Did you mean stop_when({self._called}, {argument}={near[0]!r})?" if near else "Measure it too."
+            raise RangeError(
+                f"stop_when({self._called}): expected {name} in the reading, got {', '.join(scalars)}. {hint}"
+            )
+        if self.steps and reading.step <= self.steps[-1]:
+            raise RangeError(
+                f"stop_when({self._called}): expected a reading after step {self.steps[-1]}, got step {reading.step}. "
+                f"Make a new one for each training; when resuming, load the history that was saved with the network."
+            )
+
+    @property
+    def _called(self) -> str:
+        return getattr(self._criterion, "__name__", type(self._criterion).__name__)
+
+
+def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
+    """A stopping rule: asks `criterion`, after each reading, about the history of what was read.
+
+    The criterion's argument names say what it looks at: `steps`, and the quantities of the probe, each as the list of
+    its means. Where a quantity has another name, say which: a keyword that is a string names it. All other keywords
+    are handed to the criterion, and its arguments with defaults keep these.
+
+        stop = stop_when(plateau, alignment="centroid_alignment", pc1="explained_variance_ratio", high=0.3)
+        for step in range(steps):
+            if (reading := probe(step)) and stop(reading):
+                print(stop.verdict.message)
+                break
+
+    Under cross-entropy `alignment` is better the Jacobian's: the loss does not see the centroid. So `plateau` has no
+    default for it.
+
+    Args:
+        criterion: a function to True or False, or to a result with `reached`, as `gnomon.plateau`.
+        keywords: for its arguments: the names of quantities, as in `Reading.scalars`, and settings.
+
+    Returns:
+        A function of a reading, with a history that a checkpoint can hold (`state_dict`).
+
+    Raises:
+        RangeError: if the criterion has no such argument.
+
+    Example:
+        >>> import torch, gnomon
+        >>> probe = gnomon.Probe(torch.nn.Identity(), torch.ones(2, 4), [gnomon.jacobian_norm])
+        >>> stop = gnomon.stop_when(lambda steps, jacobian_norm: len(steps) >= 3 and jacobian_norm[-1] == 2.0)
+        >>> [stop(probe.read(step)) for step in range(4)]
+        [False, False, True, True]
+    """
+    parameters = inspect.signature(criterion).parameters
+    variadic = {name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
+    for name in keywords:
+        if name not in parameters and not variadic:
+            near = difflib.get_close_matches(name, parameters, 1)
+            raise RangeError(
+                f"stop_when({name}): expected one of {', '.join(parameters)}, got {name}. "
+                f"{f'Did you mean {near[0]}?' if near else 'Leave it out.'}"
+            )
+    asked = {
+        name: name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }
+    names = {name: value for name, value in (asked | keywords).items() if isinstance(value, str)}
+    return Stop(criterion, names, {name: value for name, value in keywords.items() if name not in names})

@@ -1,0 +1,78 @@
+"""How many linear regions meet near a sample."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import ShapeError
+from gnomon.regions._plane import Plane
+from gnomon.regions._slice_regions import slice_regions
+
+
+@full_precision
+def local_complexity(
+    model: nn.Module,
+    x: Float[Tensor, "n *d"],
+    radius: float | int,
+    *,
+    sides: int = 16,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "n l"]:
+    """The number of linear regions that a small disc around each sample meets, layer by layer.
+
+    The disc is a regular polygon in a plane of random direction through the sample. Early in training regions crowd
+    around the samples; as a network groks they migrate towards the decision boundary, and the number falls.
+
+    Source:
+        After Humayun et al., Deep networks always grok and here is why, arXiv:2402.15555, who count the units whose
+        sign changes between the corners of a cross-polytope; these are the regions themselves, on a plane.
+    Args:
+        model: a piecewise affine network, as `slice_regions` takes them.
+        x: the samples.
+        radius: of the disc, in the unit of x.
+        sides: of the polygon that stands for the disc.
+        generator: where the planes' directions come from; torch's global one unless told.
+    Returns:
+        At least 1; column l counts the regions of the network up to its bending layer l, so that rows do not fall.
+    Raises:
+        ShapeError: if x is not (n *d), of two numbers a sample or more, or the network does not take it.
+        RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity or is
+            on another device than the network.
+        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
+    Cost: that of `slice_regions` for each sample.
+    Example:
+        >>> import torch
+        >>> relu = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU())
+        >>> relu[0].weight.data = torch.eye(2)
+        >>> local_complexity(relu.eval(), torch.tensor([[0.0, 0.0], [5.0, 5.0], [5.0, 0.0]]), 0.1)
+        tensor([[4],
+                [1],
+                [2]])
+    """
+    where = "local_complexity"
+    _checks.floating(where, x=x)
+    _checks.samples(where, 2, x=x)
+    if x[0].numel() < 2:
+        raise ShapeError(
+            f"{where}(x): expected two numbers a sample or more, to lay a plane through it, got shape "
+            f"{_checks.shape_of(x)}. On a line, take slice_regions of the network with a second input of weight 0."
+        )
+    _checks.finite(where, x=x)
+    _checks.settings(
+        where,
+        ("radius", radius, "finite and above 0", 0 < radius < math.inf),
+        ("sides", sides, "at least 3", sides >= 3),
+    )
+    angles = 2 * math.pi * torch.arange(sides, dtype=torch.float64) / sides
+    disc = radius * torch.stack([angles.cos(), angles.sin()], 1)
+    rows = []
+    device = x.device if generator is None else generator.device
+    for sample in x:
+        drawn = torch.randn(x[0].numel(), 2, generator=generator, dtype=torch.float64, device=device).to(x.device)
+        directions = torch.linalg.qr(drawn).Q.T.reshape(2, *sample.shape)
+        rows.append(list(slice_regions(model, Plane(sample.double(), directions), disc).by_depth.values()))
+    return torch.tensor(rows, dtype=torch.int64, device=x.device).reshape(len(x), -1)

@@ -1,0 +1,69 @@
+"""How linear regions moved between two moments of training."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import RangeError
+from gnomon.regions._partition import Regions
+from gnomon.regions._plane import require_coordinates
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What happened to the regions around points of a plane.
+
+    Attributes:
+        distance_before: from each point to the boundary of its region, in the plane's coordinates.
+        distance_after: the same, later.
+        area_before: of the region around each point.
+        area_after: the same, later.
+    """
+
+    distance_before: Float[Tensor, "n"]
+    distance_after: Float[Tensor, "n"]
+    area_before: Float[Tensor, "n"]
+    area_after: Float[Tensor, "n"]
+
+
+@full_precision
+def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> Migration:
+    """How far the regions' boundaries moved away from points, between two slices by one plane.
+
+    As a network groks its regions leave the data for the decision boundary: around the samples distances and areas
+    grow.
+
+    Source:
+        After the region migration of Humayun et al., arXiv:2402.15555.
+    Args:
+        before: the regions at the earlier checkpoint.
+        after: the regions at the later one, on the same plane.
+        points: in the plane's coordinates, `plane.project(x)` for inputs.
+    Raises:
+        ShapeError: if the points are not (n, 2).
+        RangeError: at NaN or infinity, if the planes differ or are on different devices, or a point lies outside of
+            one of the boxes.
+    """
+    require_coordinates("migration", points)
+    _checks.finite("migration", points=points)
+    _checks.one_device("migration", before=before.plane.origin, after=after.plane.origin)
+    same = torch.equal(before.plane.origin, after.plane.origin)
+    if not (same and torch.equal(before.plane.directions, after.plane.directions)):
+        raise RangeError("migration(after): expected the plane of `before`, got another. Slice both by one plane.")
+    where = [regions.region_of_points(points) for regions in (before, after)]
+    outside = (where[0] < 0) | (where[1] < 0)
+    if outside.any():
+        raise RangeError(
+            f"migration(points): expected points inside both boxes, got one outside at index "
+            f"{int(outside.nonzero()[0])}. Take a larger box."
+        )
+    return Migration(
+        before.boundary_distance(points),
+        after.boundary_distance(points),
+        before.areas[where[0]],
+        after.areas[where[1]],
+    )

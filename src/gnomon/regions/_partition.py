@@ -1,0 +1,173 @@
+"""The linear regions of a network on a plane."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.autodiff import DEFAULT_BUDGET
+from gnomon.errors import RangeError
+from gnomon.measure import singular_values
+from gnomon.regions._plane import Plane, require_coordinates
+from gnomon.regions._polygons import Polygons, cross
+
+OUTSIDE = -1
+"""The label of an edge that lies on the box, and the region of a point beyond it."""
+LAYER_BITS = 40
+"""The label of an edge is the place of the layer that made it, times two to this power, plus the unit."""
+PAIR, CORNER = 64, 256
+"""Bytes that a point beside a region takes, and, where its bounding box holds the point, each of its corners."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    r"""The linear regions of a network in a part of a plane.
+
+    In region i the network is $f(o + u e_1 + v e_2) = A_i\,(u, v)^\top + b_i$.
+
+    Attributes:
+        model: the network in float64.
+        plane: the slice.
+        polygons: the regions' corners, counter-clockwise, with what made each edge.
+        slopes: $A_i$, the derivative along the plane, (r c 2).
+        offsets: $b_i$, the affine map's value at the plane's origin, (r c).
+        pattern: a hash, 64 bits, of the states of all units: equal in regions of one activation pattern, and in others
+            with a chance of $2^{-64}$ a pair.
+        layers: the names of the layers, by the number that `edges` gives.
+        by_depth: how many regions the network has up to each bending layer, in the order of the layers.
+    """
+
+    model: nn.Module
+    plane: Plane
+    polygons: Polygons
+    slopes: Float[Tensor, "r c 2"]
+    offsets: Float[Tensor, "r c"]
+    pattern: Int[Tensor, "r"]
+    layers: tuple[str, ...]
+    by_depth: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.pattern)
+
+    @cached_property
+    def areas(self) -> Float[Tensor, "r"]:
+        """In the unit of the plane's directions; they sum to the box's area."""
+        return self.polygons.areas()
+
+    @cached_property
+    def centroids(self) -> Float[Tensor, "r 2"]:
+        """The centres of mass, in the plane's coordinates. Not the centroids of the spline theory, which are inputs."""
+        return self.polygons.centroids()
+
+    @cached_property
+    @full_precision
+    def norms(self) -> Float[Tensor, "r"]:
+        """The Frobenius norm of the whole input Jacobian in each region, taken at its centre of mass."""
+        with torch.no_grad():
+            return torch.linalg.vector_norm(singular_values(self.model, self.plane.embed(self.centroids)), dim=1)
+
+    def unit_of(self, labels: Int[Tensor, "e"]) -> tuple[Int[Tensor, "e"], Int[Tensor, "e"]]:
+        """The layer, as a place in `layers`, and the unit that made edges of the polygons; -1 for the box's edges."""
+        layer, unit = labels >> LAYER_BITS, labels & (2**LAYER_BITS - 1)
+        return layer, torch.where(labels == OUTSIDE, OUTSIDE, unit)
+
+    @full_precision
+    def region_of(self, x: Float[Tensor, "n *d"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
+        """The region in which each input of the plane lies, -1 outside of the box; `memory` as in `region_of_points`.
+
+        Raises:
+            ShapeError: if the inputs are not of the plane's shape.
+            RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin and
+                the rounding of its dtype; or at NaN or infinity.
+        """
+        _checks.floating("region_of", x=x)
+        _checks.one_device("region_of", plane=self.plane.origin, x=x)
+        self.plane.require_inputs("region_of", x)
+        points = self.plane.project(x.double())
+        off = torch.linalg.vector_norm((x.double() - self.plane.embed(points)).flatten(1), dim=1)
+        reach = torch.linalg.vector_norm((x.double() - self.plane.origin.double()).flatten(1), dim=1)
+        rounding = torch.finfo(x.dtype).eps * torch.linalg.vector_norm(x.double().flatten(1), dim=1)
+        if (far := off > 1e-6 * reach + rounding).any():
+            i = int(far.nonzero()[0])
+            raise RangeError(
+                f"region_of(x): expected inputs in the plane, got one {off[i]:.3g} away from it at index {i}. "
+                f"Take a plane through it, or look at the nearest point, region_of_points(plane.project(x))."
+            )
+        return self.region_of_points(points, memory=memory)
+
+    @full_precision
+    def boundary_distance(
+        self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None
+    ) -> Float[Tensor, "n"]:
+        """The distance in the plane's coordinates from each point to the boundary of its region; the box is none.
+
+        Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` as in
+        `region_of_points`, and errors.
+        """
+        require_coordinates("Regions.boundary_distance", points)
+        _checks.finite("Regions.boundary_distance", points=points)
+        points = points.to(self.polygons.vertices)
+        region = self.region_of_points(points, memory=memory)
+        found = [points.new_empty(0)]
+        for some in torch.split(torch.arange(len(points), device=region.device), self._fitting(memory)):
+            polygons = self.polygons[region[some].clamp_min(0)]
+            start, sides = polygons.vertices, polygons.rolled() - polygons.vertices
+            apart = points[some, None] - start
+            along = (apart * sides).sum(2) / sides.square().sum(2).clamp_min(torch.finfo(start.dtype).tiny)
+            distance = torch.linalg.vector_norm(apart - along.clamp(0, 1)[..., None] * sides, dim=2)
+            found.append(distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1))
+        return torch.where(region >= 0, torch.cat(found), torch.nan)
+
+    @full_precision
+    def region_of_points(self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
+        """The region in which each point of the plane lies, -1 outside of the box; on an edge one of its two.
+
+        Args:
+            points: in the plane's coordinates.
+            memory: bytes to use beyond the result and a few numbers a region; 512 MiB unless told.
+
+        Raises:
+            ShapeError: if the points are not (n, 2).
+            RangeError: at NaN or infinity, or if `memory` is not positive.
+        Cost: O(n regions), and O(corners) for each region whose bounding box holds the point.
+        """
+        require_coordinates("Regions.region_of_points", points)
+        _checks.finite("Regions.region_of_points", points=points)
+        fitting = self._fitting(memory)
+        low, high = self.polygons.vertices.amin(1), self.polygons.vertices.amax(1)
+        rounding = 1e-12 * (high.amax(0) - low.amin(0)).amax()
+        low, high = low - rounding, high + rounding
+        together = max(1, fitting * CORNER * self.polygons.labels.shape[1] // (PAIR * len(self)))
+        found = [torch.empty(0, dtype=torch.int64, device=low.device)]
+        for part in torch.split(points.to(low), together):
+            beside = [(part[:, None, i] >= low[:, i]) & (part[:, None, i] <= high[:, i]) for i in (0, 1)]
+            owner, region = (beside[0] & beside[1]).nonzero(as_tuple=True)
+            pairs = zip(torch.split(owner, fitting), torch.split(region, fitting), strict=True)
+            depth = torch.cat([part.new_empty(0), *(self._depth(part[i], j) for i, j in pairs)])
+            deepest = part.new_full((len(part),), -torch.inf).scatter_reduce(0, owner, depth, "amax")
+            # The first of the regions that are as deep.
+            first = depth == deepest[owner]
+            nearest = region.new_full((len(part),), len(self)).scatter_reduce(0, owner[first], region[first], "amin")
+            found.append(torch.where(deepest >= -rounding, nearest, OUTSIDE))
+        return torch.cat(found)
+
+    def _fitting(self, memory: float | int | None) -> int:
+        """How many pairs of a point and a region's corners take half of the budget."""
+        budget = DEFAULT_BUDGET if memory is None else memory
+        _checks.settings("Regions", ("memory", budget, "above 0", budget > 0))
+        return max(1, int(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
+
+    def _depth(self, points: Float[Tensor, "m 2"], region: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
+        """How far each point is inside of a region of its own: from the nearest of the lines along its sides."""
+        polygons = self.polygons[region]
+        sides = polygons.rolled() - polygons.vertices
+        length = torch.linalg.vector_norm(sides, dim=2)
+        # Nearly coincident lines leave edges without length, which have no side.
+        proper = polygons.valid & (length > 0)
+        left = cross(sides, points[:, None] - polygons.vertices) / torch.where(proper, length, 1)
+        return left.masked_fill(~proper, torch.inf).amin(1).masked_fill(~proper.any(1), -torch.inf)

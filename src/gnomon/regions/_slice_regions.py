@@ -1,0 +1,151 @@
+"""The exact partition that a piecewise affine network makes of a plane."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import RangeError, ShapeError
+from gnomon.regions._operations import Affine
+from gnomon.regions._partition import OUTSIDE, Regions
+from gnomon.regions._plane import Plane
+from gnomon.regions._polygons import Polygons, cross, join
+from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network_of
+from gnomon.regions._walk import Piece, Walk
+
+DEFAULT_BUDGET = 512 * 2**20
+CHECKED = 256
+"""Regions that are held against the network in the end."""
+Sides = Sequence[float | int] | Sequence[Sequence[float | int]]
+"""Left, right, bottom, top; or corners."""
+Progress = Callable[[int, float], object]
+"""Told the number of regions found so far, and the share of the box's area that they fill."""
+
+
+@full_precision
+def slice_regions(
+    model: nn.Module,
+    plane: Plane,
+    box: Float[Tensor, "v 2"] | Sides,
+    *,
+    max_regions: int = 1_000_000,
+    memory: float | int | None = None,
+    progress: Progress | None = None,
+) -> Regions:
+    r"""The linear regions of a network in a convex polygon of a plane, exactly, in float64.
+
+    The network restricted to the plane is followed layer by layer. Inside a cell of the layers before, every unit is an
+    affine function of the plane's two coordinates; the lines where units bend, or where the argument of a maximum
+    changes, cut the cell into convex pieces, and each piece goes on to the next layer with affine functions of its own.
+
+    Source:
+        The quantity is that of SplineCam (Humayun et al., CVPR 2023) and figure 1 of Walker et al., arXiv:2506.12284;
+        the way of computing it, all polygons at once by one line of each at a time, is gnomon's.
+    Args:
+        model: a network of affine layers, ReLU and its kin, and maxima, in eval mode; residual sums and concatenations
+            too. It is copied to float64; yours stays as it is.
+        plane: the slice.
+        box: the part of the plane to look at: the corners of a convex polygon, in order, or (left, right, bottom, top).
+        max_regions: more than so many end with an error.
+        memory: bytes for what is carried along beyond the result; 512 MiB unless told. It decides how many polygons go
+            on together, and not what comes out.
+        progress: called with the number of regions so far and the share of the box's area that is done.
+    Returns:
+        The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
+        and cuts nothing; several units on one line cut once; a line through a corner cuts there.
+    Raises:
+        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place; or if the network
+            answers otherwise than the parts that were found, as with in-place operations and hooks.
+        ConvergenceError: with more than `max_regions` regions, saying how far it got.
+        ShapeError: if the network does not take the plane's inputs, or its outputs are not (n, c).
+        RangeError: if network and plane are on different devices; if the box is not convex, or has no area; if
+            `memory` is too little for one polygon, saying how far it got.
+    Cost: O(regions x units), a cell being cut only by the units that meet it. Precision: float64 throughout; corners
+        are as exact as the crossing of two lines allows.
+    Example:
+        >>> import torch
+        >>> from gnomon.regions import Plane, slice_regions
+        >>> relu = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU())
+        >>> relu[0].weight.data = torch.eye(2)
+        >>> regions = slice_regions(relu.eval(), Plane(torch.zeros(2), torch.eye(2)), (-1, 1, -1, 1))
+        >>> len(regions), regions.areas.sum().item()
+        (4, 4.0)
+    """
+    where = "slice_regions"
+    budget = DEFAULT_BUDGET if memory is None else memory
+    _checks.settings(
+        where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
+    )
+    start = polygon(box, plane.origin.device)
+    with torch.no_grad():
+        network = network_of(where, model, plane.origin[None])
+        share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
+        walk = Walk(network, share, max_regions, float(start.areas()))
+        image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
+        leaves: list[Piece] = []
+        for leaf in walk.on(Piece(start, {network.source: image}, torch.zeros_like(start.count))):
+            leaves.append(leaf)
+            if progress is not None:
+                progress(walk.out, walk.share)
+        outputs = torch.cat([leaf.held[network.result] for leaf in leaves])
+    found = Regions(
+        model=network.model,
+        plane=plane,
+        polygons=join([leaf.polygons for leaf in leaves]),
+        slopes=outputs[:, :2].mT,
+        offsets=outputs[:, 2],
+        pattern=torch.cat([leaf.pattern for leaf in leaves]),
+        layers=tuple(step.place for step in network.steps),
+        by_depth=dict(walk.found),
+    )
+    verify(network, found, walk.area)
+    return found
+
+
+def verify(network: Network, regions: Regions, area: float) -> None:
+    """Holds some regions against the network itself, and their area against the box's.
+
+    Raises:
+        UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.
+    """
+    device = regions.pattern.device
+    rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED), device=device).long()
+    points = regions.polygons[rows].centroids()
+    found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
+    with torch.no_grad():
+        network.hold_against("slice_regions", regions.plane.embed(points), found)
+    if not abs(float(regions.areas.sum()) - area) <= AGREEMENT * area:
+        raise answers_otherwise("slice_regions")
+
+
+def polygon(box: Float[Tensor, "v 2"] | Sides, device: torch.device) -> Polygons:
+    """The box as a polygon on a device, its corners counter-clockwise, every edge labelled as the box's.
+
+    Raises:
+        ShapeError: if it is not (v, 2) with three corners or more.
+        RangeError: if it is not convex or has no area.
+    """
+    box = torch.as_tensor(box, dtype=torch.float64, device=device)
+    if box.shape == (4,):
+        left, right, bottom, top = box
+        box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
+    if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
+        raise ShapeError(
+            f"slice_regions(box): expected corners of shape (v, 2), v >= 3, got {_checks.shape_of(box)}. Pass them so, "
+            f"or as (left, right, bottom, top)."
+        )
+    _checks.finite("slice_regions", box=box)
+    sides = box.roll(-1, 0) - box
+    turns = cross(sides, sides.roll(-1, 0))
+    turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
+    if not ((turns > 0).all() or (turns < 0).all()) or turn.abs() > 7:
+        raise RangeError(
+            "slice_regions(box): expected the corners of a convex polygon with an area, in order, none on a side, got "
+            "others. Take its convex hull."
+        )
+    corners = box if turn > 0 else box.flip(0)
+    count = torch.tensor([len(corners)], device=device)
+    return Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=device))

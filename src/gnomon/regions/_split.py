@@ -1,0 +1,232 @@
+"""Cutting polygons by many lines: those of all units of a layer, or the ridges where a maximum changes its argument."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gnomon.regions._polygons import Polygons, halve, join
+
+OWN, LAYER = 1e-12, 1e-15
+"""A value counts as zero below so much of its own terms, and of the largest terms of its layer: its rounding errors."""
+THIN = 4e-12
+"""A piece thinner than so much of its coordinates lies within the rounding of its own corners: nothing is there."""
+Allow = Callable[[int], None]
+"""Told how many pieces there are so far; raises if they are too many."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """What became of polygons that were cut.
+
+    Attributes:
+        children: the pieces, those of one polygon together, in the order of the polygons.
+        parent: the polygon that each piece comes from, (q).
+        whole: for each unit the linear piece on which it is where a polygon was not cut by it, (p u): 0 or 1 for a
+            line, the place of the largest for a maximum.
+        cuts: the units that cut each polygon, in rows padded to the longest, (p k).
+        counts: their number, (p).
+        settle: pieces, their parents and a unit each, to the linear pieces on which these units are there.
+    """
+
+    children: Polygons
+    parent: Int[Tensor, "q"]
+    whole: Int[Tensor, "p u"]
+    cuts: Int[Tensor, "p k"]
+    counts: Int[Tensor, "p"]
+    settle: Callable[[Polygons, Tensor, Tensor], Tensor]
+
+    def state(self, rows: slice) -> Int[Tensor, "q u"]:
+        """On which linear piece every unit is, for some of the children: they are many, and units too."""
+        children, parent = self.children[rows], self.parent[rows]
+        state = self.whole[parent]
+        for turn in range(self.cuts.shape[1]):
+            met = (self.counts[parent] > turn).nonzero()[:, 0]
+            unit = self.cuts[parent[met], turn]
+            state[met, unit] = self.settle(children[met], parent[met], unit)
+        return state
+
+
+def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: Int[Tensor, "u"], allow: Allow) -> Split:
+    """Cuts each polygon by the zero lines of functions of its own.
+
+    Args:
+        polygons: what to cut.
+        lines: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
+        labels: what the new edges are, by unit.
+        allow: asked at every turn.
+
+    Returns:
+        The pieces; a unit's state is 1 where it is positive, else 0. A unit that is zero within rounding everywhere on
+        a polygon counts as not positive.
+    """
+    tolerance = tolerances(polygons, lines)
+    heights = evaluate(polygons, lines)
+    high = (heights > tolerance[:, None]).any(1)
+    cuts, counts = listed(high & (heights < -tolerance[:, None]).any(1))
+    del heights
+
+    def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
+        height = zeroed(evaluate_one(part, lines[parent, :, unit]), tolerance[parent, unit, None])
+        cut = (height > 0).any(1) & (height < 0).any(1)
+        above, below = halve(part[cut], height[cut], labels[unit[cut]])
+        return [(part[~cut], parent[~cut]), (above, parent[cut]), (below, parent[cut])]
+
+    def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
+        return (evaluate_one(part, lines[parent, :, unit]) > tolerance[parent, unit, None]).any(1).long()
+
+    return Split(*divided(polygons, cuts, counts, pieces, allow), high.long(), cuts, counts, settle)
+
+
+def split_by_maximum(
+    polygons: Polygons,
+    values: Float[Tensor, "p 3 u k"],
+    there: Bool[Tensor, "u k"],
+    labels: Int[Tensor, "u"],
+    allow: Allow,
+) -> Split:
+    """Cuts each polygon where the largest of k affine functions changes, for each of u such maxima.
+
+    Args:
+        polygons: what to cut.
+        values: for each polygon and unit k affine functions, given as in `split_by_lines`.
+        there: which of the k exist; at the rim of an image a window has fewer.
+        labels: what the new edges are, by unit.
+        allow: asked at every turn.
+
+    Returns:
+        The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
+    """
+    p, _, u, k = values.shape
+    tolerance = tolerances(polygons, values.flatten(2)).view(p, u, k).amax(2)
+    whole, settled = largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
+    cuts, counts = listed(~settled)
+
+    def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
+        functions, limits = values[parent, :, unit], tolerance[parent, unit]
+        rivals, counts = listed(contending(evaluate(part, functions), there[unit]))
+        functions = functions.gather(2, rivals[:, None].expand(-1, 3, -1))
+        places = torch.arange(rivals.shape[1], device=counts.device) < counts[:, None]
+        return [cell(i, part, parent, functions, places, limits, labels[unit]) for i in range(rivals.shape[1])]
+
+    def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
+        heights = evaluate(part, values[parent, :, unit])[:, :, None]
+        return largest(heights, there[unit][:, None], tolerance[parent, unit, None])[0][:, 0]
+
+    return Split(*divided(polygons, cuts, counts, pieces, allow), whole, cuts, counts, settle)
+
+
+def divided(
+    polygons: Polygons,
+    cuts: Int[Tensor, "p k"],
+    counts: Int[Tensor, "p"],
+    pieces: Callable[[Polygons, Tensor, Tensor], list[tuple[Polygons, Tensor]]],
+    allow: Allow,
+) -> tuple[Polygons, Int[Tensor, "q"]]:
+    """All pieces in the end, and their parents: turn after turn every piece is cut by the next unit of its parent."""
+    current, parent = polygons, torch.arange(len(polygons), device=counts.device)
+    finished: list[tuple[Polygons, Tensor]] = []
+    for turn in range(cuts.shape[1]):
+        going = counts[parent] > turn
+        finished.append((current[~going], parent[~going]))
+        current, parent = current[going], parent[going]
+        parts = pieces(current, parent, cuts[parent, turn])
+        current, parent = join([part for part, _ in parts]), torch.cat([owner for _, owner in parts])
+        kept = ~thin(current)
+        current, parent = current[kept], parent[kept]
+        allow(sum(len(owner) for _, owner in finished) + len(parent))
+    return ordered([*finished, (current, parent)])
+
+
+def cell(
+    i: int,
+    polygons: Polygons,
+    parent: Int[Tensor, "p"],
+    values: Float[Tensor, "p 3 k"],
+    there: Bool[Tensor, "p k"],
+    tolerance: Float[Tensor, "p"],
+    labels: Int[Tensor, "p"],
+) -> tuple[Polygons, Int[Tensor, "q"]]:
+    """The part of each polygon where function i is the largest, and where each part comes from."""
+    rows = there[:, i].nonzero()[:, 0]
+    part = polygons[rows]
+    for j in range(values.shape[2]):
+        if j == i:
+            continue
+        height = evaluate_one(part, values[rows, :, i] - values[rows, :, j])
+        height = torch.where(there[rows, j, None], zeroed(height, tolerance[rows, None]), 1)
+        above, below = (height > 0).any(1), (height < 0).any(1)
+        whole = (above | (i < j)) & ~below
+        cut = above & below
+        part = join([part[whole], halve(part[cut], height[cut], labels[rows[cut]])[0]])
+        rows = torch.cat([rows[whole], rows[cut]])
+    return part, parent[rows]
+
+
+def largest(
+    heights: Float[Tensor, "p v u k"], there: Bool[Tensor, "*p u k"], tolerance: Float[Tensor, "p u"]
+) -> tuple[Int[Tensor, "p u"], Bool[Tensor, "p u"]]:
+    """The first function that is nowhere below the others on a polygon, and whether there is one."""
+    heights = heights.masked_fill(~(there[:, None] if there.ndim == 3 else there), -torch.inf)
+    best = heights.amax(3, keepdim=True) - tolerance[:, None, :, None]
+    dominant = (heights >= best).all(1)
+    return dominant.long().argmax(2), dominant.any(2)
+
+
+def contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> Bool[Tensor, "p k"]:
+    """Which functions may be the largest somewhere: not those below another one, the largest at a corner, at all."""
+    heights = heights.masked_fill(~there[:, None], -torch.inf)
+    contends = there
+    for corner in range(heights.shape[1]):
+        pivot = heights[:, corner].argmax(1)[:, None]
+        beats = (heights >= heights.gather(2, pivot[:, None].expand(-1, heights.shape[1], -1))).any(1)
+        contends = contends & beats
+    return contends
+
+
+def thin(polygons: Polygons) -> Bool[Tensor, "p"]:
+    """Polygons without a width, as nearly coincident lines leave them."""
+    around = torch.linalg.vector_norm(polygons.rolled() - polygons.vertices, dim=2)
+    around = around.masked_fill(~polygons.valid, 0).sum(1)
+    return polygons.areas() <= THIN * around * polygons.vertices.abs().amax((1, 2))
+
+
+def evaluate(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p v u"]:
+    """Affine functions at the vertices."""
+    return torch.baddbmm(lines[:, 2:], polygons.vertices, lines[:, :2])
+
+
+def evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tensor, "p v"]:
+    """One affine function for each polygon, at its vertices."""
+    return polygons.vertices[..., 0] * line[:, :1] + polygons.vertices[..., 1] * line[:, 1:2] + line[:, 2:]
+
+
+def tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
+    """Below which a value is zero within rounding."""
+    reach = polygons.vertices.abs().amax(1)
+    terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
+    return OWN * terms + LAYER * terms.amax(1, keepdim=True)
+
+
+def zeroed(heights: Tensor, tolerance: Tensor) -> Tensor:
+    """Exactly zero where a value is zero within rounding."""
+    return torch.where(heights.abs() <= tolerance, 0, heights)
+
+
+def listed(chosen: Bool[Tensor, "p u"]) -> tuple[Int[Tensor, "p k"], Int[Tensor, "p"]]:
+    """The chosen units of each polygon, in rows padded to the longest, and their number."""
+    counts = chosen.sum(1)
+    rows, units = chosen.nonzero(as_tuple=True)
+    starts = counts.cumsum(0) - counts
+    which = units.new_zeros(len(chosen), int(counts.max()) if len(counts) else 0)
+    which[rows, torch.arange(len(rows), device=rows.device) - starts[rows]] = units
+    return which, counts
+
+
+def ordered(pieces: list[tuple[Polygons, Tensor]]) -> tuple[Polygons, Tensor]:
+    """All pieces, those of one parent together, in the order of the parents."""
+    parent = torch.cat([part for _, part in pieces])
+    order = torch.argsort(parent, stable=True)
+    return join([part for part, _ in pieces])[order], parent[order]

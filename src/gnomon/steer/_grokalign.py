@@ -1,0 +1,176 @@
+"""GrokAlign: a penalty on the norm of the input Jacobian, which aligns it and makes networks grok sooner."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.autodiff import (
+    Graph,
+    Model,
+    Passage,
+    forward,
+    outputs_of,
+    passage,
+    projected_norm,
+    without_second_derivative,
+)
+from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.measure import jacobian_norm
+
+
+@dataclass(frozen=True)
+class GrokAlign:
+    r"""The GrokAlign penalty: a coefficient times the mean Frobenius norm of the batch's input Jacobians.
+
+    $\lambda\,\frac1n\sum_i\|J_i\|_F$, or $\lambda\,\big|\ell - \frac1n\sum_i\|J_i\|_F\big|$ to hold it at a level.
+
+    Add it to the loss. Sharing the forward pass with the loss needs an x that asks for gradients; naming the
+    parameters in `backward` spares the gradient in x, which nobody uses:
+
+        x.requires_grad_()
+        logits = model(x)
+        loss = cross_entropy(logits, labels) + grokalign(model, x, logits)
+        loss.backward(inputs=list(model.parameters()))
+
+    Estimators. `exact` takes the whole Jacobian, c backward passes. `projection` takes random unit vectors v on the
+    output sphere: $\frac{c}{p}\sum_{j\le p}\|v_j^\top J\|^2$ has mean $\|J\|_F^2$, and its root, which is what the
+    norm needs, is low: by 0.7 % on a fresh network, by up to 18 % where J has rank one and c = 10. Coefficients
+    therefore do not carry over between estimators, nor between the norm and its square.
+
+    It helps a network that memorises, as one whose weights begin too large. From weights of the usual size it gained
+    half a per cent or nothing on scikit-learn's digits, and a strong weight decay alone did as well in the same time
+    (docs/getting-started.md). Where it gains on a well-tuned weight decay is not known.
+
+    While BatchNorm trains, samples mix. Meant is still the Jacobian of a sample's outputs in its own input,
+    $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch brings along what the sample does to the
+    outputs of others. Each estimator gives the outputs of each sample a direction or a sign of its own, so that the
+    square's mean is $\sum_j\|\partial f(x_j)/\partial x_i\|_F^2$ for both: more than $\|J_i\|_F^2$ by a share of the
+    order of 1/n, in a small MLP 1 % at a batch of 256, 5 % at 64, 20 % at 16. The signs of `exact` are always the same:
+    it draws no random numbers, and is exact where samples do not mix; where they do, other signs would give a value
+    that differs by 0.2 % at 256, 4 % at 16.
+
+    Source:
+        Walker et al., arXiv:2506.12284, section 4; the projection is Hoffman et al., arXiv:1908.02729, who halve and
+        square.
+    Args:
+        coefficient: λ ≥ 0. The papers use 1e-3 with cross entropy and 1e-4 with MSE on MNIST, on the norm. There is no
+            rule: try powers of ten, and judge by samples held out, at equal time.
+        estimator: "projection" or "exact".
+        projections: random vectors a sample, for "projection".
+        level: hold the mean norm at this value instead of minimising it.
+        fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part, so
+            that half a batch costs no less than a shared whole one. Its own pass moves BatchNorm's running statistics.
+        squared: penalise the squared norm; `level` is then one of squared norms.
+        generator: where the random vectors and parts come from; torch's global one unless told.
+    Raises:
+        RangeError: listing every setting that is out of range.
+    Example:
+        >>> import torch, gnomon
+        >>> model, x = torch.nn.Linear(2, 2, bias=False), torch.ones(4, 2)
+        >>> penalty = gnomon.GrokAlign(0.5, estimator="exact")(model, x)
+        >>> torch.testing.assert_close(penalty, 0.5 * model.weight.norm())
+    """
+
+    coefficient: float
+    estimator: Literal["projection", "exact"] = "projection"
+    projections: int = 1
+    level: float | None = None
+    fraction: float = 1.0
+    squared: bool = False
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        counted = isinstance(self.projections, int) and self.projections >= 1
+        _checks.settings(
+            "GrokAlign",
+            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
+            ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
+            ("projections", self.projections, "a whole number from 1 on", counted),
+            ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
+            ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
+        )
+
+    def __call__(
+        self, model: Model, x: Float[Tensor, "n *d"], logits: Float[Tensor, "n c"] | None = None
+    ) -> Float[Tensor, ""]:
+        """The penalty for one batch.
+
+        Args:
+            model: the network in training.
+            x: the batch.
+            logits: the outputs of `model` at `x`, from an x that asks for gradients, to share their forward pass;
+                without them the penalty runs its own, which costs about a quarter more.
+
+        Returns:
+            A scalar with a graph to the parameters, but once differentiable; NaN if x holds NaN or infinity.
+
+        Raises:
+            RangeError: if x is not of floating point, or logits have no graph to it.
+            EmptyError: if the batch is empty.
+            ShapeError: if the outputs are not (n, c).
+            UnsupportedModuleError: if a layer has no second derivative, as fused attention.
+        """
+        _checks.floating("GrokAlign", x=x)
+        _checks.samples("GrokAlign", 1, x=x)
+        if logits is None or self.fraction < 1:
+            graph = forward("GrokAlign", model, self._part(x.detach()), mixed=True)
+            x, logits, shared = graph.x, graph.logits, False
+        else:
+            logits, shared = outputs_of("GrokAlign", logits, x), True
+        way = passage(logits, x)
+        if shared and not (x.requires_grad and way.reaches):
+            raise RangeError(
+                "GrokAlign(logits): expected logits with a graph to x, got none. "
+                "Call x.requires_grad_() before model(x), or leave logits out."
+            )
+        if (found := without_second_derivative(way)) is not None:
+            node, advice = found
+            raise UnsupportedModuleError(
+                f"GrokAlign(model): expected layers with a second derivative, got {node}. {advice}."
+            )
+        size = self._norm(way)
+        mean = size.square().mean() if self.squared else size.mean()
+        penalty = self.coefficient * (mean if self.level is None else (mean - self.level).abs())
+        # The Jacobian of a ReLU is finite where its input is not; and to look would wait for an accelerator.
+        return penalty + (0 * x.detach()).sum().to(penalty)
+
+    def _part(self, x: Tensor) -> Tensor:
+        if self.fraction == 1:
+            return x
+        # The tiny number undoes rounding up of what is whole, as 0.07 * 100.
+        part = math.ceil(self.fraction * len(x) - 1e-9)
+        device = x.device if self.generator is None else self.generator.device
+        return x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
+
+    def _norm(self, way: Passage) -> Float[Tensor, "n"]:
+        if self.estimator == "exact":
+            return jacobian_norm(self._signed_jacobian(way))
+        norms = [projected_norm(way, self._unit_vectors(way.logits)) for _ in range(self.projections)]
+        scale = math.sqrt(way.logits.shape[1] / self.projections)
+        return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))
+
+    def _signed_jacobian(self, way: Passage) -> Float[Tensor, "n c *d"]:
+        """The Jacobians, each row times a sign, which norms do not see, and which parts samples that mix.
+
+        Without signs a row would be the gradient of an output summed over the batch, which BatchNorm holds constant.
+        """
+        # Always the same, so that this estimator draws nothing from the streams that others use.
+        drawn = torch.randint(2, way.logits.shape, generator=torch.Generator().manual_seed(0))
+        signs = (2 * drawn - 1).to(way.logits)
+        graph = Graph("GrokAlign", way.x, way.logits, create_graph=True)
+        rows = []
+        for k in range(signs.shape[1]):
+            v = torch.zeros_like(signs)
+            v[:, k] = signs[:, k]
+            rows.append(graph.vector_jacobian(v))
+        return torch.stack(rows, 1)
+
+    def _unit_vectors(self, logits: Tensor) -> Tensor:
+        device = logits.device if self.generator is None else self.generator.device
+        v = torch.randn(logits.shape, generator=self.generator, dtype=logits.dtype, device=device).to(logits.device)
+        return v / torch.linalg.vector_norm(v, dim=1, keepdim=True)
