@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from gnomon_lab.papers.grok_digits import Config, run
+from gnomon_lab.papers.own.grok_digits import Config, run
 from gnomon_lab.runs import Run
 
 CONFIG = Config(steps=120, width=16, train=50, readings=20)

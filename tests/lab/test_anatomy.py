@@ -5,8 +5,8 @@ import math
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.anatomy import Config, claims, figures, run, summary, table
-from gnomon_lab.papers.anatomy_order import ARMS, QUANTITIES, Quantity, change, order
+from gnomon_lab.papers.own.anatomy.order import ARMS, QUANTITIES, Quantity, change, order
+from gnomon_lab.papers.own.anatomy.run import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 STEPS = (0, 1, 3, 10, 30, 100)

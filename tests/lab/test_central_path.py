@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.central_path import PAPER, SMALL, Config, claims, figures, run, summary, table, turned
+from gnomon_lab.papers.mse_collapse.central_path import (
+    PAPER,
+    SMALL,
+    Config,
+    claims,
+    figures,
+    run,
+    summary,
+    table,
+    turned,
+)
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

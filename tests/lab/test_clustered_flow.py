@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gnomon.errors import ConvergenceError, RangeError
-from gnomon_lab.papers import clustered_flow
-from gnomon_lab.papers.clustered_flow import (
+from gnomon_lab.papers.effective_flow.clustered_flow import run as clustered_flow
+from gnomon_lab.papers.effective_flow.clustered_flow.run import (
     ARMS,
     Config,
     claims,

@@ -8,8 +8,10 @@ from torch import nn
 
 from gnomon import cumulative_parameters
 from gnomon.errors import RangeError
-from gnomon_lab.papers import collapsed_flow
-from gnomon_lab.papers.collapsed_flow import (
+from gnomon_lab.papers.effective_flow._shared import collapsed_network, cone, extrapolated, outputs
+from gnomon_lab.papers.effective_flow.collapsed_flow import run as collapsed_flow
+from gnomon_lab.papers.effective_flow.collapsed_flow.page import powers, ratio
+from gnomon_lab.papers.effective_flow.collapsed_flow.run import (
     NETWORKS,
     STARTS,
     Config,
@@ -19,8 +21,6 @@ from gnomon_lab.papers.collapsed_flow import (
     summary,
     table,
 )
-from gnomon_lab.papers.collapsed_flow_page import powers, ratio
-from gnomon_lab.papers.collapsed_network import collapsed_network, cone, extrapolated, outputs
 from tests.lab.resuming import resumed
 
 TINY = Config(classes=(2,), early=2.0, late=10.0, steps=1)

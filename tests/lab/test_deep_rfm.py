@@ -12,7 +12,7 @@ from gnomon.dynamics import _deep_rfm as deep_rfm
 from gnomon.dynamics._rfm_layer import fit_layer
 from gnomon.errors import RangeError
 from gnomon.kernels import FourierFeatures, LaplaceKernel, ReLUFeatures
-from gnomon_lab.papers.deep_rfm import (
+from gnomon_lab.papers.agop_collapse.deep_rfm import (
     PAPER,
     Config,
     by_class,

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from gnomon.errors import MissingExtraError, RangeError
-from gnomon_lab.papers import delayed_robustness
-from gnomon_lab.papers.delayed_robustness import (
+from gnomon_lab.papers.grokalign import delayed_robustness
+from gnomon_lab.papers.grokalign._attacks import robust_accuracy
+from gnomon_lab.papers.grokalign.delayed_robustness import (
     DEVIATION,
     Config,
     Normalise,
@@ -21,7 +22,6 @@ from gnomon_lab.papers.delayed_robustness import (
     summary,
     table,
 )
-from gnomon_lab.papers.robust_accuracy import robust_accuracy
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

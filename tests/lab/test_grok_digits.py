@@ -9,8 +9,9 @@ import torch
 
 from gnomon.data import Samples
 from gnomon.errors import RangeError
-from gnomon_lab.papers import EXPERIMENTS, grok_digits
-from gnomon_lab.papers.grok_digits import ARMS, Config, claims, figures, run, summary, table
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.own import grok_digits
+from gnomon_lab.papers.own.grok_digits import ARMS, Config, claims, figures, run, summary, table
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Run, open_run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.inhibit import Config, claims, figures, run, summary, table
+from gnomon_lab.papers.grokalign.inhibit import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 MINIMISED = {"train": 1.0, "test": 0.87, "jacobian_norm": 0.1, "centroid_norm": 0.2, "centroid_alignment": 0.6}

@@ -9,9 +9,9 @@ from torch import nn
 
 from gnomon.data import Samples
 from gnomon.errors import ConvergenceError, RangeError
-from gnomon_lab.papers import agop_training
-from gnomon_lab.papers.agop_training import DATA, TRAININGS, images, linear_layers, loss, network
-from gnomon_lab.papers.layer_denoising import (
+from gnomon_lab.papers.agop_collapse import _shared as agop_training
+from gnomon_lab.papers.agop_collapse._shared import DATA, TRAININGS, images, linear_layers, loss, network
+from gnomon_lab.papers.agop_collapse.layer_denoising import (
     PAPER,
     SETTINGS,
     SMALL,

@@ -6,8 +6,17 @@ import pytest
 import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.linear_rfm import SETTINGS, Config, claims, figures, printed, run, summary, table
-from gnomon_lab.papers.linear_rfm_page import arms, closed_form, every, observed, within
+from gnomon_lab.papers.agop_collapse.linear_rfm.page import arms, closed_form, every, observed, within
+from gnomon_lab.papers.agop_collapse.linear_rfm.run import (
+    SETTINGS,
+    Config,
+    claims,
+    figures,
+    printed,
+    run,
+    summary,
+    table,
+)
 from tests.lab.resuming import resumed
 
 TINY = Config(classes=3, samples=8, kernel_ridges=(0.0, 0.001, 0.002, 0.02, 2.0), feature_ridges=(1.0, 2.0), depth=120)

@@ -3,7 +3,7 @@
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.modular_addition import Config, arms, claims, figures, run, summary, table
+from gnomon_lab.papers.grokalign.modular_addition import Config, arms, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 GROKKED = {

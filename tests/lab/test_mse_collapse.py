@@ -10,9 +10,9 @@ from gnomon import ClassStatistics, deepfool
 from gnomon.data import Samples
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.models import resnet18
-from gnomon_lab.papers import collapse
-from gnomon_lab.papers.collapse import GRID, Config, balanced, chosen_arms, framed, quantities, terminal
-from gnomon_lab.papers.mse_collapse import (
+from gnomon_lab.papers.mse_collapse import _shared as collapse
+from gnomon_lab.papers.mse_collapse._shared import GRID, Config, balanced, chosen_arms, framed, quantities, terminal
+from gnomon_lab.papers.mse_collapse.mse_collapse import (
     FALLING,
     NOTEBOOK,
     PAPER,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gnomon_lab.papers.mse_vs_ce import PAPER, SETTINGS, SMALL, claims, figures, pairs, run, summary, table
+from gnomon_lab.papers.mse_collapse.mse_vs_ce import PAPER, SETTINGS, SMALL, claims, figures, pairs, run, summary, table
 from tests.lab.resuming import resumed
 from tests.lab.test_mse_collapse import TINY, made  # noqa: F401
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gnomon_lab.papers import layer_denoising
-from gnomon_lab.papers.nfa import claims, figures, mean, run, summary, table
+from gnomon_lab.papers.agop_collapse import layer_denoising
+from gnomon_lab.papers.agop_collapse.nfa import claims, figures, mean, run, summary, table
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 from tests.lab.test_layer_denoising import TINY, made  # noqa: F401

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.ntk_regime import CONSTANT, NETWORK, Config, claims, figures, run, summary, table
-from gnomon_lab.papers.ntk_regime_page import interval, miss, share_inside
+from gnomon_lab.papers.grokalign.ntk_regime.page import interval, miss, share_inside
+from gnomon_lab.papers.grokalign.ntk_regime.run import CONSTANT, NETWORK, Config, claims, figures, run, summary, table
 from gnomon_lab.runs import series
 from tests.lab.resuming import resumed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.rank import Config, claims, figures, run, summary, table
+from gnomon_lab.papers.grokalign.rank import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 PC1 = {

@@ -6,8 +6,7 @@ import torch
 from gnomon import jacobian_alignment
 from gnomon.errors import RangeError
 from gnomon.models import mlp
-from gnomon_lab.papers.region_slices import cut, frame, plane_of, reach
-from gnomon_lab.papers.regions import (
+from gnomon_lab.papers.grokalign.regions.run import (
     ARM,
     Config,
     bend,
@@ -22,6 +21,7 @@ from gnomon_lab.papers.regions import (
     summary,
     table,
 )
+from gnomon_lab.papers.grokalign.regions.slices import cut, frame, plane_of, reach
 from tests.lab.resuming import resumed
 
 SLICE = {

@@ -5,7 +5,8 @@ import torch
 
 from gnomon import Probe, accuracy, every, jacobian_norm
 from gnomon.plot import Curves, Line, Mark, Panel
-from gnomon_lab.papers import EXPERIMENTS, anatomy, experiment
+from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.papers.own.anatomy import run as anatomy
 from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.over_seeds import build_over_seeds, together

@@ -2,7 +2,17 @@
 
 import pytest
 
-from gnomon_lab.papers.row_alignment import METHODS, PAPER, PRINTED, Config, claims, figures, run, summary, table
+from gnomon_lab.papers.grokalign.row_alignment import (
+    METHODS,
+    PAPER,
+    PRINTED,
+    Config,
+    claims,
+    figures,
+    run,
+    summary,
+    table,
+)
 from gnomon_lab.runs import Run
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError
 from gnomon_lab.cli.progress import Progress
-from gnomon_lab.papers.grok_digits import Config
+from gnomon_lab.papers.own.grok_digits import Config
 from gnomon_lab.runs import Run, find, last, load_run, machine, open_run, read_records, series, settled_at
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import DataError
-from gnomon_lab.papers.grok_digits import Config
+from gnomon_lab.papers.own.grok_digits import Config
 from gnomon_lab.runs import all_runs, load_run, open_run, read_records
 from gnomon_lab.runs.files import read_json_object, replace_file, replace_text, write_json
 from gnomon_lab.runs.sweep import train

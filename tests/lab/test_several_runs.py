@@ -9,7 +9,7 @@ import pytest
 
 from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
-from gnomon_lab.papers import grok_digits
+from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.report.setting import setting
 from gnomon_lab.runs import Run, all_runs, open_run
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from gnomon.errors import DataError, MissingExtraError
 from gnomon_lab.cli import run_command
 from gnomon_lab.cli.execute import Board
-from gnomon_lab.papers import EXPERIMENTS, Entry, grok_digits
+from gnomon_lab.papers import EXPERIMENTS, Entry
+from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.runs import Run, open_run
 from gnomon_lab.runs.executors import open_executor
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep

@@ -7,8 +7,8 @@ import torch
 
 from gnomon import TruncationFlow
 from gnomon.errors import RangeError
-from gnomon_lab.papers import truncation
-from gnomon_lab.papers.truncation import (
+from gnomon_lab.papers.effective_flow.truncation import run as truncation
+from gnomon_lab.papers.effective_flow.truncation.run import (
     KINDS,
     Config,
     claims,

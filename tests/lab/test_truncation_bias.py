@@ -8,7 +8,8 @@ import torch
 from scipy.integrate import solve_ivp
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.truncation_bias import (
+from gnomon_lab.papers.effective_flow.truncation_bias.page import CASES
+from gnomon_lab.papers.effective_flow.truncation_bias.run import (
     DATA,
     SETTINGS,
     Config,
@@ -20,7 +21,6 @@ from gnomon_lab.papers.truncation_bias import (
     summary,
     table,
 )
-from gnomon_lab.papers.truncation_bias_page import CASES
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

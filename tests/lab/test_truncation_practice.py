@@ -8,9 +8,10 @@ import torch
 
 import gnomon
 from gnomon.errors import RangeError
-from gnomon_lab.papers import truncation_descents as descents
-from gnomon_lab.papers.truncation_descents import ADAPTED, CUMULATIVE, EFFECTIVE, RUNGS, TRAINING, Affine
-from gnomon_lab.papers.truncation_practice import (
+from gnomon_lab.papers.own.truncation_practice import descents
+from gnomon_lab.papers.own.truncation_practice.descents import ADAPTED, CUMULATIVE, EFFECTIVE, RUNGS, TRAINING, Affine
+from gnomon_lab.papers.own.truncation_practice.page import of
+from gnomon_lab.papers.own.truncation_practice.run import (
     FOLLOWED,
     RESTS,
     SMALL,
@@ -21,7 +22,6 @@ from gnomon_lab.papers.truncation_practice import (
     summary,
     table,
 )
-from gnomon_lab.papers.truncation_practice_page import of
 from tests.lab.resuming import resumed
 
 TINY = Config(cluster=6, images=3, classes=3, until=0.4, finer=2, readings=4)

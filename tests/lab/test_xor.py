@@ -10,7 +10,7 @@ from gnomon import GrokAlign
 from gnomon.data import xor_clusters
 from gnomon.errors import RangeError
 from gnomon.models import mlp
-from gnomon_lab.papers.xor import (
+from gnomon_lab.papers.grokalign.xor import (
     ARMS,
     Config,
     alignment,

@@ -1,0 +1,50 @@
+"""What experiments of several wings share: the papers' losses, MNIST as they take it, arms beside each other."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gnomon.data import Samples, load_images, normalise
+from gnomon.plot import Line, Mark, Panel
+from gnomon_lab.runs import Record, Run, series
+
+MEAN, DEVIATION = 0.1307, 0.3081
+"""Of all training pixels of MNIST."""
+GEOMETRY = (
+    ("centroid_alignment", "Centroid alignment", "cosine"),
+    ("jacobian_norm", "Jacobian norm", "outputs per input"),
+    ("explained_variance_ratio", "PC1", "share of first direction"),
+)
+"""What a panel of geometry shows: the record's name, the title, the unit."""
+
+
+def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
+    """Against one-hot labels, the mean over samples and outputs, as PyTorch's."""
+    return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits.dtype))
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross-entropy": functional.cross_entropy,
+    "mse": squared_error,
+}
+"""The papers' two losses, by the names that configurations use."""
+
+
+def mnist_rows(run: Run, split: str, samples: int, dtype: torch.dtype) -> Samples:
+    """The first digits of a split, "train" or "test", as rows of 784 normalised pixels."""
+    images = normalise(load_images("mnist", split, data_dir=run.data_dir, limit=samples), MEAN, DEVIATION)
+    return Samples(images.x.flatten(1).to(dtype), images.labels)
+
+
+def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dashed: bool = False) -> tuple[Line, ...]:
+    """A curve of `name` for each arm, under the label that `arms` gives it; an arm keeps its colour by its place."""
+    return tuple(
+        Line(label, *series(records, arm, name), dashed, place) for place, (arm, label) in enumerate(arms.items())
+    )
+
+
+def geometry(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...] = ()) -> tuple[Panel, ...]:
+    """A panel for each of alignment, norm and PC1."""
+    return tuple(Panel(title, unit, lines(records, arms, name), marks) for name, title, unit in GEOMETRY)

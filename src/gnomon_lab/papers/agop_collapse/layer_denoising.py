@@ -1,0 +1,196 @@
+"""layer-denoising: what of each layer collapses the classes, its weight or the ReLU behind it (figures 2, 7 to 9)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from torch import Tensor, nn
+
+from gnomon import LayerCollapse, layer_collapse
+from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.papers.agop_collapse._shared import (
+    LAYERS,
+    PAPER,
+    SETTINGS,
+    SMALL,
+    SOURCE,
+    Config,
+    linear_layers,
+    losses,
+    over_epochs,
+    over_layers,
+    said,
+    train,
+)
+from gnomon_lab.runs import Claim, Record, Run, over_seeds
+
+__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
+
+PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
+"""Where NC1 is measured, in the order in which a layer W = USVᵀ gets there."""
+INTRODUCTION = """
+A network with five hidden layers learns to name images. NC1, the variance within classes over the variance between
+them, falls from layer to layer. Each layer can lower it in two ways: its weight W = USVᵀ can make small what differs
+within a class, by small singular values, and the ReLU can cut it off. U only rotates. The paper says: most of the fall
+is the weight's.
+"""
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains the network and measures NC1 between the parts of its layers."""
+    train(config, run, {"collapse": collapse})
+
+
+def collapse(model: nn.Module, x: Tensor, labels: Tensor, memory: int | None) -> LayerCollapse:
+    """That of the hidden layers and of the readout, whose input is what the last hidden layer puts out."""
+    return layer_collapse(model, x, labels, layers=linear_layers(model), memory=memory)
+
+
+def fall(record: Record, start: str, end: str) -> list[float]:
+    """By how much log NC1 falls from one place to another, for each hidden layer."""
+    return [math.log(a / b) for a, b in zip(record[start], record[end], strict=True)][:LAYERS]
+
+
+def collapsing(record: Record) -> list[tuple[float, float]]:
+    """The fall of log NC1 by the weight, and that by the whole layer, for each hidden layer that lowers NC1."""
+    parts, wholes = fall(record, "nc1_input", "nc1_right"), fall(record, "nc1_input", "nc1_after")
+    return [(part, whole) for part, whole in zip(parts, wholes, strict=True) if whole > 0]
+
+
+def shares(record: Record) -> list[float]:
+    """The weight's share of the fall of log NC1, for each hidden layer that lowers NC1."""
+    return [part / whole for part, whole in collapsing(record)]
+
+
+def share(record: Record) -> float:
+    """The weight's share of the fall of log NC1 over all hidden layers that lower it; 0 if none does."""
+    falls = collapsing(record)
+    return sum(part for part, _ in falls) / sum(whole for _, whole in falls) if falls else 0.0
+
+
+def by_relu(record: Record) -> list[float]:
+    """The factor by which U and the ReLU multiply NC1, for each hidden layer."""
+    return [math.exp(-value) for value in fall(record, "nc1_right", "nc1_after")]
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """NC1 through each layer at the end, and behind it before training."""
+    columns = ("", "NC1 of the input", "of SVᵀΦ", "of the output", "by SVᵀ", "by the ReLU", "output before training")
+    start, end = records[0], records[-1]
+    rows: list[tuple[str, ...]] = []
+    for layer, relu in enumerate(by_relu(end)):
+        numbers = [end[place][layer] for place in PLACES]
+        factors = numbers[1] / numbers[0], relu
+        values = (f"{value:.3g}" for value in (*numbers, *factors, start["nc1_after"][layer]))
+        rows.append((f"layer {layer + 1}", *values))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in two sentences."""
+    start, end = records[0]["nc1_after"][LAYERS - 1], records[-1]["nc1_after"][LAYERS - 1]
+    return (
+        f"Behind the last hidden layer NC1 goes from {start:.3g} before training to {end:.3g}. At the end the "
+        f"hidden layers lower it {records[-1]['nc1_input'][0] / end:,.0f} times, and the weights' share of that, in "
+        f"logarithms, is {share(records[-1]):.0%}."
+    )
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """NC1 within each layer over training, at the end layer by layer, and what weight and ReLU do to it."""
+    return [layers(records), end(records), parts(records)]
+
+
+def layers(records: Sequence[Record]) -> Curves:
+    """Figure 2: a panel a layer, a curve a place in it."""
+    places = [over_epochs(records, partial(decimals, place=place)) for place in PLACES]
+    panels = {
+        f"Layer {layer + 1}": tuple(
+            replace(lines[layer], label=label, colour=colour)
+            for colour, (lines, label) in enumerate(zip(places, PLACES.values(), strict=True))
+        )
+        for layer in range(LAYERS)
+    }
+    return Curves(
+        "layers",
+        f"Where in each layer classes collapse, {said(records)}",
+        "NC1 = tr Σ_W / tr Σ_B of the training images, of what each hidden layer is given, behind SVᵀ, and behind the "
+        "ReLU. The input of a layer is the output of the one before.",
+        "epoch",
+        (*one_scale("log10 of NC1", panels), losses(records)),
+        log_x=False,
+    )
+
+
+def end(records: Sequence[Record]) -> Curves:
+    """The three places of each layer, at the end of training and before it."""
+    panels = {
+        title: tuple(
+            over_layers(label, decimals(record, place), colour) for colour, (place, label) in enumerate(PLACES.items())
+        )
+        for title, record in (("At the end of training", records[-1]), ("Before training", records[0]))
+    }
+    return Curves(
+        "end",
+        f"NC1 from layer to layer, {said(records)}",
+        "Each hidden layer from its input over SVᵀΦ to its output: the gap from the first to the second is the "
+        "weight's, that from the second to the third the ReLU's.",
+        "hidden layer",
+        one_scale("log10 of NC1", panels),
+        log_x=False,
+    )
+
+
+def parts(records: Sequence[Record]) -> Curves:
+    """What the two parts of each layer do to NC1, over training."""
+    panels = {
+        "What SVᵀ does to NC1": over_epochs(records, partial(factors, start="nc1_input", end="nc1_right")),
+        "What the ReLU does to NC1": over_epochs(records, partial(factors, start="nc1_right", end="nc1_after")),
+    }
+    return Curves(
+        "parts",
+        f"Weight and ReLU, layer by layer, {said(records)}",
+        "The factor by which each part of a layer multiplies NC1: below 0 it collapses classes, above 0 it spreads "
+        "them.",
+        "epoch",
+        one_scale("log10 of the factor", panels),
+        log_x=False,
+    )
+
+
+def one_scale(unit: str, panels: Mapping[str, tuple[Line, ...]]) -> tuple[Panel, ...]:
+    """The lines by title, as panels that can be compared."""
+    values = [value for lines in panels.values() for line in lines for value in line.y]
+    scale = (min(values) - 0.05, max(values) + 0.05)
+    return tuple(Panel(title, unit, lines, (), scale) for title, lines in panels.items())
+
+
+def factors(record: Record, start: str, end: str) -> list[float]:
+    """The logarithm to base 10 of the factor by which NC1 grows from one place to another, for each hidden layer."""
+    return [-value / math.log(10) for value in fall(record, start, end)]
+
+
+def decimals(record: Record, place: str) -> list[float]:
+    """The logarithm to base 10 of NC1 at one place of each layer."""
+    return [math.log10(value) for value in record[place]]
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What section 5 says of figure 2, at the end of training and over all finished seeds."""
+    ends = [records[-1] for records in seeds]
+    whole = [share(record) for record in ends]
+    single = [min(shares(record), default=0.0) for record in ends]
+    relu = [min(by_relu(record)) for record in ends]
+    last = [records[-1]["nc1_after"][LAYERS - 1] / records[0]["nc1_after"][LAYERS - 1] for records in seeds]
+    where = SOURCE + "section 5, figure 2"
+    return [
+        Claim("NC1 behind the last hidden layer falls in training", where, "below 1 times its start",
+              over_seeds(last), max(last) < 1),
+        Claim("over the hidden layers that lower NC1, SVᵀ is responsible for the majority of the fall of log NC1",
+              where, "share above 50%", over_seeds(whole, ".0%"), min(whole) > 0.5),
+        Claim("in each hidden layer that lowers NC1, the fall is mostly that by SVᵀ",
+              where, "share above 50%, the smallest", over_seeds(single, ".0%"), min(single) > 0.5),
+        Claim("the ReLU does not directly reduce NC1, in any hidden layer",
+              SOURCE + "section 5", "at least 1 times, the smallest", over_seeds(relu), min(relu) >= 1),
+    ]  # fmt: skip

@@ -1,0 +1,103 @@
+"""linear-rfm: the recursion in which deep neural collapse can be proved, and the constants of its theorem (4.3)."""
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon import LinearDeepRFM, _checks
+from gnomon_lab.papers.agop_collapse.linear_rfm.page import SCALINGS, Scaling, claims, figures, printed, summary, table
+from gnomon_lab.runs import Run
+
+__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
+INTRODUCTION = """
+A Deep RFM whose kernel and random features are linear but for a ridge can be solved. Each layer takes the Gram matrix
+of the data to another one, and this recursion ends at the Gram matrix of the labels, which is deep neural collapse. The
+kernel's ridge delays it, the features' ridge speeds it up; without a ridge in the kernel one layer is enough.
+
+Theorem 4.3 says how fast, and how close. Its factor κ, which rescales every layer, comes from a slip in the proof: with
+it the recursion collapses as fast, but to a multiple of the labels' Gram matrix, whose distance from it is of the order
+of the ridge, not of its square. With the exact factor no distance is left at all.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of theorem 4.3."""
+
+    classes: int = 10
+    """Of the labels, one-hot."""
+    samples: int = 50
+    """Of each class: the eigenvalue of the labels' Gram matrix."""
+    kernel_ridges: tuple[float, ...] = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.05, 0.5, 5.0)
+    """λ_k, what the kernel adds to the diagonal: 0 first, then rising."""
+    feature_ridges: tuple[float, ...] = (1.0, 3.0, 10.0)
+    """λ_Φ, what the random features add, rising."""
+    depth: int = 150
+    """Layers."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        kernel, features = self.kernel_ridges, self.feature_ridges
+        rising = all(a < b for ridges in (kernel, features) for a, b in itertools.pairwise(ridges))
+        _checks.settings(
+            "linear-rfm",
+            ("classes", self.classes, "at least 2", self.classes >= 2),
+            ("samples", self.samples, "at least 1", self.samples >= 1),
+            ("kernel_ridges", kernel, "0 and three more or further, rising",
+             kernel[:1] == (0.0,) and len(kernel) >= 4 and rising),
+            ("feature_ridges", features, "above 0, rising", bool(features) and features[0] > 0 and rising),
+            ("depth", self.depth, "at least 3", self.depth >= 3),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )  # fmt: skip
+
+
+SMALL = Config()
+PAPER = Config(samples=500, kernel_ridges=(0.0, 0.00005, 0.0001, 0.0002, 0.0004, 0.05, 0.5, 5.0))
+SETTINGS = (SMALL, PAPER)
+
+
+def run(config: Config, run: Run) -> None:
+    """Runs the recursion for all ridges, from the same data."""
+    torch.set_num_threads(config.threads)
+    n = config.classes * config.samples
+    x = torch.randn(n, 2 * n, generator=torch.Generator().manual_seed(run.seed), dtype=torch.float64)
+    gram, labels = x @ x.mT / x.shape[1], torch.arange(n) % config.classes
+    for scaling, features, kernel in itertools.product(SCALINGS, config.feature_ridges, config.kernel_ridges):
+        if scaling == "exact" or printed(kernel, features) > 0.5:
+            recur(run, gram, labels, kernel, features, scaling, config.depth)
+
+
+def recur(
+    run: Run,
+    gram: Float[Tensor, "n n"],
+    labels: Int[Tensor, "n"],
+    kernel_ridge: float,
+    feature_ridge: float,
+    scaling: Scaling,
+    depth: int,
+) -> None:
+    """One recursion; where it is stopped, it begins again."""
+    # As after a feature map, so that the least eigenvalue is at least its ridge: assumption 4.2.
+    start = gram + feature_ridge * torch.eye(len(gram), dtype=gram.dtype)
+    ridges = {"kernel_ridge": kernel_ridge, "feature_ridge": feature_ridge}
+    rfm = LinearDeepRFM(start, labels, scaling=scaling, **ridges)
+    for _ in run.steps(f"{scaling} {feature_ridge:g} {kernel_ridge:g}", 0):
+        found = rfm.run(depth)
+        run.require_finite(distance=found.distance)
+        solved = {"rate": rfm.rate(), "limit": rfm.fixed_point(), "share": share(rfm)}
+        size = {"scaling": scaling, "samples": rfm.samples, **ridges}
+        factors = found.factors.flatten(1).square().sum(1) / len(labels)
+        for layer, (distance, to_limit, factor) in enumerate(
+            zip(found.distance.tolist(), found.to_limit.tolist(), factors.tolist(), strict=True), 2
+        ):
+            run.record(layer, distance=distance, to_limit=to_limit, factor=factor, **solved, **size)
+
+
+def share(rfm: LinearDeepRFM) -> float:
+    """λ_k over the theorem's bound with C = 1 and ε = 0: its 1 - ε, where that is at most 1."""
+    ridge = rfm.feature_ridge
+    return rfm.kernel_ridge * 2 * (1 + 1 / ridge) * rfm.samples / ridge

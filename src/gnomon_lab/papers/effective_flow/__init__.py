@@ -1,0 +1,1 @@
+"""The effective gradient flow: Chen, arXiv:2501.07400."""

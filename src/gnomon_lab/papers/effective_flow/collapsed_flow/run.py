@@ -1,0 +1,183 @@
+"""collapsed-flow: each class is one point; an integral of motion makes the loss decay, while the classes stay so."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import CollapsedFlow, _checks
+from gnomon_lab.papers.effective_flow._shared import collapsed_network, extrapolated, near, normal
+from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
+    DEFINITE,
+    HALVINGS,
+    NETWORKS,
+    STARTS,
+    claims,
+    figures,
+    summary,
+    table,
+)
+from gnomon_lab.runs import Run
+
+__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
+GOAL = 3.0
+PACE, PACES = 0.05, 40
+"""Time from one reading of a network to the next, and how many there are."""
+RTOL = 1e-12
+"""The integrator's relative tolerance; with 1e-10 two integrations part by more than TOLERANCE beyond a saddle."""
+NODES = 32
+"""Of Gauss and Legendre, on [0, 1], for the integrals of Duhamel's formula."""
+SIDES = ("outer", "inner")
+INTRODUCTION = """
+A network whose layers have cut every class to a single point is, for its loss, two matrices: W, the product of all its
+weights, and B, whose columns are the cumulative biases and thus the classes. Their gradient flow has an integral of
+motion, BBᵀ - WᵀW. Where it is definite, the loss falls exponentially at a rate that is known from the start, and both
+matrices converge; where it is not, nothing is promised.
+
+A real ReLU network is then trained by gradient descent in its cumulative parameters, from the same start: by the theory
+it becomes the flow with smaller and smaller steps, as long as every class stays in the sector where it is cut to its
+point, and leaves it where the biases grow past the points.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of section 8."""
+
+    classes: tuple[int, ...] = (3, 4, 5, 6)
+    """Classes Q, and as many dimensions, of each flow; the networks have the first."""
+    smaller: float = 0.3
+    """Size of the smaller of W and B at the start, in units of an orthogonal matrix."""
+    larger: float = 2.0
+    """Size of the larger."""
+    early: float = 8.0
+    """The flows are read at 80 even times up to this one."""
+    late: float = 40.0
+    """And at 8 further ones up to this, when they should have come to rest."""
+    steps: int = 5
+    """Of gradient descent on the networks in 0.05 of the flow's time; and 2, 4 and 8 times as many."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "collapsed-flow",
+            ("classes", self.classes, "2 or more, each once",
+             bool(self.classes) and min(self.classes) >= 2 and len({*self.classes}) == len(self.classes)),
+            ("smaller", self.smaller, "above 0 and at most a quarter of larger", 0 < self.smaller <= self.larger / 4),
+            ("larger", self.larger, "finite", math.isfinite(self.larger)),
+            ("early", self.early, "above 0", self.early > 0),
+            ("late", self.late, "finite and above early", self.early < self.late < math.inf),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )  # fmt: skip
+
+
+SMALL = Config()
+PAPER = Config()
+SETTINGS = (SMALL, PAPER)
+
+
+def run(config: Config, run: Run) -> None:
+    """Every flow, then the two networks."""
+    torch.set_num_threads(config.threads)
+    early = torch.linspace(0, config.early, 81, dtype=torch.float64)
+    late = torch.linspace(config.early, config.late, 9, dtype=torch.float64)[1:]
+    sizes = {"biases": (config.smaller, config.larger), "weight": (config.larger, config.smaller), "even": (1.0, 1.0)}
+    for q, start in itertools.product(config.classes, STARTS):
+        follow(run, q, start, sizes[start], torch.cat([early, late]))
+    for name, reach in NETWORKS.items():
+        train(run, config.classes[0], name, reach, config.steps)
+
+
+def follow(run: Run, q: int, start: str, sizes: tuple[float, float], times: Float[Tensor, "t"]) -> None:
+    """One flow with its propagators; where it is stopped, it begins again."""
+    generator = torch.Generator().manual_seed(run.seed)
+    weight, biases = (size * near(torch.linalg.qr(normal(q, q, generator))[0], generator) for size in sizes)
+    flow = CollapsedFlow(weight, biases, normal(q, q, generator))
+    for _ in run.steps(f"{q} {start}", 0, generator=generator):
+        found, carried = flow.flow(times, rtol=RTOL), flow.propagators(times, rtol=RTOL)
+        run.require_finite(loss=found.loss)
+        residual, gap = found.weight @ found.biases + flow.labels, flow.spectral_gap
+        outer = carried.outer_weight @ residual[0] @ carried.outer_biases
+        inner = carried.inner_weight @ residual[0] @ carried.inner_biases
+        bounded = [getattr(carried, f"{side}_{'biases' if start == 'biases' else 'weight'}") for side in SIDES]
+        series = {
+            "time": times,
+            "loss": found.loss,
+            "bound": found.bound,
+            "drift": found.drift,
+            "weight": torch.linalg.svdvals(found.weight),
+            "biases": torch.linalg.svdvals(found.biases),
+            "way": largest(found.weight - found.weight[-1], found.biases - found.biases[-1]),
+            "way_bound": (2 * found.bound).sqrt() * largest(found.weight, found.biases).max() / gap,
+            "propagator": largest(*bounded),
+            "decay": torch.exp(-gap * times),
+            "off_outer": (outer - residual).abs().amax((1, 2)),
+            "off_inner": (inner - residual).abs().amax((1, 2)),
+        }
+        if start not in DEFINITE:  # nothing is promised
+            del series["way_bound"], series["decay"]
+        minus, plus = duhamel(flow)
+        once = {"classes": q, "start": start, "gap": float(gap), "off_minus": minus, "off_plus": plus}
+        for at in range(len(times)):
+            run.record(at, **{name: values[at].tolist() for name, values in series.items()}, **once)
+
+
+def largest(*matrices: Float[Tensor, "t q q"]) -> Float[Tensor, "t"]:
+    """The largest of several matrices' spectral norms."""
+    return torch.linalg.matrix_norm(torch.stack(matrices), 2).amax(0)
+
+
+def duhamel(flow: CollapsedFlow) -> tuple[float, float]:
+    """How far equations 8.16 and 8.17 are from B and W at time 1: with a minus before the integrals, and as printed."""
+    nodes, shares = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(NODES))
+    times = torch.cat([(nodes + 1) / 2, torch.ones(1, dtype=torch.float64)])
+    found, carried = flow.flow(times, rtol=RTOL), flow.propagators(times, rtol=RTOL)
+    by_weight, by_biases = carried.inner_weight, carried.inner_biases
+    pulls = by_weight[-1] @ torch.linalg.solve(by_weight[:-1], found.weight[:-1].mT @ flow.labels)
+    pushes = torch.linalg.solve(by_biases[:-1], flow.labels @ found.biases[:-1].mT, left=False) @ by_biases[-1]
+    integrals = torch.einsum("t,mtij->mij", shares / 2, torch.stack([pulls, pushes]))
+    free = torch.stack([by_weight[-1] @ flow.biases, flow.weight @ by_biases[-1]])
+    exact = torch.stack([found.biases[-1], found.weight[-1]])
+    return off(free - integrals, exact), off(free + integrals, exact)
+
+
+def off(found: Tensor, expected: Tensor) -> float:
+    """The largest difference of two entries."""
+    return float((found - expected).abs().max())
+
+
+def train(run: Run, q: int, name: str, reach: float, steps: int) -> None:
+    """Gradient descent on one network with steps of several lengths, and the flow from the same start."""
+    generator = torch.Generator().manual_seed(run.seed)
+    net = collapsed_network(q, reach, GOAL, generator)
+    flow = CollapsedFlow(net.start[0], net.start[1], net.labels)
+    for _ in run.steps(f"network {name}", 0, generator=generator):
+        found = flow.flow(PACE * torch.arange(PACES + 1, dtype=torch.float64), rtol=RTOL)
+        exact = torch.stack([found.weight, found.biases], 1)
+        descents = [net.descend(PACE / every, every, PACES) for every in (steps * 2**k for k in range(HALVINGS))]
+        paths = [states for states, _, _ in descents]
+        states, losses, rests = descents[-1]
+        run.require_finite(loss=losses)
+        limit = extrapolated(paths)
+        for at, state in enumerate(exact):
+            weight, biases = states[at]
+            residual = state[0] @ state[1] + net.labels
+            field = torch.stack([residual @ state[1].mT, state[0].mT @ residual])
+            run.record(
+                at,
+                time=float(found.times[at]),
+                flow_loss=float(found.loss[at]),
+                loss=float(losses[at]),
+                off_field=off(net.gradients(state, net.layers)[0], field),
+                off_steps=[off(path[at], state) for path in paths],
+                off_limit=off(limit[at], state),
+                layers=float(rests[at]),
+                drift=off(biases @ biases.mT - weight.mT @ weight, flow.integral),
+                moved_out=float((torch.linalg.inv(net.start[1]) @ biases).diagonal().max()),
+            )

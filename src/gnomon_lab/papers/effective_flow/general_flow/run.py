@@ -1,0 +1,225 @@
+"""general-flow: truncation maps one after the other, on clusters that are not separated (theorem 5.1)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon import GeneralFlow, GeneralOrbit, TruncationFlow, _checks
+from gnomon.data import digits
+from gnomon_lab.papers.effective_flow.general_flow.page import (
+    APART,
+    ARMS,
+    CLUSTERS,
+    COMPONENTS,
+    DIGITS,
+    HORIZON,
+    PLANE,
+    STEPS,
+    claims,
+    figures,
+    summary,
+    table,
+)
+from gnomon_lab.runs import Run
+
+__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
+NEAR = 1e-9
+"""Nearer than this to a face a point has no gradient to compare with."""
+INTRODUCTION = """
+In its input space a layer of a ReLU network acts as a truncation map. Where each map meets one cluster alone, its flow
+is known in detail. In general every map acts on all clusters, and on what the maps before it have made of them:
+clusters overlap, maps compete for points, and a point may come to rest on a face and slide along it. Theorem 5.1 has
+the gradient flow of the maps for that case, without backpropagation through a network.
+
+Here it is held against automatic differentiation and against small steps, for overlapping clusters in the plane and in
+space and for handwritten digits, with one to three layers. Where clusters are separated it has to be the flow of each
+map alone.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting, which is this project's: the paper states the theorem alone."""
+
+    points: int = 12
+    """Of each cluster."""
+    until: float = 6.0
+    """The flows end at this s."""
+    readings: int = 40
+    """Of each flow, denser at its start."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "general-flow",
+            ("points", self.points, "from 2 to 170", 2 <= self.points <= 170),
+            ("until", self.until, "finite and at least 1", 1 <= self.until < math.inf),
+            ("readings", self.readings, "at least 3", self.readings >= 3),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )
+
+
+SMALL = Config()
+PAPER = Config(points=30, until=10.0)
+SETTINGS = (SMALL, PAPER)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Clusters, their targets, and the maps at time 0."""
+
+    points: Float[Tensor, "n q"]
+    labels: Int[Tensor, "n"]
+    targets: Float[Tensor, "k q"]
+    beta: Float[Tensor, "l q"]
+    rotation: Float[Tensor, "l q q"]
+
+
+def run(config: Config, run: Run) -> None:
+    """Lets the maps flow on each of the data; where it is stopped, an arm begins again."""
+    torch.set_num_threads(config.threads)
+    later = config.until * torch.linspace(0, 1, config.readings, dtype=torch.float64) ** 2
+    times = torch.tensor(sorted({*later.tolist(), HORIZON}), dtype=torch.float64)
+    for arm in ARMS:
+        for _ in run.steps(arm, 0):
+            start = begin(arm, config.points, torch.Generator().manual_seed(run.seed))
+            flow = GeneralFlow(start.points, start.labels, start.targets)
+            orbit = flow.flow(start.beta, start.rotation, times)
+            run.require_finite(loss=orbit.loss)
+            observe(run, start, flow, orbit, {"alone": alone(start, orbit)} if arm.startswith(APART) else {})
+
+
+def begin(arm: str, size: int, generator: torch.Generator) -> Start:
+    """Overlapping clusters with targets at a distance, and random maps; or separated ones that face each other."""
+    data, layers = arm.split()
+    if data == APART:
+        return separated(size, generator)
+    if data == DIGITS:
+        points, labels = components(size, generator)
+    else:
+        width, labels = 2 if data == PLANE else 3, torch.arange(CLUSTERS).repeat_interleave(size)
+        means = 1.2 * torch.randn(CLUSTERS, width, generator=generator, dtype=torch.float64)
+        points = means[labels] + torch.randn(len(labels), width, generator=generator, dtype=torch.float64)
+    shape = int(layers), points.shape[1]
+    targets = 1.5 * torch.randn(CLUSTERS, shape[1], generator=generator, dtype=torch.float64)
+    beta = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    rotation = torch.linalg.qr(torch.randn(*shape, shape[1], generator=generator, dtype=torch.float64))[0]
+    return Start(points, labels, targets, beta, rotation)
+
+
+def components(size: int, generator: torch.Generator) -> tuple[Float[Tensor, "n q"], Int[Tensor, "n"]]:
+    """Principal components of images of the first digits, of mean square 1."""
+    images = digits(1796, generator=generator, dtype=torch.float64)[0]
+    chosen = torch.cat([(images.labels == k).nonzero()[:size, 0] for k in range(CLUSTERS)])
+    x = images.x[chosen] - images.x[chosen].mean(0)
+    points = x @ torch.linalg.svd(x, full_matrices=False).Vh[:COMPONENTS].mT
+    return points / points.square().mean().sqrt(), images.labels[chosen]
+
+
+def separated(size: int, generator: torch.Generator) -> Start:
+    """Two clusters, 20 apart, each in front of its own map, whose positive sector holds the other one."""
+    labels, ones = torch.arange(2).repeat_interleave(size), torch.ones(2, dtype=torch.float64)
+    means = torch.stack([-7 * ones, 7 * ones])
+    points = means[labels] + 0.5 * torch.randn(2 * size, 2, generator=generator, dtype=torch.float64).clamp(-2, 2)
+    turns = 0.2 * torch.rand(2, generator=generator, dtype=torch.float64) - 0.1
+    turned = [torch.stack([a.cos(), -a.sin(), a.sin(), a.cos()]).view(2, 2) for a in turns]
+    # The first map's positive sector opens to the upper right, the second one's to the lower left.
+    rotation = torch.stack([turned[0], -turned[1]])
+    return Start(points, labels, means * 5 / 7, -means * 6.6 / 7, rotation)
+
+
+def loss_of(start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]) -> Float[Tensor, ""]:
+    """(2.26), cluster by cluster and layer by layer."""
+    images = start.points
+    for b, r in zip(beta, rotation, strict=True):
+        images = ((images + b) @ r.mT).relu() @ r - b
+    squares = (images - start.targets[start.labels]).square().sum(1)
+    return (squares / torch.bincount(start.labels)[start.labels]).sum() / 2
+
+
+def descent(
+    start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
+) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
+    """Steepest descent by automatic differentiation: of R, the generator Ω of its rotation."""
+    at = beta.clone().requires_grad_(), rotation.clone().requires_grad_()
+    of_beta, of_rotation = torch.autograd.grad(loss_of(start, *at), at)
+    turning = of_rotation @ rotation.mT
+    return -of_beta, (turning.mT - turning) / 2
+
+
+def gradient_error(
+    start: Start, flow: GeneralFlow, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
+) -> float | None:
+    """How far the right sides are from steepest descent, of its length; None where a point is near a face."""
+    images, nearest = start.points, math.inf
+    for b, r in zip(beta, rotation, strict=True):
+        heights = (images + b) @ r.mT
+        nearest = min(nearest, float(heights.abs().min()))
+        images = heights.relu() @ r - b
+    if nearest < NEAR:
+        return None
+    velocity, (of_beta, turn) = flow.velocity_at(beta, rotation), descent(start, beta, rotation)
+    wanted = torch.cat([of_beta.flatten(), (turn @ rotation).flatten()])
+    found = torch.cat([velocity[0].flatten(), velocity[1].flatten()])
+    return float((found - wanted).norm() / wanted.norm())
+
+
+def small_steps(start: Start, count: int) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
+    """β and R after so many steps of gradient descent up to the horizon; R is turned, and stays orthogonal."""
+    beta, rotation, step = start.beta, start.rotation, HORIZON / count
+    for _ in range(count):
+        of_beta, turn = descent(start, beta, rotation)
+        beta, rotation = beta + step * of_beta, torch.matrix_exp(step * turn) @ rotation
+    return beta, rotation
+
+
+def apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    """The largest difference of an entry of β or R."""
+    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+
+
+def alone(start: Start, orbit: GeneralOrbit) -> float:
+    """How far all maps together are from each on its own cluster."""
+    found = 0.0
+    for k, target in enumerate(start.targets):
+        flow = TruncationFlow(start.points[start.labels == k], target)
+        own = flow.flow(start.beta[k], start.rotation[k], orbit.times)
+        found = max(found, apart((own.beta, own.rotation), (orbit.beta[:, k], orbit.rotation[:, k])))
+    return found
+
+
+def observe(run: Run, start: Start, flow: GeneralFlow, orbit: GeneralOrbit, extra: dict[str, float]) -> None:
+    """Records the orbit, what automatic differentiation says at each reading, and how far small steps are from it."""
+    place = int((orbit.times == HORIZON).nonzero())
+    there = orbit.beta[place], orbit.rotation[place]
+    sides = orbit.crossings.sides
+    counts = torch.bincount(start.labels)
+    first = {
+        "crossings": len(sides), "slides": int(((sides > 0) & (sides < 1)).sum()),
+        "small_steps": [apart(small_steps(start, count), there) for count in STEPS],
+        "targets": start.targets.tolist(), "labels": start.labels.tolist(), **extra,
+    }  # fmt: skip
+    eye = torch.eye(start.points.shape[1], dtype=torch.float64)
+    for at, (beta, rotation) in enumerate(zip(orbit.beta, orbit.rotation, strict=True)):
+        values = {"loss": orbit.loss, "rates": orbit.rates, "decrease": orbit.decrease}
+        drawn = {}
+        if len(eye) == 2:
+            images = [start.points]
+            for b, r in zip(beta, rotation, strict=True):
+                images.append(((images[-1] + b) @ r.mT).relu() @ r - b)
+            drawn = {"beta": beta, "rotation": rotation, "images": torch.stack(images).round(decimals=4)}
+        run.record(
+            at,
+            s=float(orbit.times[at]),
+            **{name: value[at].tolist() for name, value in values.items()},
+            **{name: value.tolist() for name, value in drawn.items()},
+            truncated=(orbit.truncated[at].double().mean(2) / counts).tolist(),
+            defect=float((rotation @ rotation.mT - eye).abs().max()),
+            gradient_error=gradient_error(start, flow, beta, rotation),
+            **(first if at == 0 else {}),
+        )

@@ -1,0 +1,1 @@
+"""truncation: each layer's sector takes in one cluster and carries it to its target (theorem 3.2, proposition 4.2)."""

@@ -1,0 +1,164 @@
+"""truncation's page: its table, figures and claims, from its records."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+from gnomon.plot import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.papers.effective_flow.truncation.film import film
+from gnomon_lab.papers.effective_flow.truncation.measures import (
+    Arm,
+    arms,
+    balance,
+    clearance,
+    drifting,
+    gradient_error,
+    largest,
+    off_exponential,
+    over_bound,
+    over_decay,
+    over_way,
+    restless,
+    rise,
+    slope,
+    unrest,
+    where_separated,
+)
+from gnomon_lab.runs import Claim, Record, over_seeds
+
+Kind = Literal["collapse", "large", "inside", "rest"]
+Estimates = Literal["sharp", "printed"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ESTIMATES: tuple[Estimates, ...] = get_args(Estimates)
+WORDS: dict[Kind, str] = {
+    "collapse": "small unit, as proposition 4.2 wants it",
+    "large": "the same in a large unit",
+    "inside": "targets inside the clusters",
+    "rest": "untruncated, and truncated, from the start",
+}
+ROUNDING, SOLVED, ORTHOGONAL = 1e-10, 1e-9, 1e-12
+"""Of automatic differentiation; a thousand times the integrator's tolerance; of a matrix that is orthogonal."""
+SOURCE = "Chen, arXiv:2501.07400, "
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """What became of every cluster."""
+    columns = ("Q", "kind", "s₁", "sharp bound", "printed", "R turned", "|β + ỹ|", "loss", "to go")
+    rows: list[tuple[str, ...]] = []
+    for arm in arms(records, *KINDS):
+        (width, kind), first, end = arm[0]["arm"].split(), arm[0], arm[-1]
+        for k in (0, 1):
+            bounds = [first[estimates][k]["bound"] for estimates in ESTIMATES]
+            times = ["-" if time is None else f"{time:.3f}" for time in (first["collapse"][k], *bounds)]
+            left = [f"{end[name][k] / first[name][k]:.3g}" for name in ("distance", "loss")]
+            to_go = first["count"] - min(end["truncated"][k])
+            rows.append((width, kind, *times, f"{end['turned'][k]:.1e}", *left, f"{to_go} of {first['count']}"))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in three sentences."""
+    known = [(arm, k) for arm in arms(records, "collapse") for k in (0, 1) if arm[0]["sharp"][k]["bound"]]
+    times = [arm[0]["collapse"][k] for arm, k in known]
+    reached = ", ".join(f"{time:.2f}" for time in times if time is not None)
+    large, inside = ([time for arm in arms(records, kind) for time in arm[0]["collapse"]] for kind in KINDS[1:3])
+    return (
+        f"Where proposition 4.2's hypotheses hold, in {len(known)} clusters, all points are truncated at "
+        f"s = {reached}. By s = {records[-1]['s']:g}, {large.count(None)} of the {len(large)} clusters in a large unit "
+        f"are not, whose R turns until the last points lie on a face; nor are {inside.count(None)} of {len(inside)} "
+        f"with targets inside."
+    )
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Films in the plane and in space, and the curves of every dimension."""
+    found: list[Figure] = [
+        film(arm, WORDS[kind]) for kind in KINDS[:3] for arm in arms(records, kind) if "beta" in arm[0]
+    ]
+    widths = dict.fromkeys(record["arm"].split()[0] for record in records)
+    return found + [curves(records, width) for width in widths]
+
+
+def curves(records: Sequence[Record], width: str) -> Curves:
+    """Distance, truncated points, loss and turning of the clusters that flow."""
+
+    def lines(value: Callable[[Arm, Record, int], float]) -> tuple[Line, ...]:
+        return tuple(
+            Line(f"{WORDS[kind]}: {('first', 'second')[k]} cluster", tuple(r["s"] for r in arm),
+                 tuple(value(arm, r, k) for r in arm), dashed=k == 1, colour=colour)
+            for colour, kind in enumerate(KINDS[:3]) for arm in arms(records, kind)
+            if arm[0]["arm"].split()[0] == width for k in (0, 1)
+        )  # fmt: skip
+
+    (arm,) = [arm for arm in arms(records, "collapse") if arm[0]["arm"].split()[0] == width]
+    marks = tuple(
+        Mark(f"{word} cluster truncated, s₁ = {time:.2f}", time)
+        for word, time in zip(("first", "second"), arm[0]["collapse"], strict=True)
+        if time is not None
+    )
+    return Curves(
+        f"flow-{width}",
+        f"Distance, truncation, loss and turning: Q = {width}",
+        "Two clusters with their maps, in three settings. The moments of collapse are those in the small unit. By the "
+        "theory the distance falls from there on with e^-s, the loss with its square, and R stands still.",
+        "s",
+        (
+            Panel("Distance of -β from the target, of that at the start", "share",
+                  lines(lambda a, r, k: r["distance"][k] / a[0]["distance"][k]), marks, log_y=True),
+            Panel("Points truncated, the mean over coordinates", "share",
+                  lines(lambda a, r, k: sum(r["truncated"][k]) / len(r["truncated"][k]) / a[0]["count"]), marks),
+            Panel("Loss, of that at the start", "share",
+                  lines(lambda a, r, k: r["loss"][k] / a[0]["loss"][k]), marks, log_y=True),
+            Panel("How far R has turned", "spectral norm", lines(lambda _, r, k: r["turned"][k]), marks),
+        ),
+        log_x=False,
+    )  # fmt: skip
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """The statements, each for the worst of all dimensions and clusters and over all finished seeds."""
+
+    def most(message: str, where: str, limit: float, kinds: Sequence[Kind], measure: Callable[[Arm], float]) -> Claim:
+        worst = [max(map(measure, arms(records, *kinds))) for records in seeds]
+        # -1 in all: a statement about nothing.
+        holds = -1 < max(worst) <= limit
+        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), holds)
+
+    def bounded(message: str, estimates: Estimates) -> Claim:
+        found = most(message, "proposition 4.2, (4.30)", 1, ["collapse"], over_bound(estimates))
+        known = [
+            bound["bound"] is not None for r in seeds for arm in arms(r, "collapse") for bound in arm[0][estimates]
+        ]
+        return replace(found, measured=f"{found.measured}; they hold in {sum(known)} of {len(known)} clusters")
+
+    flowing, collapse, rest = KINDS[:3], KINDS[:1], KINDS[3:]
+    still: tuple[Kind, ...] = ("collapse", "inside", "rest")
+    clear = [min(map(clearance, arms(records, *still))) for records in seeds]
+    return [
+        Claim("but for the large unit the truncations are separated: least height over the other's faces, in spreads",
+              SOURCE + "definition 3.1", "above 0", over_seeds(clear), min(clear) > 0),
+        most("where they are, each cluster flows alone: distance from the flow of both maps together, in β and R",
+             "theorem 3.2", SOLVED, KINDS, where_separated(largest("aside"))),
+        most("there the right sides are minus the loss's gradient, by automatic differentiation: relative distance",
+             "theorem 3.2, as corrected in docs/errata.md", ROUNDING, KINDS, where_separated(gradient_error)),
+        most("the loss falls along the flow: largest rise, of the first loss", "(3.27)", ORTHOGONAL, KINDS, rise),
+        most("there both its parts fall: largest rate of one, of the first loss, by automatic differentiation",
+             "(3.28), (3.29)", ORTHOGONAL, KINDS, where_separated(slope)),
+        most("first loss less loss is the sum of both decreases: difference, of the first loss", "(3.27)", SOLVED,
+             KINDS, balance),
+        most("R stays orthogonal: largest entry of RRᵀ - 1", "theorem 3.2", ORTHOGONAL, KINDS, largest("defect")),
+        most("a map that truncates nothing is recognised and rests: way of β in spreads, and of R",
+             "proposition 4.1, first case", ORTHOGONAL, rest, restless),
+        most("a map that truncates all is recognised and rests, as printed: way of β, of its distance",
+             "proposition 4.1, second case", SOLVED, rest, drifting),
+        most("its R rests and β + ỹ decays with e^-s: relative distance", "as corrected in docs/errata.md", SOLVED,
+             rest, lambda arm: max(off_exponential(arm), unrest(arm))),
+        bounded("where the hypotheses hold with the sharp estimates, s₁ is below the bound: s₁ over it", "sharp"),
+        bounded("the same with the printed estimates", "printed"),
+        most("R's way stays below η₂: its length over η₂", "proposition 4.2, (4.32)", 1, collapse, over_way),
+        most("|β + ỹ| decays at the rate 1 - η₀ or faster: its length over that decay",
+             "proposition 4.2, (4.28), sharp", 1 + SOLVED, collapse, over_decay),
+        most("from s₁ on β + ỹ decays with e^-(s - s₁): relative distance", "proposition 4.2, (4.20), (4.37)", SOLVED,
+             flowing, off_exponential),
+        most("from s₁ on R stands still: its way", "proposition 4.2, (4.21)", SOLVED, flowing, unrest),
+    ]  # fmt: skip

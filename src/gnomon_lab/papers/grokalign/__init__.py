@@ -1,0 +1,1 @@
+"""GrokAlign: Walker et al., arXiv:2506.12284."""

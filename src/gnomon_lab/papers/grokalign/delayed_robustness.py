@@ -1,0 +1,308 @@
+"""delayed-robustness: CIFAR-10 under attack, with GrokAlign and with weight decay alone (figures 5 and 6)."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gnomon import (
+    GrokAlign,
+    Probe,
+    _checks,
+    accuracy,
+    centroid,
+    centroid_alignment,
+    explained_variance_ratio,
+    jacobian_norm,
+    log_spaced,
+    plateau,
+)
+from gnomon.data import Samples, load_images, normalise
+from gnomon.models import cnn
+from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.papers._shared import geometry, lines, squared_error
+from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
+from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
+
+ARMS = ("weight decay", "GrokAlign")
+SOURCE = "Walker et al., arXiv:2506.12284, figure 5"
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+"""Of each channel over all training pixels of CIFAR-10."""
+EPS = 4 / 255
+SHOWN = 8
+INTRODUCTION = """
+Two convolutional networks start from the same weights and learn the same CIFAR-10 images. Then an attacker changes
+every pixel of unseen images by at most 4/255, which nobody would see. The paper says: the first network, trained with
+weight decay alone, withstands this less and less the longer it trains; GrokAlign turns the centroids of the second
+towards the images, its Jacobians tend to rank one, and it withstands the attack more and more often.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of figure 5."""
+
+    train: int = 512
+    """Training images."""
+    test: int = 512
+    """Test images, all of them attacked."""
+    widths: tuple[int, ...] = (8, 16, 32)
+    """Channels of the three blocks."""
+    coefficient: float = 0.3
+    """Of the GrokAlign penalty; weight decay acts on both networks."""
+    learning_rate: float = 3e-3
+    """Of AdamW."""
+    weight_decay: float = 1e-3
+    """Of AdamW."""
+    steps: int = 300
+    """Passes over the training images, in batches of 256."""
+    attacks: tuple[str, ...] = ATTACKS[:1]
+    """Of AutoAttack's apgd-ce, apgd-t, fab-t and square; the fewer, the higher the robust accuracy."""
+    readings: int = 16
+    """Readings in each factor of ten of the passes; a quarter of them with an attack."""
+    stop_at_plateau: bool = False
+    """End GrokAlign's training when alignment and PC1 say that more is unlikely to help."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "delayed-robustness",
+            ("train", self.train, f"from {SHOWN} to 50000", SHOWN <= self.train <= 50_000),
+            ("test", self.test, "from 1 to 10000", 1 <= self.test <= 10_000),
+            ("widths", self.widths, "three of at least 1", len(self.widths) == 3 and min(self.widths) >= 1),
+            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
+            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
+            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("attacks", self.attacks, f"among {ATTACKS}", bool(self.attacks) and {*self.attacks} <= {*ATTACKS}),
+            ("readings", self.readings, "a multiple of 4", self.readings >= 4 and self.readings % 4 == 0),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )  # fmt: skip
+
+
+SMALL = Config()
+PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTACKS)
+SETTINGS = (SMALL, PAPER)
+
+
+class Normalise(nn.Module):
+    """Pixels from 0 to 1 to what the networks are trained on."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Each channel shifted and scaled."""
+        mean, deviation = (images.new_tensor(channels)[:, None, None] for channels in (MEAN, DEVIATION))
+        return (images - mean) / deviation
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains both networks, the same start and the same images."""
+    torch.set_num_threads(config.threads)
+    train = normalise(load_images("cifar10", "train", data_dir=run.data_dir, limit=config.train), MEAN, DEVIATION)
+    test = load_images("cifar10", "test", data_dir=run.data_dir, limit=config.test)
+    for arm in ARMS:
+        train_arm(config, run, arm, train, test)
+
+
+def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
+    """Trains one network and attacks it on the way. The test images are pixels, from 0 to 1."""
+    generator = torch.Generator().manual_seed(run.seed)
+    model = cnn((3, *config.widths, 10), generator=generator)
+    pixels_model = nn.Sequential(Normalise(), model)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, config.learning_rate, weight_decay=config.weight_decay)
+    grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
+    batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
+    due, attacked = log_spaced(config.readings), log_spaced(config.readings // 4)
+    whole = Probe(model, train, {"centroid": centroid, "centroid_alignment": centroid_alignment, "train": accuracy})
+    some = Probe(model, train.x[:64], [explained_variance_ratio, jacobian_norm])
+    unseen = Probe(pixels_model, test, {"test": accuracy})
+    under_attack = Probe(pixels_model, test, {"robust": robustness(config.attacks, run.seed)})
+    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
+        for x, labels in batches if step > 0 else ():
+            images = x.detach().requires_grad_(grokalign is not None)
+            logits = model(images)
+            objective = squared_error(logits, labels)
+            if grokalign is not None:
+                objective = objective + grokalign(model, images, logits)
+            run.require_finite(objective=objective)
+            optimizer.zero_grad()
+            torch.autograd.backward(objective, inputs=parameters)
+            nn.utils.clip_grad_value_(parameters, 1.0)
+            optimizer.step()
+        if not due(step) and step < config.steps:
+            continue
+        readings = [whole.read(step), some.read(step), unseen.read(step)]
+        now = {name: value for reading in readings for name, value in reading.scalars().items()}
+        earlier = run.records()
+        resting = rests([*earlier, {"arm": arm, "step": step} | now])
+        ends = step == config.steps or (config.stop_at_plateau and resting)
+        if ends or attacked(step) or (resting and stops_at(earlier) is None):
+            shown = {"tested": config.test, "centroids": grey(readings[0].values["centroid"])}
+            shown |= {"images": grey(train.x)} if step == 0 else {}
+            run.record(step, *readings, under_attack.read(step), **shown)
+        else:
+            run.record(step, *readings)
+        if ends:
+            run.stop()
+
+
+def robustness(attacks: tuple[str, ...], seed: int) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+    """The robust accuracy as a quantity for a probe."""
+
+    def robust(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+        return torch.tensor(robust_accuracy(model, x, labels, eps=EPS, seed=seed, attacks=attacks))
+
+    return robust
+
+
+def grey(images: Tensor) -> list[list[list[float]]]:
+    """The first images, the mean over their channels, to three digits."""
+    return [[[float(f"{pixel:.3g}") for pixel in row] for row in image] for image in images[:SHOWN].mean(1).tolist()]
+
+
+def rests(records: Sequence[Record]) -> bool:
+    """Whether GrokAlign's alignment and PC1, up to the last record, say that more training is unlikely to help."""
+    steps, alignment = series(records, "GrokAlign", "centroid_alignment")
+    return (
+        bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", "explained_variance_ratio")[1]).reached
+    )
+
+
+def stops_at(records: Sequence[Record]) -> int | None:
+    """The first reading at which `gnomon.plateau` would have ended GrokAlign's training; None if there is none."""
+    ours = [record for record in records if record["arm"] == "GrokAlign"]
+    return next((ours[end - 1]["step"] for end in range(1, len(ours) + 1) if rests(ours[:end])), None)
+
+
+def gained(records: Sequence[Record]) -> float | None:
+    """How much robust accuracy GrokAlign won after that; None if the rule does not end it."""
+    steps, robust = series(records, "GrokAlign", "robust")
+    at = stops_at(records)
+    return None if at is None else robust[-1] - robust[steps.index(at)]
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Both networks at the end, and where the stopping rule would have ended the second."""
+    columns = ("", "train", "test", "robust", "alignment", "PC1", "plateau at", "seconds")
+    formats = {"train": ".1%", "test": ".1%", "robust": ".1%"}
+    rows: list[tuple[str, ...]] = []
+    at = stops_at(records)
+    for arm in ARMS:
+        end = last(records, arm)
+        numbers = [format(end[name], how) for name, how in formats.items()]
+        numbers += [f"{end[name]:.3f}" for name in ("centroid_alignment", "explained_variance_ratio")]
+        rule = "" if arm != "GrokAlign" else "never" if at is None else f"{at:,}"
+        rows.append((arm, *numbers, rule, f"{end['seconds']['trained']:.0f}"))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in two or three sentences."""
+    before, after = ({arm: series(records, arm, "robust")[1][at] for arm in ARMS} for at in (0, -1))
+    said = [f"Under attack {arm} goes from {before[arm]:.1%} to {after[arm]:.1%}." for arm in ARMS]
+    at, gain = stops_at(records), gained(records)
+    if at is None or gain is None:
+        said.append("Alignment and PC1 never say that more training is unlikely to help.")
+    else:
+        said.append(f"By alignment and PC1 the training could have ended at step {at:,}; what followed changed")
+        said.append(f"GrokAlign's robust accuracy by {100 * gain:+.1f} points.")
+    return " ".join(said)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Figure 5 as curves, figure 6 as images."""
+    return [curves(records), centroids(records)]
+
+
+def curves(records: Sequence[Record]) -> Curves:
+    """Accuracy with and without attack, and the geometry, against steps."""
+    at, arms = stops_at(records), {arm: arm for arm in ARMS}
+    marks = () if at is None else (Mark(f"plateau, step {at:,}", at, ARMS.index("GrokAlign")),)
+    clean = lines(records, {arm: f"{arm}, not attacked" for arm in ARMS}, "test", dashed=True)
+    known = Panel("Accuracy on unseen images", "share correct", clean + lines(records, arms, "robust"), marks)
+    return Curves(
+        "curves",
+        "Accuracy under attack, and the geometry behind it",
+        "Solid: test images whose pixels an attacker changes by up to 4/255; dashed: the same images as they are. "
+        "Below, means over the training images; PC1 and norm over 64 of them. A mark: where alignment and PC1 say that "
+        "more is unlikely to help.",
+        "step (a pass over the training images)",
+        (known, *geometry(records, arms, marks)),
+    )
+
+
+def centroids(records: Sequence[Record]) -> ImageSlider:
+    """Training images, and the centroids that both networks have there."""
+    by_step = {
+        arm: {r["step"]: r["centroids"] for r in records if r["arm"] == arm and "centroids" in r} for arm in ARMS
+    }
+    frames = []
+    for step in sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys()):
+        rows = {"training images": records[0]["images"]} | {f"{arm}: centroids": by_step[arm][step] for arm in ARMS}
+        frames.append(
+            ImageFrame(f"step {step:,}", tuple(ImageRow(name, np.asarray(row)) for name, row in rows.items()))
+        )
+    return ImageSlider(
+        "centroids",
+        "What each network looks for",
+        "Above, normalised training images; below, the centroids of the linear regions around them, the sum of the "
+        "Jacobian's rows. Colour images are drawn as the mean over their three channels.",
+        tuple(frames),
+    )
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What the paper says of figure 5, over all finished seeds.
+
+    A change of robust accuracy counts from 1/√n on, n the attacked images: two standard errors at their largest.
+    """
+    noise = 1 / math.sqrt(last(seeds[0], ARMS[0])["tested"])
+
+    def ends(arm: str, name: str) -> list[float]:
+        return [last(records, arm)[name] for records in seeds]
+
+    def changes(arm: str, name: str, start: Callable[[Sequence[float]], float]) -> list[float]:
+        return [end - start(series(records, arm, name)[1]) for end, records in zip(ends(arm, name), seeds, strict=True)]
+
+    def beyond(name: str) -> list[float]:
+        return [ours - theirs for ours, theirs in zip(ends("GrokAlign", name), ends(ARMS[0], name), strict=True)]
+
+    def claim(message: str, values: Sequence[float], least: float, how: str = "+.1%") -> Claim:
+        holds = all(value >= least for value in values)
+        return Claim(message, SOURCE, f"at least {least:{how}}", over_seeds(values, how), holds)
+
+    lost = changes("weight decay", "robust", max)
+    gains = [gain for gain in map(gained, seeds) if gain is not None]
+    measured = [over_seeds(gains, "+.1%")] if gains else []
+    if len(gains) < len(seeds):
+        measured.append(f"the rule never stopped {len(seeds) - len(gains)} of {len(seeds)} seeds")
+    return [
+        claim("GrokAlign: PC1 is close to one", ends("GrokAlign", "explained_variance_ratio"), 0.9, ".3f"),
+        claim("GrokAlign: alignment rises", changes("GrokAlign", "centroid_alignment", first), 0.02, "+.3f"),
+        claim("GrokAlign ends more aligned than weight decay", beyond("centroid_alignment"), 0.02, "+.3f"),
+        claim("GrokAlign: robust accuracy rises from the start", changes("GrokAlign", "robust", first), noise),
+        Claim(
+            "weight decay: robust accuracy declines from its highest",
+            SOURCE,
+            f"at most {-noise:+.1%}",
+            over_seeds(lost, "+.1%"),
+            all(change <= -noise for change in lost),
+        ),
+        claim("GrokAlign ends more robust than weight decay", beyond("robust"), noise),
+        Claim(
+            "GrokAlign: robust accuracy rises little after alignment and PC1 have come to rest (gnomon.plateau)",
+            "Walker et al., arXiv:2506.12284, section 4.2",
+            f"at most {noise:+.1%}",
+            ", ".join(measured),
+            len(gains) == len(seeds) and all(gain <= noise for gain in gains),
+        ),
+    ]  # fmt: skip
+
+
+def first(values: Sequence[float]) -> float:
+    """Where a series starts."""
+    return values[0]

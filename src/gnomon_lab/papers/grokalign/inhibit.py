@@ -1,0 +1,171 @@
+"""inhibit: holding the Jacobian norm at a level keeps a network from the generalisation that minimising it brings."""
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from gnomon import (
+    GrokAlign,
+    Probe,
+    _checks,
+    accuracy,
+    centroid_alignment,
+    explained_variance_ratio,
+    jacobian_norm,
+    log_spaced,
+)
+from gnomon.data import Samples
+from gnomon.models import mlp
+from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.papers._shared import geometry, lines, mnist_rows, squared_error
+from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
+
+ARMS = ("minimise", "hold")
+SOURCE = "Walker et al., arXiv:2506.12284, figure 7"
+GOAL = 0.85
+"""The test accuracy from which on table 1 calls a network grokked; figure 7 prints no number."""
+HELD = (5.0 * 0.9, 5.0 / 0.818 * 1.1)
+"""Where a norm held at 5 may end: one projection reads it low by up to the factor 0.818, and a tenth on either side."""
+INTRODUCTION = """
+Two networks start from the same large weights and learn the same MNIST digits, with the same penalty coefficient. For
+the first the penalty is the mean Frobenius norm of the Jacobians, so that training makes it small. For the second it is
+the distance of that mean from 5, so that training holds it there. The paper predicts that the first comes to recognise
+digits that it has not seen, and that the second does not.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of figure 7."""
+
+    coefficient: float = 1e-3
+    """Of the penalty, in both arms."""
+    weight_decay: float = 0.01
+    """Of AdamW."""
+    init_scale: float = 8.0
+    """Multiplies PyTorch's default initialisation."""
+    samples: int = 1024
+    """Training digits, and as many for testing."""
+    width: int = 196
+    """Of the three hidden layers."""
+    steps: int = 32_000
+    """A step is a pass over all batches of 196, drawn anew."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "inhibit",
+            ("coefficient", self.coefficient, "finite and above 0", 0 < self.coefficient < math.inf),
+            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
+            ("init_scale", self.init_scale, "finite and above 0", 0 < self.init_scale < math.inf),
+            ("samples", self.samples, "from 10 to 10000", 10 <= self.samples <= 10_000),
+            ("width", self.width, "at least 1", self.width >= 1),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )  # fmt: skip
+
+
+SMALL = Config(coefficient=0.01, weight_decay=0.1, init_scale=3.0, width=64, steps=1200)
+PAPER = Config()
+SETTINGS = (SMALL, PAPER)
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains both networks, from the same start."""
+    torch.set_num_threads(config.threads)
+    train, test = (mnist_rows(run, split, config.samples, torch.float32) for split in ("train", "test"))
+    for arm in ARMS:
+        train_arm(config, run, arm, train, test)
+
+
+def centroid_norm(centroid: torch.Tensor) -> torch.Tensor:
+    """Of each sample (n), in outputs per input."""
+    return centroid.flatten(1).norm(dim=1)
+
+
+def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
+    """Trains one network and records its accuracies and its geometry."""
+    generator = torch.Generator().manual_seed(run.seed)
+    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
+    model = mlp(widths, scale=config.init_scale, generator=generator)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=config.weight_decay)
+    penalty = GrokAlign(config.coefficient, level=5.0 if arm == "hold" else None, generator=generator)
+    looks = Probe(model, train, [centroid_norm, centroid_alignment, jacobian_norm, explained_variance_ratio])
+    seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
+    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
+        for batch in torch.split(torch.randperm(len(train.x), generator=generator), 196) if step > 0 else ():
+            x = train.x[batch].requires_grad_()
+            logits = model(x)
+            objective = squared_error(logits, train.labels[batch]) + penalty(model, x, logits)
+            run.require_finite(objective=objective)
+            optimizer.zero_grad()
+            torch.autograd.backward(objective, inputs=parameters)
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+        if due(step) or step == config.steps:
+            run.record(step, looks.read(step), seen.read(step), unseen.read(step))
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Both networks at the end."""
+    columns = ("", "train", "test", "Jacobian norm", "centroid norm", "centroid alignment", "PC1", "seconds")
+    formats = {"train": ".1%", "test": ".1%", "jacobian_norm": ".3g", "centroid_norm": ".3g"}
+    formats |= {"centroid_alignment": ".3f", "explained_variance_ratio": ".3f"}
+    rows: list[tuple[str, ...]] = []
+    for arm in ARMS:
+        end = last(records, arm)
+        numbers = (format(end[name], how) for name, how in formats.items())
+        rows.append((arm, *numbers, f"{end['seconds']['trained']:.0f}"))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in two sentences."""
+    say = "Where the Jacobian norm is {} it ends at {:.2g}, and {:.0%} of unseen digits are recognised."
+    ends = ((how, last(records, arm)) for arm, how in zip(ARMS, ("minimised", "held"), strict=True))
+    return " ".join(say.format(how, end["jacobian_norm"], end["test"]) for how, end in ends)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Figure 7, accuracies, centroid norms and alignment against steps; and the Jacobian's norm and PC1."""
+    arms = {arm: arm for arm in ARMS}
+    groks = ((arm, settled_at(records, arm, "test", GOAL)) for arm in ARMS)
+    marks = tuple(Mark(f"{arm} generalised, step {step:,}", step, ARMS.index(arm)) for arm, step in groks if step)
+    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
+    panels = (
+        Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), marks, (0.0, 1.05)),
+        Panel("Centroid norm", "outputs per input", lines(records, arms, "centroid_norm"), marks),
+        *geometry(records, arms, marks),
+    )
+    caption = "Training digits dashed, unseen digits solid. Geometry: means over the training digits."
+    return [Curves("inhibit", "Minimised or held", caption, "step (a pass over all batches)", panels)]
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """Figure 7 and its text, at the end of all finished seeds."""
+    ends = {arm: [last(records, arm) for records in seeds] for arm in ARMS}
+
+    def within(message: str, arm: str, name: str, expected: str, least: float, most: float, how: str) -> Claim:
+        values = [end[name] for end in ends[arm]]
+        return Claim(message, SOURCE, expected, over_seeds(values, how), all(least <= value < most for value in values))
+
+    def ordered(message: str, name: str, smaller: str, larger: str) -> Claim:
+        low, high = ([end[name] for end in ends[arm]] for arm in (smaller, larger))
+        measured = f"{over_seeds(low)} against {over_seeds(high)}"
+        return Claim(message, SOURCE, f"{smaller} below {larger}", measured, all(map(operator.lt, low, high)))
+
+    return [
+        within("held, the norm stays at 5", "hold", "jacobian_norm", "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
+        within("held, the network memorises: train accuracy", "hold", "train", "at least 99%", 0.99, math.inf, ".1%"),
+        within(
+            "minimised, it generalises: test accuracy", "minimise", "test", f"from {GOAL:.0%} on", GOAL, math.inf, ".1%"
+        ),
+        within("held, it does not: test accuracy", "hold", "test", f"below {GOAL:.0%}", 0.0, GOAL, ".1%"),
+        ordered("held, the norms of the centroids stay high", "centroid_norm", "minimise", "hold"),
+        ordered("held, the centroids do not align", "centroid_alignment", "hold", "minimise"),
+    ]

@@ -1,0 +1,289 @@
+"""init-scaling: how the size of the weights or of the output at the start decides the alignment reached (figure 10)."""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+from gnomon import _checks, centroid_alignment, centroid_rate, log_spaced
+from gnomon.data import Samples
+from gnomon.models import mlp
+from gnomon.plot import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
+from gnomon_lab.runs import Claim, Record, Run, over_seeds
+
+MECHANISMS = ("output", "weights")
+SOURCE = "Walker et al., arXiv:2506.12284, figure 10"
+STRONG = 0.5
+"""The least |Spearman correlation| that counts as a correlation; the paper shows a scatter plot and no number."""
+INTRODUCTION = """
+The setting of ntk-regime, many times over from one start: either all initial weights are multiplied by a scale, or the
+output is, before and during training. Both make the neural tangent kernel larger, so that the inner product of a digit
+with its centroid moves faster, and both make the centroid longer, so that less of this becomes alignment.
+
+The paper says that the second matters more: the shorter the centroids at the start, the better the alignment that is
+reached, and scaling the output does it better than scaling the weights.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of figure 10."""
+
+    scales: tuple[float, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+    """Of each mechanism; the paper does not print its own."""
+    digits: int = 1024
+    """The zeros and ones among the first so many of MNIST's training digits; the paper names no number."""
+    width: int = 64
+    """Of each hidden layer; the figure names none, the authors' code has 64."""
+    hidden: int = 1
+    """Hidden layers: the paper says two-layer, which is 1; the authors' code has 2."""
+    learning_rate: float = 0.01
+    """Of full-batch gradient descent."""
+    steps: int = 4000
+    """Of gradient descent."""
+    readings: int = 24
+    """Readings of the alignment in each factor of ten of the steps."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        positive = len(self.scales) > 1 and all(0 < scale < math.inf for scale in self.scales)
+        _checks.settings(
+            "init-scaling",
+            ("scales", self.scales, "two or more, finite and above 0", positive),
+            ("digits", self.digits, "from 10 to 60000", 10 <= self.digits <= 60_000),
+            ("width", self.width, "at least 1", self.width >= 1),
+            ("hidden", self.hidden, "at least 1", self.hidden >= 1),
+            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("readings", self.readings, "at least 1", self.readings >= 1),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )
+
+
+SMALL = Config()
+PAPER = Config(scales=tuple(2 ** (power / 2) for power in range(-8, 5)))
+SETTINGS = (SMALL, PAPER)
+
+
+class Scaled(nn.Module):
+    """A network whose output is multiplied by a constant.
+
+    Args:
+        network: the network.
+        scale: the constant; a buffer, so that it stacks as the weights do.
+    """
+
+    scale: Tensor
+
+    def __init__(self, network: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("scale", torch.tensor(scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs, (n, c) as the network's."""
+        return self.scale * self.network(x)
+
+
+def stack(networks: Sequence[nn.Module]) -> nn.Module:
+    """One module whose parameters and buffers are those of k networks of one shape, with a first axis more."""
+    whole, (weights, constants) = copy.deepcopy(networks[0]), stack_module_state(list(networks))
+    for name, own in (*whole.named_parameters(), *whole.named_buffers()):
+        own.data = (weights | constants)[name].detach()
+    return whole
+
+
+def outputs(stacked: nn.Module, x: Tensor) -> Tensor:
+    """What all k networks say (k n c): of the samples x (n d), or each of samples of its own, x (k n d)."""
+
+    def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
+        said: Tensor = functional_call(stacked, state, (x,))
+        return said
+
+    state = dict(stacked.named_parameters()) | dict(stacked.named_buffers())
+    return torch.vmap(one, in_dims=(0, 0 if x.ndim == 3 else None))(state, x)
+
+
+def centroids(stacked: nn.Module, x: Tensor) -> Tensor:
+    """The centroids (k n d) of all k networks at the samples x (n d)."""
+    count = len(next(stacked.parameters()))
+    leaf = x.expand(count, *x.shape).detach().requires_grad_()
+    (found,) = torch.autograd.grad(outputs(stacked, leaf).sum(), leaf)
+    return found
+
+
+def sweep(config: Config, run: Run, train: Samples) -> list[Scaled]:
+    """The networks at their start: all scales of the output, then all of the weights, from one draw of the weights."""
+    widths = (train.x.shape[1], *[config.width] * config.hidden, 1)
+
+    def start(weights: float) -> nn.Module:
+        return mlp(widths, scale=weights, generator=torch.Generator().manual_seed(run.seed)).to(train.x.dtype)
+
+    return [Scaled(start(1.0), scale) for scale in config.scales] + [Scaled(start(s), 1.0) for s in config.scales]
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains the networks of all scales at once: a batch of networks, one update a step."""
+    torch.set_num_threads(config.threads)
+    train = zeros_and_ones(run, config.digits, torch.float32)
+    networks, place = sweep(config, run, train), first_one(train)
+    stacked, point = stack(networks), train.x[place : place + 1]
+    optimizer, due = torch.optim.SGD(stacked.parameters(), config.learning_rate), log_spaced(config.readings)
+    labels = train.labels.repeat(len(networks))
+    for step in run.steps("sweep", config.steps, stacked=stacked, optimizer=optimizer):
+        if step > 0:
+            # The sum over the networks of their losses, so that each has the gradient it would have alone.
+            loss = len(networks) * binary_cross_entropy(outputs(stacked, train.x).flatten(0, 1), labels)
+            run.require_finite(loss=loss)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss, inputs=list(stacked.parameters()))
+            optimizer.step()
+        if due(step) or step == config.steps:
+            found = centroid_alignment(centroids(stacked, point)[:, 0], point.expand(len(networks), -1))
+            at_start = starts(networks, stacked, train, point, config) if step == 0 else {}
+            run.record(step, alignment=found.tolist(), **at_start)
+
+
+def starts(
+    networks: Sequence[nn.Module], stacked: nn.Module, train: Samples, point: Tensor, config: Config
+) -> dict[str, object]:
+    """Of each network: mechanism and scale, the mean reciprocal centroid norm, theorem 9's rate at the point."""
+    reciprocal = 1 / torch.linalg.vector_norm(centroids(stacked, train.x), dim=2)
+    with torch.no_grad():
+        rates = [centroid_rate(n, point, train.x, train.labels, binary_cross_entropy).item() for n in networks]
+    mechanisms = [mechanism for mechanism in MECHANISMS for _ in config.scales]
+    scales = [*config.scales] * len(MECHANISMS)
+    return {"mechanism": mechanisms, "scale": scales, "reciprocal": reciprocal.mean(1).tolist(), "rate": rates}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One network of the sweep: its start, and the best alignment that it reached.
+
+    Attributes:
+        mechanism: what was scaled, of `MECHANISMS`.
+        scale: by how much.
+        reciprocal: 1 / the norm of the centroid at the start, the mean over the training digits.
+        speed: of the followed digit's inner product at the start: |rate| by theorem 9, per unit of learning rate.
+        best: the largest alignment of the followed digit in all readings.
+        step: where it was read.
+    """
+
+    mechanism: str
+    scale: float
+    reciprocal: float
+    speed: float
+    best: float
+    step: int
+
+
+def trained(records: Sequence[Record]) -> list[Trained]:
+    """All networks of the sweep."""
+    start = records[0]
+    found = []
+    for k, (mechanism, scale) in enumerate(zip(start["mechanism"], start["scale"], strict=True)):
+        best, step = max((record["alignment"][k], -record["step"]) for record in records)
+        found.append(Trained(mechanism, scale, start["reciprocal"][k], abs(start["rate"][k]), best, -step))
+    return found
+
+
+def of(records: Sequence[Record], mechanism: str) -> list[Trained]:
+    """The networks of one mechanism, from the smallest scale to the largest."""
+    return sorted((n for n in trained(records) if n.mechanism == mechanism), key=lambda n: n.scale)
+
+
+def correlation(records: Sequence[Record], one: str, other: str) -> float:
+    """Spearman's, of two attributes over all networks of the sweep."""
+    networks = trained(records)
+    ranks = spearmanr([getattr(n, one) for n in networks], [getattr(n, other) for n in networks])
+    return float(ranks.statistic)
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """A row for each network."""
+    columns = ("", "1 / centroid norm", "initial speed", "best alignment", "at step")
+    return columns, [
+        (f"{n.mechanism} × {n.scale:.3g}", f"{n.reciprocal:.3g}", f"{n.speed:.3g}", f"{n.best:.3f}", f"{n.step:,}")
+        for mechanism in MECHANISMS
+        for n in of(records, mechanism)
+    ]
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in two sentences."""
+    output, weights = (max(of(records, mechanism), key=lambda n: n.best) for mechanism in MECHANISMS)
+    return (
+        f"The best alignment is {output.best:.2f} with the output × {output.scale:.3g}, and {weights.best:.2f} with "
+        f"the weights × {weights.scale:.3g}. Spearman's correlation of the best alignment with the reciprocal "
+        f"centroid norm at the start is {correlation(records, 'reciprocal', 'best'):.2f}."
+    )
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Figure 10: its left half above, its right half below."""
+
+    def points(mechanism: str, x: str, y: str, *, joined: bool) -> Points:
+        networks = of(records, mechanism)
+        xs, ys = (tuple(getattr(n, name) for n in networks) for name in (x, y))
+        values = None if joined else tuple(n.best for n in networks)
+        return Points(f"{mechanism} scaled", xs, ys, values, joined, MECHANISMS.index(mechanism))
+
+    speed = tuple(points(mechanism, "reciprocal", "speed", joined=False) for mechanism in MECHANISMS)
+    reached = tuple(points(mechanism, "scale", "best", joined=True) for mechanism in MECHANISMS)
+    above = ScatterPanel(
+        "Speed against shortness at the start",
+        "mean 1 / centroid norm (inputs per output)",
+        "|rate| by theorem 9",
+        speed,
+        log_x=True,
+        log_y=True,
+    )
+    below = ScatterPanel("Best alignment", "scale", "cosine", reached, log_x=True)
+    return [
+        Scatter(
+            "scaling",
+            "Short centroids at the start, or fast inner products",
+            "Above, at the start: how fast theorem 9 says that the inner product of the followed digit moves, in "
+            "outputs per step and unit of learning rate, against how short the centroids are; the colour is the best "
+            "alignment reached in training. Below: that alignment against the scale of each mechanism.",
+            (above, below),
+            "best alignment",
+        )
+    ]
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What figure 10 and appendix B say, over all finished seeds."""
+    aligned = [correlation(records, "reciprocal", "best") for records in seeds]
+    slow = [correlation(records, "reciprocal", "speed") for records in seeds]
+    best = [[max(n.best for n in of(records, mechanism)) for mechanism in MECHANISMS] for records in seeds]
+    return [
+        Claim(
+            "the reciprocal centroid norm at the start correlates with the best alignment: Spearman's correlation",
+            SOURCE,
+            f"at least {STRONG}",
+            over_seeds(aligned, ".2f"),
+            min(aligned) >= STRONG,
+        ),
+        Claim(
+            "a fast inner product and a short centroid exclude each other at the start: Spearman's correlation",
+            f"{SOURCE} and appendix B",
+            f"at most {-STRONG}",
+            over_seeds(slow, ".2f"),
+            max(slow) <= -STRONG,
+        ),
+        Claim(
+            "scaling the output reaches a higher alignment than scaling the weights: the best of all scales",
+            SOURCE,
+            "output above weights",
+            "; ".join(f"output {output:.3f}, weights {weights:.3f}" for output, weights in best),
+            all(output > weights for output, weights in best),
+        ),
+    ]

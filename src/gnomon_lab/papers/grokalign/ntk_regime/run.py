@@ -1,0 +1,154 @@
+"""ntk-regime: a sample's inner product with its centroid, and the neural tangent kernel that moves it (figure 3)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnomon import (
+    Probe,
+    _checks,
+    centroid_alignment,
+    centroid_inner_product,
+    centroid_rate,
+    log_spaced,
+    ntk,
+    ntk_to_point,
+)
+from gnomon.data import Samples
+from gnomon.models import mlp
+from gnomon_lab.papers._shared import mnist_rows
+from gnomon_lab.papers.grokalign.ntk_regime.page import CONSTANT, NETWORK, claims, figures, summary, table
+from gnomon_lab.runs import Run
+
+__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
+INTRODUCTION = """
+A network with one output learns to tell zeros from ones. One training digit x is followed: the mean of its neural
+tangent kernel to the other digits, its inner product with the centroid of its linear region, and its alignment with it.
+
+Theorem 9 says how fast the inner product moves: by the kernel, weighted with what is still wrong at each digit. The
+paper reads a moving inner product as a moving kernel, that is, as feature learning. That does not follow, since the
+inner product moves under a constant kernel too; so the same start is also trained with its kernel held constant, and
+what the network does beyond that is what feature learning adds.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of figure 3."""
+
+    digits: int = 1024
+    """The zeros and ones among the first so many of MNIST's training digits; the paper names no number."""
+    width: int = 64
+    """Of each hidden layer; the figure names none, the authors' code has 64."""
+    hidden: int = 1
+    """Hidden layers: the paper says two-layer, which is 1; the authors' code has 2."""
+    learning_rate: float = 0.01
+    """Of full-batch gradient descent."""
+    steps: int = 4000
+    """Of gradient descent."""
+    readings: int = 24
+    """Readings in each factor of ten of the steps."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "ntk-regime",
+            ("digits", self.digits, "from 10 to 60000", 10 <= self.digits <= 60_000),
+            ("width", self.width, "at least 1", self.width >= 1),
+            ("hidden", self.hidden, "at least 1", self.hidden >= 1),
+            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("readings", self.readings, "at least 1", self.readings >= 1),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )
+
+
+SMALL = Config()
+PAPER = Config()
+SETTINGS = (SMALL, PAPER)
+
+
+def zeros_and_ones(run: Run, digits: int, dtype: torch.dtype) -> Samples:
+    """The zeros and ones among the first training digits of MNIST, their labels in `dtype` as the loss takes them."""
+    x, labels = mnist_rows(run, "train", digits, dtype)
+    return Samples(x[labels <= 1], labels[labels <= 1].to(dtype))
+
+
+def first_one(train: Samples) -> int:
+    """The place of the digit that is followed. A one, since the paper's inner product rises, and a zero's falls."""
+    return int(train.labels.argmax())
+
+
+def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean over the samples; for networks with one output."""
+    return functional.binary_cross_entropy_with_logits(logits[:, 0], labels)
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains the network, and then the same start with its kernel held constant."""
+    torch.set_num_threads(config.threads)
+    train = zeros_and_ones(run, config.digits, torch.float64)
+    train_network(config, run, train)
+    hold_kernel(config, run, train)
+
+
+def network(config: Config, run: Run, train: Samples) -> nn.Sequential:
+    """The network at its start."""
+    widths = (train.x.shape[1], *[config.width] * config.hidden, 1)
+    return mlp(widths, generator=torch.Generator().manual_seed(run.seed)).to(train.x.dtype)
+
+
+def train_network(config: Config, run: Run, train: Samples) -> None:
+    """Gradient descent; a reading holds the state after a step, and what theorem 9 said of the step before it."""
+    model, place = network(config, run, train), first_one(train)
+    optimizer = torch.optim.SGD(model.parameters(), config.learning_rate)
+    others = torch.cat([train.x[:place], train.x[place + 1 :]])
+
+    def kernel(model: nn.Module, x: Tensor) -> Tensor:
+        return ntk_to_point(model, others, x[0]).mean()
+
+    def norm(centroid: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(centroid, dim=1)
+
+    def predicted(model: nn.Module, x: Tensor) -> Tensor:
+        return config.learning_rate * centroid_rate(model, x, train.x, train.labels, binary_cross_entropy)
+
+    point, inner = train.x[place : place + 1], centroid_inner_product
+    after = Probe(model, point, {"kernel": kernel, "inner": inner, "alignment": centroid_alignment, "norm": norm})
+    before, due = Probe(model, point, {"inner_before": inner, "predicted": predicted}), log_spaced(config.readings)
+    for step in run.steps(NETWORK, config.steps, model=model, optimizer=optimizer):
+        if step == 0:
+            run.record(step, after.read(step))
+            continue
+        reads = due(step) or step == config.steps
+        readings = [before.read(step)] if reads else []
+        loss = binary_cross_entropy(model(train.x), train.labels)
+        run.require_finite(loss=loss)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss, inputs=list(model.parameters()))
+        optimizer.step()
+        if reads:
+            run.record(step, *readings, after.read(step), loss=loss.item())
+
+
+def hold_kernel(config: Config, run: Run, train: Samples) -> None:
+    """Gradient descent in the linear regime: the kernel of the start moves the outputs, as in theorem 9, and stays.
+
+    Without biases the inner product of a sample with its centroid is the output.
+    """
+    model, place, due = network(config, run, train), first_one(train), log_spaced(config.readings)
+    with torch.no_grad():
+        kernel, start = ntk(model, train.x), model(train.x)[:, 0]
+    weights = nn.Linear(len(start), 1, bias=False, dtype=start.dtype).requires_grad_(requires_grad=False)
+    weights.weight.zero_()
+    for step in run.steps(CONSTANT, config.steps, weights=weights):
+        if step > 0:
+            outputs = start + weights(kernel)[:, 0]
+            run.require_finite(outputs=outputs)
+            weights.weight += config.learning_rate / len(start) * (train.labels - outputs.sigmoid())
+        if due(step) or step == config.steps:
+            run.record(step, inner=(start + weights(kernel)[:, 0])[place].item())

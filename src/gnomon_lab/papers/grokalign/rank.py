@@ -1,0 +1,200 @@
+"""rank: the Jacobians at the training digits tend to rank one, sooner with GrokAlign than without (figure 2)."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from gnomon import GrokAlign, Probe, _checks, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
+from gnomon.data import Samples
+from gnomon.models import mlp
+from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.papers._shared import LOSSES, lines, mnist_rows
+from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
+
+ARMS = ("weight decay", "GrokAlign")
+SOURCE = "Walker et al., arXiv:2506.12284, figure 2"
+NEAR_ONE = 0.9
+"""What is taken for "tends to one", of which the paper prints no number: a tenth is left to all other directions."""
+HALF = 0.5
+"""Who is sooner is seen at this part of the way from PC1's start to 1, which runs reach that do not come near one."""
+INTRODUCTION = """
+The Jacobian of a classifier has a row for each of its ten outputs. PC1 is the share of the Jacobian's squared norm that
+one direction of the input carries: 1 for a matrix of rank one. With each loss two networks start from the same weights,
+one with weight decay alone and one with GrokAlign beside it. The paper says that PC1 tends to 1 in all of them.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of figure 2, of which the paper prints the data, the optimiser and the losses."""
+
+    losses: tuple[str, ...] = tuple(LOSSES)
+    """Of cross-entropy and mse."""
+    coefficient: float | None = None
+    """Of the GrokAlign penalty; that of table 1, 1e-3 for cross-entropy and 1e-4 for mse, unless told."""
+    weight_decay: float = 0.01
+    """Of AdamW, in both arms."""
+    init_scale: float = 8.0
+    """Multiplies PyTorch's default initialisation."""
+    samples: int = 1024
+    """Training digits, and as many for testing."""
+    width: int = 196
+    """Of the three hidden layers."""
+    steps: int = 100_000
+    """A step is a pass over all batches of 256."""
+    dtype: str = "float64"
+    """float32 or float64."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "rank",
+            ("losses", self.losses, f"among {(*LOSSES,)}", bool(self.losses) and {*self.losses} <= {*LOSSES}),
+            ("coefficient", self.coefficient, "finite and at least 0",
+             self.coefficient is None or 0 <= self.coefficient < math.inf),
+            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
+            ("init_scale", self.init_scale, "finite and above 0", 0 < self.init_scale < math.inf),
+            ("samples", self.samples, "from 10 to 10000", 10 <= self.samples <= 10_000),
+            ("width", self.width, "at least 1", self.width >= 1),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("dtype", self.dtype, "float32 or float64", self.dtype in ("float32", "float64")),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )  # fmt: skip
+
+
+SMALL = Config(
+    losses=("mse",),
+    coefficient=1e-3,
+    weight_decay=0.1,
+    init_scale=2.0,
+    samples=512,
+    width=64,
+    steps=12_000,
+    dtype="float32",
+)
+PAPER = Config()
+SETTINGS = (SMALL, PAPER)
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains both arms with each loss, from the same start."""
+    torch.set_num_threads(config.threads)
+    train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
+    for loss, arm in itertools.product(config.losses, ARMS):
+        train_arm(config, run, loss, arm, train, test)
+
+
+def train_arm(config: Config, run: Run, loss: str, arm: str, train: Samples, test: Samples) -> None:
+    """Trains one network and records PC1 at its training digits."""
+    generator = torch.Generator().manual_seed(run.seed)
+    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
+    model = mlp(widths, scale=config.init_scale, generator=generator).to(train.x.dtype)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=config.weight_decay)
+    of_table_1 = {"cross-entropy": 1e-3, "mse": 1e-4}[loss]
+    coefficient = of_table_1 if config.coefficient is None else config.coefficient
+    penalty = GrokAlign(coefficient, generator=generator) if arm == "GrokAlign" else None
+    batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
+    geometry = Probe(model, train, [explained_variance_ratio, jacobian_norm])
+    seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
+    for step in run.steps(f"{loss} {arm}", config.steps, model=model, optimizer=optimizer, generator=generator):
+        for x, labels in batches if step > 0 else ():
+            batch = x.detach().requires_grad_(penalty is not None)
+            logits = model(batch)
+            objective = LOSSES[loss](logits, labels)
+            if penalty is not None:
+                objective = objective + penalty(model, batch, logits)
+            run.require_finite(objective=objective)
+            optimizer.zero_grad()
+            torch.autograd.backward(objective, inputs=parameters)
+            optimizer.step()
+        if due(step) or step == config.steps:
+            run.record(step, geometry.read(step), seen.read(step), unseen.read(step))
+
+
+def losses(records: Sequence[Record]) -> list[str]:
+    """The losses in the order in which they ran."""
+    return list(dict.fromkeys(record["arm"].partition(" ")[0] for record in records))
+
+
+def half_way_at(records: Sequence[Record], loss: str, arm: str) -> int | None:
+    """The step from which on PC1 has gone half its way to one; None if it does not end there."""
+    start = next(record for record in records if record["arm"] == f"{loss} {arm}")["explained_variance_ratio"]
+    return settled_at(records, f"{loss} {arm}", "explained_variance_ratio", start + HALF * (1 - start))
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Every arm at the end, and when its PC1 had gone half its way to one."""
+    columns = ("", "PC1 at the start", "PC1 at the end", "half way to 1", "norm", "train", "test", "seconds")
+    rows: list[tuple[str, ...]] = []
+    for loss, arm in itertools.product(losses(records), ARMS):
+        first = next(record for record in records if record["arm"] == f"{loss} {arm}")
+        end, step = last(records, f"{loss} {arm}"), half_way_at(records, loss, arm)
+        pc1 = (f"{first['explained_variance_ratio']:.3f}", f"{end['explained_variance_ratio']:.3f}")
+        reached = "not reached" if step is None else f"step {step:,}"
+        known = (f"{end['jacobian_norm']:.3g}", f"{end['train']:.1%}", f"{end['test']:.1%}")
+        rows.append((f"{loss}, {arm}", *pc1, reached, *known, f"{end['seconds']['trained']:.0f}"))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in a sentence for each loss."""
+    said = []
+    for loss in losses(records):
+        ends = (last(records, f"{loss} {arm}")["explained_variance_ratio"] for arm in ARMS)
+        said.append("With {} PC1 ends at {:.2f} under weight decay, and at {:.2f} with GrokAlign.".format(loss, *ends))
+    return " ".join(said)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """PC1, norm and accuracies against steps, a figure for each loss."""
+    return [curves(records, loss) for loss in losses(records)]
+
+
+def curves(records: Sequence[Record], loss: str) -> Curves:
+    """Both arms of one loss, with the step from which on PC1 has gone half its way to one."""
+    arms = {f"{loss} {arm}": arm for arm in ARMS}
+    reached = ((arm, half_way_at(records, loss, arm)) for arm in ARMS)
+    marks = tuple(Mark(f"{arm} half way, step {step:,}", step, ARMS.index(arm)) for arm, step in reached if step)
+    seen = lines(records, {f"{loss} {arm}": f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
+    panels = (
+        Panel("PC1", "share of first direction", lines(records, arms, "explained_variance_ratio"), marks, (0.0, 1.05)),
+        Panel("Jacobian norm", "outputs per input", lines(records, arms, "jacobian_norm"), marks),
+        Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), marks, (0.0, 1.05)),
+    )
+    caption = "PC1 and norm: means over the training digits. Marked: from where on PC1 has gone half its way to one."
+    return Curves(
+        loss, f"How near the Jacobians come to rank one, {loss}", caption, "step (a pass over all batches)", panels
+    )
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """Figure 2, over all finished seeds: PC1 tends to one in each arm, and sooner with GrokAlign."""
+    tend = [tends(seeds, loss, arm) for loss, arm in itertools.product(losses(seeds[0]), ARMS)]
+    return tend + [sooner(seeds, loss) for loss in losses(seeds[0])]
+
+
+def tends(seeds: Sequence[Sequence[Record]], loss: str, arm: str) -> Claim:
+    """PC1 is near one at the end of every seed."""
+    ends = [last(records, f"{loss} {arm}")["explained_variance_ratio"] for records in seeds]
+    message = f"{loss}: the Jacobians tend to rank one under {arm}: PC1 at the end"
+    return Claim(message, SOURCE, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
+
+
+def sooner(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
+    """With GrokAlign PC1 goes half its way in fewer steps, in every seed; an arm that never does takes for ever."""
+    decay, align = (
+        [math.inf if at is None else at for at in (half_way_at(records, loss, arm) for records in seeds)]
+        for arm in ARMS
+    )
+    return Claim(
+        f"{loss}: sooner with GrokAlign: steps until PC1 has gone half its way to one, GrokAlign / weight decay",
+        SOURCE,
+        "fewer / more",
+        f"{over_seeds(align, ',.0f')} / {over_seeds(decay, ',.0f')}".replace("inf", "never"),
+        all(ours < base for ours, base in zip(align, decay, strict=True)),
+    )

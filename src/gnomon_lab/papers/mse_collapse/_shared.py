@@ -1,0 +1,327 @@
+"""Neural collapse of networks that classify small images: what mse-collapse and mse-vs-ce share."""
+
+import functools
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnomon import (
+    ClassMoments,
+    Probe,
+    _checks,
+    accuracy,
+    deepfool,
+    equiangularity,
+    equinorm,
+    maximal_equiangularity,
+    models,
+    mse_decomposition,
+    nc1,
+    nearest_mean_disagreement,
+    self_duality,
+)
+from gnomon.data import Samples, load_images, normalise
+from gnomon.errors import ConvergenceError
+from gnomon.plot import Line, Mark, Panel
+from gnomon_lab.papers._shared import LOSSES
+from gnomon_lab.runs import Claim, Record, Run, last
+
+SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073"
+DATA = ("mnist", "fashion_mnist", "cifar10", "svhn", "stl10")
+DEPTHS = {"vgg": (11, 13), "resnet": (18, 34, 50), "densenet": (40, 100, 201, 250)}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    f"{family}{depth}": getattr(models, f"{family}{depth}") for family, depths in DEPTHS.items() for depth in depths
+}
+BATCH, MOMENTUM, WEIGHT_DECAY = 128, 0.9, 5e-4
+GRID = tuple(round(1e-4 * 2500 ** (k / 24), 6) for k in range(25))
+"""Learning rates to search, 0.0001 to 0.25: the notebook's 0.0184 (MSE) and 0.0679 (cross-entropy) are among them."""
+SIGNS = {
+    "equinorm.means": ("NC2: equal norms", "Std / Ave of norms"),
+    "equiangularity.means": ("NC2: equal angles", "Std of cosines"),
+    "maximal_equiangularity.means": ("NC2: widest angles", "Ave |cos + 1/(C-1)|"),
+    "self_duality": ("NC3: self-duality", "squared distance"),
+    "nc1": ("NC1: variability within classes", "log10 of NC1"),
+    "disagreement": ("NC4: disagreement with the nearest mean", "share of images"),
+    "accuracy": ("Accuracy", "share correct"),
+}
+"""Figures 3 to 8: title and unit of each panel. The paper has a logarithmic axis for NC1 alone."""
+HARDWARE = (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16"))
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of appendix A."""
+
+    cases: tuple[str, ...] = ("fashion_mnist-resnet18",)
+    """Data set and network, joined by a hyphen."""
+    train: int | None = 100
+    """Training images of each class; None: as many as the smallest class has."""
+    test: int | None = 2000
+    """Test images; None: all."""
+    side: int = 28
+    """Smaller images get a black frame, up to so many pixels a side."""
+    width: int | None = 8
+    """Channels of the first stage, in a DenseNet the growth; None: the network's own."""
+    learning_rates: tuple[float, ...] = (0.1,)
+    """Of SGD, divided by 10 after a third and two thirds; of several, the one of the best test accuracy counts."""
+    epochs: int = 350
+    """Passes over the training images, each in a new order."""
+    early: int = 50
+    """So many epochs are read one by one."""
+    spacing: int = 5
+    """Epochs from one reading to the next after these."""
+    attacked: int = 100
+    """Test images that DeepFool attacks."""
+    attack_spacing: int = 50
+    """Epochs from one attack to the next; also at the first epoch without training error."""
+    device: str = "cpu"
+    """Where networks are trained and read: cpu or cuda."""
+    precision: str = "float32"
+    """Of training; bfloat16: mixed precision, autocast. Readings are in float32."""
+    threads: int = 1
+    """Processor threads."""
+
+    def __post_init__(self) -> None:
+        known = {f"{data}-{network}" for data in DATA for network in NETWORKS}
+        rates = self.learning_rates
+        _checks.settings(
+            "collapse",
+            ("cases", self.cases, f"DATA-NETWORK of {DATA} and {(*NETWORKS,)}",
+             bool(self.cases) and {*self.cases} <= known),
+            ("train", self.train, "at least 2", self.train is None or self.train >= 2),
+            ("test", self.test, "at least 1", self.test is None or self.test >= 1),
+            ("side", self.side, "at least 8", self.side >= 8),
+            ("width", self.width, "at least 1", self.width is None or self.width >= 1),
+            ("learning_rates", rates, "finite and above 0", bool(rates) and all(0 < r < math.inf for r in rates)),
+            ("epochs", self.epochs, "at least 1", self.epochs >= 1),
+            ("early", self.early, "at least 0", self.early >= 0),
+            ("spacing", self.spacing, "at least 1", self.spacing >= 1),
+            ("attacked", self.attacked, "at least 1", self.attacked >= 1),
+            ("attack_spacing", self.attack_spacing, "at least 1", self.attack_spacing >= 1),
+            ("device and precision", (self.device, self.precision), f"among {HARDWARE}",
+             (self.device, self.precision) in HARDWARE),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )  # fmt: skip
+
+
+def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
+    """Trains the network of every case with every loss and learning rate, from the same start.
+
+    Raises:
+        ConvergenceError: if a network diverges, and there is no other learning rate.
+    """
+    torch.set_num_threads(config.threads)
+    for case in config.cases:
+        data, network = case.split("-")
+        train, test = images(config, run, data)
+        for loss in losses:
+            for rate in config.learning_rates:
+                try:
+                    train_arm(config, run, f"{case} {loss} {rate:g}", network, loss, rate, train, test)
+                except ConvergenceError:
+                    # One of several learning rates: the search goes on without it.
+                    if len(config.learning_rates) == 1:
+                        raise
+
+
+def images(config: Config, run: Run, data: str) -> tuple[Samples, Samples]:
+    """Training images, as many of each class, and test images; both normalised by the training images."""
+    train = balanced(load_images(data, "train", data_dir=run.data_dir), config.train)
+    test = load_images(data, "test", data_dir=run.data_dir, limit=config.test)
+    deviation, mean = torch.std_mean(train.x, (0, 2, 3), correction=0)
+
+    def prepared(samples: Samples) -> Samples:
+        x, labels = normalise(samples._replace(x=framed(samples.x, config.side)), mean.tolist(), deviation.tolist())
+        return Samples(x.to(config.device, memory_format=torch.channels_last), labels.to(config.device))
+
+    return prepared(train), prepared(test)
+
+
+def balanced(samples: Samples, count: int | None) -> Samples:
+    """The first `count` samples of each class, or as many as the smallest class has, in their order."""
+    count = int(samples.labels.bincount().min()) if count is None else count
+    classes = (samples.labels == label for label in range(int(samples.labels.max()) + 1))
+    chosen = torch.cat([members.nonzero()[:count, 0] for members in classes]).sort().values
+    return Samples(samples.x[chosen], samples.labels[chosen])
+
+
+def framed(x: Tensor, side: int) -> Tensor:
+    """Images (n c h w) with black pixels around them, at least `side` high and wide."""
+    height, width = (max(0, side - length) for length in x.shape[2:])
+    return functional.pad(x, (width // 2, width - width // 2, height // 2, height - height // 2))
+
+
+def train_arm(
+    config: Config, run: Run, arm: str, network: str, loss: str, rate: float, train: Samples, test: Samples
+) -> None:
+    """Trains one network, a step an update, and reads it after whole epochs."""
+    generator = torch.Generator().manual_seed(run.seed)
+    classes, batches = int(train.labels.max()) + 1, math.ceil(len(train.x) / BATCH)
+    size = {} if config.width is None else {"growth" if "densenet" in network else "width": config.width}
+    model = NETWORKS[network](train.x.shape[1], classes, generator=generator, **size)
+    model = nn.utils.convert_conv2d_weight_memory_format(model.to(config.device), torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    # One seed an epoch, so that a run can be resumed within one.
+    shuffles = torch.randint(2**31, (config.epochs,), generator=generator).tolist()
+    seen, unseen = Probe(model, train, quantities(loss)), Probe(model, test, quantities(loss, "test."))
+    attack = Probe(model, test.x[: config.attacked], [robustness])
+    for step in run.steps(arm, config.epochs * batches, model=model, optimizer=optimizer):
+        if step > 0:
+            passed, place = divmod(step - 1, batches)
+            for group in optimizer.param_groups:
+                group["lr"] = rate / 10 ** (3 * passed // config.epochs)
+            chosen = order(shuffles[passed], len(train.x))[BATCH * place : BATCH * (place + 1)].to(config.device)
+            with torch.autocast(config.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
+                logits = model(train.x[chosen])
+            objective = LOSSES[loss](logits.float(), train.labels[chosen])
+            run.require_finite(objective=objective)
+            optimizer.zero_grad()
+            torch.autograd.backward(objective)
+            optimizer.step()
+        epoch, within = divmod(step, batches)
+        if within == 0 and (epoch <= config.early or epoch % config.spacing == 0 or epoch == config.epochs):
+            readings = [seen.read(step), unseen.read(step)]
+            vanished = readings[0].scalars()["accuracy"] == 1 and not terminal(run.records(), arm)
+            if vanished or epoch % config.attack_spacing == 0 or epoch == config.epochs:
+                readings.append(attack.read(step))
+            run.record(step, *readings, epoch=epoch)
+
+
+@functools.lru_cache(maxsize=1)
+def order(seed: int, samples: int) -> Tensor:
+    """The samples in the order of one epoch."""
+    return torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
+
+
+def quantities(loss: str, prefix: str = "") -> Mapping[str, Callable[..., object]]:
+    """What figures 2 to 8 show, at the samples of a probe: the class means too are those of these samples."""
+    read: dict[str, Callable[..., object]] = {
+        "accuracy": accuracy,
+        "nc1": nc1,
+        "self_duality": self_duality,
+        "disagreement": nearest_mean_disagreement,
+    }
+    for shape in (equinorm, equiangularity, maximal_equiangularity):
+        read[f"{shape.__name__}.means"] = functools.partial(of_means, shape)
+        if not prefix:
+            read[f"{shape.__name__}.classifiers"] = functools.partial(of_classifiers, shape)
+    if loss == "mse":
+        read["loss"] = decomposition
+    return {prefix + name: quantity for name, quantity in read.items()}
+
+
+def of_means(shape: Callable[[Tensor], Tensor], class_moments: ClassMoments) -> Tensor:
+    """The shape of the class means around their mean."""
+    return shape(class_moments.centred_means)
+
+
+def of_classifiers(shape: Callable[[Tensor], Tensor], weight: Tensor) -> Tensor:
+    """The shape of the classifiers, the rows of the last weight."""
+    return shape(weight)
+
+
+def decomposition(weight: Tensor, bias: Tensor, class_moments: ClassMoments) -> object:
+    """The loss (2), squares summed over outputs, with the λ that fits training on their mean: C · weight decay / 2."""
+    return mse_decomposition(weight, bias, class_moments, len(weight) * WEIGHT_DECAY / 2)
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """The mean over images of DeepFool's ‖r‖ / ‖x‖, and the share of images where it found another class."""
+
+    mean: Tensor
+    found: Tensor
+
+
+def robustness(model: nn.Module, x: Tensor) -> Robustness:
+    """Figure 9's measure, the images normalised."""
+    attacked = deepfool(model, x)
+    return Robustness(attacked.robustness.mean(), attacked.flipped.to(x.dtype).mean())
+
+
+def terminal(records: Sequence[Record], arm: str) -> list[Record]:
+    """The readings of an arm from the first without training error on; none if there is no such."""
+    ours = [record for record in records if record["arm"] == arm]
+    starts = [place for place, record in enumerate(ours) if record["accuracy"] == 1]
+    return ours[starts[0] :] if starts else []
+
+
+def chosen_arms(records: Sequence[Record], loss: str) -> dict[str, str]:
+    """By case, the arm of a loss with the best test accuracy at the end, of the learning rates that did not diverge."""
+    by_case: dict[str, list[str]] = {}
+    for arm in dict.fromkeys(record["arm"] for record in records):
+        case, of, _ = arm.split(" ")
+        if of == loss:
+            by_case.setdefault(case, []).append(arm)
+
+    def how_good(arm: str) -> tuple[int, float]:
+        end = last(records, arm)
+        return end["epoch"], end["test.accuracy"]
+
+    return {case: max(arms, key=how_good) for case, arms in by_case.items()}
+
+
+def curve(
+    label: str,
+    records: Sequence[Record],
+    arm: str,
+    name: str,
+    colour: int = 0,
+    *,
+    dashed: bool = False,
+    log: bool = False,
+) -> Line:
+    """A quantity against epochs; its logarithm to base 10 if `log`, where zeros are left out."""
+    points = [(r["epoch"], r[name]) for r in records if r["arm"] == arm and name in r and (not log or r[name] > 0)]
+    values = tuple(math.log10(value) if log else float(value) for _, value in points)
+    return Line(label, tuple(float(epoch) for epoch, _ in points), values, dashed, colour)
+
+
+def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...]) -> dict[str, Panel]:
+    """A panel for each sign of collapse, on training and on test images; `arms` by the label of their curves."""
+    found = {}
+    for name, (title, unit) in SIGNS.items():
+        log, lines = unit.startswith("log10"), []
+        for colour, (label, arm) in enumerate(arms.items()):
+            lines.append(curve(f"{label}, training images", records, arm, name, colour, log=log))
+            lines.append(curve(f"{label}, test images", records, arm, f"test.{name}", colour, log=log, dashed=True))
+        found[name] = Panel(title, unit, tuple(lines), marks)
+    # The untrained network's would flatten all that follows: it gives all images one class, and little turns that.
+    trained = [record for record in records if record["epoch"] > 0]
+    attacked = (
+        curve(f"{label}, test images", trained, arm, "robustness.mean", colour, dashed=True)
+        for colour, (label, arm) in enumerate(arms.items())
+    )
+    return found | {"robustness.mean": Panel("Robustness", "Ave |r| / |x|", tuple(attacked), marks)}
+
+
+def starts(records: Sequence[Record], arm: str, label: str, colour: int = 0) -> tuple[Mark, ...]:
+    """The first epoch without training error, if there is one."""
+    return tuple(Mark(f"{label}, epoch {r['epoch']}", float(r["epoch"]), colour) for r in terminal(records, arm)[:1])
+
+
+def checked(
+    message: str,
+    figure: str,
+    expected: str,
+    values: Sequence[float | None],
+    how: str,
+    holds: Callable[[Sequence[float]], bool],
+) -> Claim:
+    """A claim about a value of each run; None where a network never gets all training images right."""
+    known = [value for value in values if value is not None]
+    measured, missed = [over_runs(known, how)] if known else [], len(values) - len(known)
+    if missed:
+        measured.append(f"no zero training error in {missed} of {len(values)}")
+    return Claim(message, f"{SOURCE}, {figure}", expected, ", ".join(measured), not missed and holds(known))
+
+
+def over_runs(values: Sequence[float], how: str) -> str:
+    """What was measured, in words: the value, or the lowest, the highest and the median of several runs."""
+    low, middle, high = (format(of(values), how) for of in (min, statistics.median, max))
+    return low if len(values) == 1 else f"{low} to {high} over {len(values)} runs, median {middle}"

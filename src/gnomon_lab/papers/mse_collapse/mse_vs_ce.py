@@ -1,0 +1,128 @@
+"""mse-vs-ce: neural collapse under the squared error and under cross-entropy (figures 10 to 12)."""
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+from gnomon.plot import Curves, Figure
+from gnomon_lab.papers.mse_collapse import mse_collapse
+from gnomon_lab.papers.mse_collapse._shared import (
+    HARDWARE,
+    Config,
+    checked,
+    chosen_arms,
+    panels,
+    starts,
+    terminal,
+    train_all,
+)
+from gnomon_lab.runs import Claim, Record, Run, last
+
+NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}
+INTRODUCTION = """
+Two networks start from the same weights and see the same images in the same order; one learns to name them by the
+squared error, the other by cross-entropy. Both are to train on long after their last mistake on the training images.
+The paper says: under the squared error the features of each class draw together faster, and the network withstands
+larger perturbations of the images.
+"""
+
+SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)
+PAPER = mse_collapse.PAPER
+SETTINGS = (
+    SMALL,
+    *(
+        dataclasses.replace(setting, device=device, precision=precision)
+        for setting in (PAPER, *mse_collapse.SINGLE)
+        for device, precision in HARDWARE
+    ),
+)
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains the network of every case with both losses."""
+    train_all(config, run, tuple(NAMES))
+
+
+def pairs(records: Sequence[Record]) -> dict[str, dict[str, str]]:
+    """By case, the arm of each loss."""
+    arms = {loss: chosen_arms(records, loss) for loss in NAMES}
+    return {case: {loss: arms[loss][case] for loss in NAMES} for case in arms["mse"]}
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Both losses at the end."""
+    columns = ("", "zero error at epoch", "NC1", "equal angles", "self-duality", "test", "robustness")
+    rows: list[tuple[str, ...]] = []
+    for arms in pairs(records).values():
+        for arm in arms.values():
+            end, start = last(records, arm), terminal(records, arm)[:1]
+            numbers = (f"{end[name]:.3g}" for name in ("nc1", "equiangularity.means", "self_duality"))
+            at = f"{start[0]['epoch']}" if start else "never"
+            rows.append((arm, at, *numbers, f"{end['test.accuracy']:.2%}", f"{end['robustness.mean']:.4f}"))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in a sentence for each network."""
+    said = []
+    for case, arms in pairs(records).items():
+        mse, entropy = (last(records, arm) for arm in arms.values())
+        said.append(
+            f"At the end of {case}, NC1 is {mse['nc1']:.3g} under the squared error and {entropy['nc1']:.3g} under "
+            f"cross-entropy; robustness is {mse['robustness.mean']:.4f} and {entropy['robustness.mean']:.4f}."
+        )
+    return " ".join(said)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """For each network every sign of collapse, under both losses."""
+    return [collapse(records, case, arms) for case, arms in pairs(records).items()]
+
+
+def collapse(records: Sequence[Record], case: str, arms: dict[str, str]) -> Curves:
+    """A panel for each sign of collapse, a colour for each loss."""
+    marks = (
+        starts(records, arm, f"{NAMES[loss]}: zero training error", colour)
+        for colour, (loss, arm) in enumerate(arms.items())
+    )
+    labelled = {NAMES[loss]: arm for loss, arm in arms.items()}
+    return Curves(
+        f"losses-{case}",
+        f"Neural collapse under both losses, {case}",
+        "NC1 to NC4, of the features, are 0 where collapse is complete. Training images (solid) and test images "
+        "(dashed). Robustness: how far DeepFool has to move test images, relative to their norm, but for the untrained "
+        "network. The marks: the first epochs without training error.",
+        "epoch",
+        tuple(panels(records, labelled, sum(marks, ())).values()),
+        log_x=False,
+    )
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What the paper says of figures 10 to 12, over the networks of all finished seeds."""
+    runs = [(records, arms) for records in seeds for arms in pairs(records).values()]
+    lower: list[float | None] = []
+    for records, arms in runs:
+        mse, entropy = ({r["epoch"]: r["nc1"] for r in terminal(records, arm)} for arm in arms.values())
+        both = mse.keys() & entropy.keys()
+        lower.append(sum(mse[epoch] < entropy[epoch] for epoch in both) / len(both) if both else None)
+
+    def ends(name: str) -> list[float | None]:
+        """The squared error's over cross-entropy's."""
+        final = [[last(records, arm)[name] for arm in arms.values()] for records, arms in runs]
+        return [mse / entropy for mse, entropy in final]
+
+    unseen: list[float | None] = [
+        last(records, arm)["test.nc1"] / last(records, arm)["nc1"] for records, arms in runs for arm in arms.values()
+    ]
+    return [
+        checked("NC1 is lower under the squared error at most epochs at which both have no training error",
+                "figure 10", "median above 50%", lower, ".0%", lambda values: statistics.median(values) > 0.5),
+        checked("NC1 ends lower under the squared error than under cross-entropy",
+                "figure 10", "median below 1 times", ends("nc1"), ".3g", lambda values: statistics.median(values) < 1),
+        checked("the squared error's network ends more robust",
+                "figure 11", "median above 1 times", ends("robustness.mean"), ".3g",
+                lambda values: statistics.median(values) > 1),
+        checked("under both losses NC1 ends larger on test images than on training images",
+                "figure 12", "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
+    ]  # fmt: skip

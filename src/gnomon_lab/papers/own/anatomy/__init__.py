@@ -1,0 +1,1 @@
+"""anatomy: one training run watched by every quantity that fits it, on one time axis, and the order of the changes."""

@@ -1,0 +1,279 @@
+"""grok-digits: the first run a newcomer sees. Two networks fit 500 digits: do they recognise others?"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from gnomon import (
+    GrokAlign,
+    Probe,
+    _checks,
+    accuracy,
+    centroid,
+    centroid_alignment,
+    explained_variance_ratio,
+    jacobian_norm,
+    log_spaced,
+)
+from gnomon.data import Samples, digits, normalise
+from gnomon.models import mlp
+from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.papers._shared import LOSSES, geometry, lines
+from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+
+ARMS = ("baseline", "GrokAlign")
+CLASSES = 10
+LEAST = {"train": 0.99, "test": 0.9}
+"""What counts as fitting the training digits, and as generalising."""
+FALL = 0.02
+"""By how much PC1 has to come down from its peak for the page to speak of it."""
+INTRODUCTION = """
+Two networks start from the same random weights and are trained on the same handwritten digits. That a network fits
+them says little of what it makes of digits that it has never seen: if it fails there, it has memorised, and if it comes
+to recognise them long after it fits its own, it groks. Nothing differs between the two networks but one term in the
+loss of the second, the GrokAlign penalty, which keeps small how strongly the outputs react to the input pixels.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The setting of grok-digits."""
+
+    loss: Literal["mse", "cross-entropy"] = "mse"
+    """The training loss; mse is against one-hot labels."""
+    init_scale: float | None = None
+    """Multiplies PyTorch's default initialisation; 4 for mse and 8 for cross-entropy unless told."""
+    coefficient: float = 0.1
+    """Of the GrokAlign penalty in the second network."""
+    steps: int = 6000
+    """Full-batch AdamW steps."""
+    learning_rate: float = 3e-3
+    """Of AdamW."""
+    weight_decay: float = 0.003
+    """Of AdamW."""
+    train: int = 500
+    """Training digits; the rest of the 1,797 are for testing."""
+    width: int = 128
+    """Of the three hidden layers."""
+    readings: int = 12
+    """Readings in each factor of ten of the steps."""
+    threads: int = 1
+    """Processor threads; these small networks are slower with more."""
+
+    def __post_init__(self) -> None:
+        _checks.settings(
+            "grok-digits",
+            (
+                "init_scale",
+                self.init_scale,
+                "finite and above 0",
+                self.init_scale is None or 0 < self.init_scale < math.inf,
+            ),
+            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
+            ("steps", self.steps, "at least 1", self.steps >= 1),
+            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
+            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
+            ("train", self.train, f"from {CLASSES} to 1796", CLASSES <= self.train <= 1796),
+            ("width", self.width, "at least 1", self.width >= 1),
+            ("readings", self.readings, "at least 1", self.readings >= 1),
+            ("threads", self.threads, "at least 1", self.threads >= 1),
+        )
+
+
+SMALL = Config()
+PAPER = Config()
+SETTINGS = (SMALL, PAPER)
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains both networks and records their geometry."""
+    torch.set_num_threads(config.threads)
+    drawn = digits(config.train, generator=torch.Generator().manual_seed(run.seed))
+    train, test = scaled(*drawn)
+    looked_at = typical(train)
+    shown = {"digits": drawn[0].x[looked_at].tolist(), "standardised": rounded(train.x[looked_at])}
+    for arm in ARMS:
+        train_arm(config, run, arm, train, test, looked_at, shown)
+
+
+def scaled(train: Samples, *others: Samples) -> list[Samples]:
+    """Each pixel less its mean over `train`, and all divided by one deviation: what is rarely inked stays small."""
+    mean = train.x.mean(0)
+    deviation = (train.x - mean).square().mean().sqrt().item()
+    return [normalise(samples, mean.tolist(), deviation) for samples in (train, *others)]
+
+
+def typical(train: Samples) -> list[int]:
+    """Of each class the digit that is nearest to the class's mean."""
+    found = []
+    for label in sorted(set(train.labels.tolist())):
+        (places,) = torch.where(train.labels == label)
+        own = train.x[places]
+        found.append(int(places[(own - own.mean(0)).norm(dim=1).argmin()]))
+    return found
+
+
+def train_arm(
+    config: Config,
+    run: Run,
+    arm: str,
+    train: Samples,
+    test: Samples,
+    looked_at: Sequence[int],
+    shown: Mapping[str, object],
+) -> None:
+    """Trains one network, the same start and the same data for both, and records the centroids at some digits."""
+    generator = torch.Generator().manual_seed(run.seed)
+    scale = config.init_scale or {"mse": 4.0, "cross-entropy": 8.0}[config.loss]
+    model = mlp((64, config.width, config.width, config.width, 10), scale=scale, generator=generator)
+    optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
+    penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
+    due = log_spaced(config.readings)
+    geometry = Probe(model, train, [centroid, centroid_alignment, jacobian_norm, explained_variance_ratio])
+    seen = Probe(model, train, {"train": accuracy})
+    unseen = Probe(model, test, {"test": accuracy})
+    x, labels = train.x.clone().requires_grad_(penalty is not None), train.labels
+    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
+        if step > 0:
+            logits = model(x)
+            loss = LOSSES[config.loss](logits, labels)
+            if penalty is not None:
+                loss = loss + penalty(model, x, logits)
+            run.require_finite(loss=loss)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss, inputs=list(model.parameters()))
+            optimizer.step()
+        if due(step) or step == config.steps:
+            reading = geometry.read(step)
+            images = rounded(reading.values["centroid"][looked_at])
+            extra = shown if step == 0 else {}
+            run.record(step, reading, seen.read(step), unseen.read(step), centroids=images, **extra)
+
+
+def rounded(images: torch.Tensor) -> list[list[float]]:
+    """Rows of numbers to three digits: enough to see, and records stay small."""
+    return [[float(f"{value:.3g}") for value in image] for image in images.tolist()]
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Both networks at the end."""
+    columns = ("", "train", "test", "centroid alignment", "Jacobian norm", "PC1", "seconds")
+    formats = {"train": ".1%", "test": ".1%", "centroid_alignment": ".3f", "jacobian_norm": ".2f"}
+    formats["explained_variance_ratio"] = ".3f"
+    rows: list[tuple[str, ...]] = []
+    for arm in ARMS:
+        end = last(records, arm)
+        numbers = (format(end[name], how) for name, how in formats.items())
+        rows.append((arm, *numbers, f"{end['seconds']['trained']:.1f}"))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The result in two sentences."""
+    known = {arm: (last(records, arm)["train"], last(records, arm)["test"]) for arm in ARMS}
+    say = "The {} network recognises {:.0%} of the digits it was trained on and {:.0%} of those it never saw."
+    return " ".join(say.format(arm, *known[arm]) for arm in ARMS)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Accuracies, alignment, norm and PC1 against steps; and the centroids beside their digits."""
+    return [curves(records), centroids(records)]
+
+
+def curves(records: Sequence[Record]) -> Curves:
+    """The four small multiples, with the steps of memorisation and generalisation marked."""
+    marks = []
+    for colour, arm in enumerate(ARMS):
+        for name, verb in (("train", "fits its digits"), ("test", "generalises")):
+            step = settled_at(records, arm, name, LEAST[name])
+            if step is not None:
+                marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
+
+    arms = {arm: arm for arm in ARMS}
+    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
+    known = Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), tuple(marks), (0.0, 1.05))
+    return Curves(
+        "curves",
+        "Accuracy and geometry of both networks",
+        " ".join(
+            (
+                "Above, the accuracy on the training digits (dashed) and on the others (solid).",
+                *(came_to(records, arm) for arm in ARMS),
+                "Below, means over the training digits.",
+                peaked(records, "GrokAlign"),
+            )
+        ).strip(),
+        "step",
+        (known, *geometry(records, arms, tuple(marks))),
+    )
+
+
+def came_to(records: Sequence[Record], arm: str) -> str:
+    """From which step on one network fits its digits, and from which it recognises others."""
+    fits, knows = (settled_at(records, arm, name, least) for name, least in LEAST.items())
+    fitted = f"fits {LEAST['train']:.0%} of its digits " + ("at no step" if fits is None else f"from step {fits:,} on")
+    known = f"{LEAST['test']:.0%} of the others " + ("at no step" if knows is None else f"from step {knows:,} on")
+    return f"The {arm} network {fitted}, and recognises {known}."
+
+
+def peaked(records: Sequence[Record], arm: str) -> str:
+    """Where PC1 has come down from a peak the furthest, and why; nothing where it has not."""
+    steps, shares = series(records, arm, "explained_variance_ratio")
+    peaks = list(itertools.accumulate(shares, max))
+    peak, least = max(zip(peaks, shares, strict=True), key=lambda pair: pair[0] - pair[1])
+    if peak - least < FALL:
+        return ""
+    return (
+        f"PC1 of the {arm} network falls from {peak:.2f} at step {steps[shares.index(peak)]:,.0f} to {least:.2f}. "
+        "In seed 0 of the usual setting the first direction changes hands there: up to the peak it is one left over "
+        "from the start and hardly points along the digit; it shrinks until the digit's own is the strongest, and with "
+        "this one PC1 rises again."
+    )
+
+
+def centroids(records: Sequence[Record]) -> ImageSlider:
+    """The centroid of each shown digit's linear region: what the network looks for there."""
+    first = records[0]
+    given = {
+        "digits as written": first["digits"],
+        "less the average digit": first["standardised"],
+    }
+    by_step = {arm: {record["step"]: record["centroids"] for record in records if record["arm"] == arm} for arm in ARMS}
+    steps = sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
+    likeness = " and ".join(f"{last(records, arm)['centroid_alignment']:.2f} ({arm})" for arm in ARMS)
+    frames = []
+    for step in steps:
+        rows = given | {f"{arm}: centroids": by_step[arm][step] for arm in ARMS}
+        images = (ImageRow(label, np.asarray(row).reshape(-1, 8, 8)) for label, row in rows.items())
+        frames.append(ImageFrame(f"step {step:,}", tuple(images)))
+    return ImageSlider(
+        "centroids",
+        "What each network looks for",
+        "Above, a typical training digit of each class, as it was written and as the networks see it, less the "
+        "average digit. Below, the centroid of the linear region around each digit, the sum of the Jacobian's rows. "
+        "How alike they are to the second row is the alignment: at the end a cosine, as the mean over the training "
+        f"digits, of {likeness}.",
+        tuple(frames),
+    )
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """The claims, each over all finished seeds of one setting."""
+
+    def claim(message: str, arm: str, name: str, least: float, most: float) -> Claim:
+        values = [last(records, arm)[name] for records in seeds]
+        expected = f"at most {most:.0%}" if most < 1 else f"at least {least:.0%}"
+        holds = all(least <= value <= most for value in values)
+        return Claim(message, "grok-digits", expected, over_seeds(values, ".1%"), holds)
+
+    return [
+        claim("the baseline memorises: train accuracy", "baseline", "train", LEAST["train"], 1.0),
+        claim("the baseline does not generalise: test accuracy", "baseline", "test", 0.0, 0.6),
+        claim("GrokAlign fits the training digits: train accuracy", "GrokAlign", "train", LEAST["train"], 1.0),
+        claim("GrokAlign groks: test accuracy", "GrokAlign", "test", LEAST["test"], 1.0),
+    ]
