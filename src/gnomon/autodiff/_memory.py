@@ -34,18 +34,18 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
     return built, sum(kept.values())
 
 
-def chunk_size(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, jacobian: bool, budget: int | None) -> int:
+def chunk_size(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, jacobian: int, budget: int | None) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least two, at most all n.
 
     Two, since one alone is run beside itself. Measured on the first two. The graph counts three times, for what it
-    keeps, what it makes on the way and the gradients in flight; a Jacobian counts its chunk, and the row that is being
-    made.
+    keeps, what it makes on the way and the gradients in flight; of the chunk's Jacobians as many count as
+    stand in memory at once, and the row that is being made.
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
         raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
     # A clone, since a slice would count with the storage of all samples.
     graph, kept = kept_by(lambda: forward(where, model, x[:2].clone()), model)
-    rows = graph.logits.shape[1] if jacobian else 1
+    rows = jacobian * graph.logits.shape[1] or 1
     sample = 3 * math.ceil(kept / 2) + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
     return min(x.shape[0], max(2, budget // max(1, sample)))

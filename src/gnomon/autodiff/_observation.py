@@ -2,9 +2,10 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from jaxtyping import Shaped
@@ -22,7 +23,7 @@ from gnomon.autodiff._layers import Entered, layer_named, modules_of
 from gnomon.autodiff._memory import chunk_size
 
 OBSERVATIONS = ("logits", "jacobian", "centroid", "features")
-"""What `observe` can see: (n c), (n c *d), (n *d), and the input of a layer, (n *p)."""
+"""What can be seen of a model: (n c), (n c *d), (n *d), and the input of a layer, (n *p)."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,21 @@ def observe(
     x: Shaped[Tensor, "n *d"],
     names: Set[str],
     *,
-    layer: str | None = None,
+    features: Mapping[str, str | None] = MappingProxyType({}),
     memory: int | None = None,
     independent: bool = False,
+    copies: int = 1,
+    keep: Callable[[dict[str, Tensor], slice], dict[str, Tensor]] | None = None,
 ) -> Observed:
-    """The named observations of `model` at `x`, in chunks that fit the memory budget.
+    """The named observations of `model` at `x`, in chunks that fit the memory budget, from one forward pass.
 
     The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
-    Features are the input of the layer of the given name, or of the linear layer at the end. What needs no derivative
-    in the input is seen of whole numbers too, such as tokens. Where samples are known to be `independent`, that is not
-    looked at again.
+    `features` says of which layers, by the name under which each is seen, the input is seen; None is the linear layer
+    at the end. What needs no derivative in the input is seen of whole numbers too, such as tokens. Where samples are
+    known to be `independent`, that is not looked at again.
+
+    With `keep` the observations of a chunk, and where in x it lies, are handed to it, and what it returns, one row a
+    sample, is all that is kept of them. Where it makes Jacobians of its own, `copies` is how many stand in memory.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
@@ -56,9 +62,10 @@ def observe(
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "centroid"})
     require_samples(where, model, x, derivative=derivative)
-    entered = features_of(where, model, x, layer) if "features" in names else None
-    if entered is not None and layer is not None and not independent:
-        require_samples_in_order(where, model, x, [entered.layer])
+    entered = {name: features_of(where, model, x, layer) for name, layer in features.items()}
+    named = [entered[name].layer for name, layer in features.items() if layer is not None]
+    if named and not independent:
+        require_samples_in_order(where, model, x, named)
 
     def read(graph: Graph, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
@@ -69,24 +76,29 @@ def observe(
             with timed(seconds, "centroid", x):
                 ones = torch.ones_like(graph.logits)
                 seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else graph.vector_jacobian(ones)
-        if entered is not None:
-            seen["features"] = entered.features(graph)
+        seen |= {name: each.features(graph) for name, each in entered.items()}
         if "logits" in names:
             seen["logits"] = graph.logits if graph.create_graph else graph.logits.detach()
-        return seen
+        if keep is None:
+            return seen
+        with timed(seconds, "", x):
+            return keep(seen, slice(start, start + len(graph.logits)))
 
-    with timed(seconds, "logits", x), entered.watching() if entered else nullcontext():
+    with timed(seconds, "logits", x), ExitStack() as stack:
+        for each in entered.values():
+            stack.enter_context(each.watching())
         values = map_graphs(
             where,
             model,
             x,
             read,
-            jacobian="jacobian" in names,
+            jacobian=copies if "jacobian" in names else 0,
             derivative=derivative,
             memory=memory,
             independent=independent,
         )
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
+    seconds.pop("", None)
     return Observed(values, dict(seconds))
 
 
@@ -111,12 +123,15 @@ def map_graphs(
     x: Shaped[Tensor, "n *d"],
     read: Callable[[Graph, int], dict[str, Tensor]],
     *,
-    jacobian: bool = False,
+    jacobian: int = 0,
     derivative: bool = True,
     memory: int | None = None,
     independent: bool = False,
 ) -> dict[str, Tensor]:
-    """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples."""
+    """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples.
+
+    `jacobian` is how many Jacobians of a chunk stand in memory at once.
+    """
     require_samples(where, model, x, derivative=derivative)
     if not independent:
         require_independent_samples(where, model, x)

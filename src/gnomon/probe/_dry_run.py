@@ -105,7 +105,8 @@ def look(model: nn.Module, x: Tensor, name: str, layer: str | None, memory: int 
     They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
     """
     if name != "jacobian":
-        return observe("Probe", model, x, {name}, layer=layer, memory=memory).values[name]
+        features = {name: layer} if name == "features" else {}
+        return observe("Probe", model, x, {name} - features.keys(), features=features, memory=memory).values[name]
     seen = observe("Probe", model, x, {"centroid", "logits"}, memory=memory).values
     n, c = seen["logits"].shape
     room = (DEFAULT_BUDGET if memory is None else memory) // (4 * max(1, x.nbytes))

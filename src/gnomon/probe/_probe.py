@@ -166,8 +166,8 @@ class Probe:
                 "Probe",
                 self.model,
                 x,
-                self._plan.observations,
-                layer=self.layer,
+                self._plan.observations - {"features"},
+                features={"features": self.layer} if "features" in self._plan.observations else {},
                 memory=self.memory,
                 independent=self._independent,
             )

@@ -53,7 +53,8 @@ def lacking(model: nn.Module, data: Data, layer: str | None) -> tuple[int, Lacki
 def look(model: nn.Module, x: Tensor, name: str, layer: str | None) -> Tensor:
     """One observation."""
     with running(x), torch.no_grad():
-        return observe("measure", model, x, {name}, layer=layer).values[name]
+        features = {name: layer} if name == "features" else {}
+        return observe("measure", model, x, {name} - features.keys(), features=features).values[name]
 
 
 def running(x: Tensor) -> AbstractContextManager[None]:
