@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 
 from gnomon.models import mlp
-from gnomon.plot import Points, Scatter, ScatterPanel
-from gnomon.plot._static import save
 from gnomon.regions import Plane, plane_through, slice_regions
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.report.drawing import save
 from timing import median_seconds
 
 SPLINECAM = {(2, 20, 20, 2): (447, 0.7), (2, 50, 50, 50, 2): (6248, 8.7), (784, 200, 200, 200, 2): (324, 1.0)}

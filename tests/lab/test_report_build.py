@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gnomon import Probe, accuracy, every, jacobian_norm
-from gnomon.plot import Curves, Line, Mark, Panel
+from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.papers.own.anatomy import run as anatomy
 from gnomon_lab.report.build import build

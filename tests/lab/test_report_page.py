@@ -10,8 +10,20 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from gnomon.errors import EmptyError, ShapeError
-from gnomon.plot import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
-from gnomon.plot._figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon_lab.figures import (
+    Curves,
+    ImageFrame,
+    ImageRow,
+    ImageSlider,
+    Line,
+    Mark,
+    Panel,
+    Space,
+    SpaceFaces,
+    SpaceFrame,
+    SpaceLines,
+    SpacePoints,
+)
 from gnomon_lab.report.page import UNJUDGED, Report, Table, render, write
 from gnomon_lab.runs import Claim
 

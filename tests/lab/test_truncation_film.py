@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gnomon.plot import RegionMap, Space
+from gnomon_lab.figures import RegionMap, Space
 from gnomon_lab.papers.effective_flow.truncation.film import EDGE, FACE, film, later, regions, scene
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnomon.plot._figures import Curves, Line, Panel
+from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.measure import Measured
 from gnomon_lab.measuring.quantities import QUANTITIES, explanation
 from gnomon_lab.report import Report, Table

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon.data import Samples, load_images, normalise
-from gnomon.plot import Line, Mark, Panel
+from gnomon_lab.figures import Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, series
 
 MEAN, DEVIATION = 0.1307, 0.3081

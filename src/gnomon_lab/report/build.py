@@ -4,9 +4,9 @@ from functools import partial
 from pathlib import Path
 
 from gnomon.errors import EmptyError
-from gnomon.plot._static import save
 from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.report.cost import cost
+from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gnomon.plot import Curves, Figure, Panel
-from gnomon.plot._static import save
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.spread import spread

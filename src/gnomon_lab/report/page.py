@@ -12,9 +12,8 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from gnomon.errors import EmptyError, ShapeError
-from gnomon.plot._figures import Figure, ImageSlider
-from gnomon.plot._interactive import interactive
-from gnomon.plot._space import Space
+from gnomon_lab.figures import Figure, ImageSlider, Space
+from gnomon_lab.report.drawing import interactive
 from gnomon_lab.runs.claims import Claim, reproduced
 from gnomon_lab.runs.files import replace_text
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from gnomon import Probe, Reading, _checks, accuracy
 from gnomon.data import Samples, load_images, standardise
 from gnomon.models import mlp, resnet18, vgg11
-from gnomon.plot import Line, Panel
+from gnomon_lab.figures import Line, Panel
 from gnomon_lab.runs import Record, Run
 
 SOURCE = "Beaglehole et al., arXiv:2402.13728, "

@@ -17,7 +17,7 @@ from gnomon.data import Samples, load_images
 from gnomon.dynamics import DeepRFMReading
 from gnomon.kernels import FeatureMap, FourierFeatures, GaussianKernel, Kernel, LaplaceKernel, ReLUFeatures
 from gnomon.linalg import unit
-from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
 
 DATA, FEATURES = ("mnist", "cifar10"), ("relu", "cosine")

@@ -8,7 +8,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from gnomon import LayerCollapse, layer_collapse
-from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers.agop_collapse._shared import (
     LAYERS,
     PAPER,

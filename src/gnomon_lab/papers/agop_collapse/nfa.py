@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from gnomon import NFATable, nc1_trace_ratio, nfa_table
-from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers.agop_collapse._shared import (
     LAYERS,
     PAPER,

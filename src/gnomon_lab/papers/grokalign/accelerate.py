@@ -23,7 +23,7 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers._shared import LOSSES, geometry, lines, mnist_rows
 from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.runs.run import Stateful

@@ -22,7 +22,7 @@ from gnomon import (
 )
 from gnomon.data import Samples, load_images, normalise
 from gnomon.models import cnn
-from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
 from gnomon_lab.papers._shared import geometry, lines, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series

@@ -19,7 +19,7 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers._shared import geometry, lines, mnist_rows, squared_error
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 

@@ -13,7 +13,7 @@ from torch.func import functional_call, stack_module_state
 from gnomon import _checks, centroid_alignment, centroid_rate, log_spaced
 from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
 from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
 

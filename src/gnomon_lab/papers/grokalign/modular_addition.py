@@ -24,7 +24,7 @@ from gnomon import (
 )
 from gnomon.data import Tokens, modular_addition
 from gnomon.models import OneLayerTransformer
-from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers._shared import lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 

@@ -10,7 +10,7 @@ import torch
 from gnomon import GrokAlign, Probe, _checks, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
 from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers._shared import LOSSES, lines, mnist_rows
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 

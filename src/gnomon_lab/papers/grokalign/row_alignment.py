@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from gnomon.plot import Curves, Figure, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers._shared import LOSSES, lines
 from gnomon_lab.papers.grokalign.accelerate import SPREAD, Config, arms, run
 from gnomon_lab.runs import Claim, Record, last

@@ -13,7 +13,7 @@ from torch.nn.functional import mse_loss
 from gnomon import GrokAlign, Probe, _checks, centroid_alignment, log_spaced
 from gnomon.data import xor_clusters
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 
 ARMS = ("weight decay", "GrokAlign")

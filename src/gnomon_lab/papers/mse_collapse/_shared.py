@@ -27,7 +27,7 @@ from gnomon import (
 )
 from gnomon.data import Samples, load_images, normalise
 from gnomon.errors import ConvergenceError
-from gnomon.plot import Line, Mark, Panel
+from gnomon_lab.figures import Line, Mark, Panel
 from gnomon_lab.papers._shared import LOSSES
 from gnomon_lab.runs import Claim, Record, Run, last
 

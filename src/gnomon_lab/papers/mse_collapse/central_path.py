@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon import CentralPath, CentralPathFlow, _checks, equiangularity, equinorm, maximal_equiangularity, snr_growth
 from gnomon.dynamics import Projection
-from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
 
 FLOWS: tuple[Projection, ...] = ("orthogonal", "renormalised")

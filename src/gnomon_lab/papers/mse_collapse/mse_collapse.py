@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers.mse_collapse._shared import (
     GRID,
     HARDWARE,

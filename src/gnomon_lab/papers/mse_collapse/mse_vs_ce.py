@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
-from gnomon.plot import Curves, Figure
+from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._shared import (
     HARDWARE,

@@ -22,7 +22,7 @@ from gnomon import (
 )
 from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
 from gnomon_lab.papers._shared import LOSSES, geometry, lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 

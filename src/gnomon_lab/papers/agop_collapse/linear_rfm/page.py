@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.runs import Claim, Record, over_seeds
 
 Scaling = Literal["exact", "printed"]

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from gnomon.plot import Curves, Figure, Line, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.runs import Claim, Record, over_seeds
 
 Arm = Sequence[Record]

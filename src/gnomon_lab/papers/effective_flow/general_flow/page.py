@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from gnomon.plot import Curves, Figure, Line, Panel, Points, RegionFrame, RegionMap
+from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, RegionFrame, RegionMap
 from gnomon_lab.papers.effective_flow.truncation.film import SECTORS, regions
 from gnomon_lab.runs import Claim, Record, over_seeds
 

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from gnomon.plot import (
+from gnomon.regions import Plane, slice_regions
+from gnomon_lab.figures import (
     Points,
     Polylines,
     RegionFrame,
@@ -20,7 +21,6 @@ from gnomon.plot import (
     SpaceLines,
     SpacePoints,
 )
-from gnomon.regions import Plane, slice_regions
 from gnomon_lab.runs import Record
 
 Places = Float[np.ndarray, "_ _"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from gnomon.plot import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
 from gnomon_lab.papers.effective_flow.truncation.film import film
 from gnomon_lab.papers.effective_flow.truncation.measures import (
     Arm,

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from gnomon.plot import Curves, Figure, Line, Panel, Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, Scatter, ScatterPanel
 from gnomon_lab.papers.effective_flow.truncation_bias.components import (
     Component,
     components,

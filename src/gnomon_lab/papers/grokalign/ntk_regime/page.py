@@ -8,7 +8,7 @@ from gnomon import (
     FeatureLearningInterval,
     feature_learning_interval,
 )
-from gnomon.plot import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
 from gnomon_lab.runs import Claim, Record, over_seeds, series
 
 NETWORK, CONSTANT = "network", "constant kernel"

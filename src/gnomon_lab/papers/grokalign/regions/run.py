@@ -22,8 +22,8 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel, RegionFrame, RegionMap
 from gnomon.regions import boundary_distance
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel, RegionFrame, RegionMap
 from gnomon_lab.papers._shared import LOSSES, lines, mnist_rows
 from gnomon_lab.papers.grokalign.regions.slices import cut, frame, reach, short
 from gnomon_lab.runs import Claim, Record, Run, last, settled_at

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from gnomon import centroid
-from gnomon.plot import Points, Polylines, RegionFrame
 from gnomon.regions import Plane, decision_boundary, plane_through, slice_regions
+from gnomon_lab.figures import Points, Polylines, RegionFrame
 
 
 def plane_of(digits: Tensor) -> Plane:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnomon import feature_learning_interval
-from gnomon.plot import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.runs import Claim, Record, series, settled_at
 
 WALKER = "Walker et al., arXiv:2506.12284"

@@ -32,8 +32,8 @@ from gnomon import (
 from gnomon.data import Samples
 from gnomon.linalg import cosine
 from gnomon.models import mlp
-from gnomon.plot import Curves, Figure, Line, Panel
 from gnomon.regions import boundary_distance, local_complexity
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers._shared import LOSSES, lines, mnist_rows
 from gnomon_lab.papers.own.anatomy.order import (
     ARMS,

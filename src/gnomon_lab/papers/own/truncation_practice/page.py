@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from gnomon.plot import Curves, Figure, Line, Panel, Points, Polylines, RegionFrame, RegionMap
 from gnomon.regions import Plane, slice_regions
+from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, Polylines, RegionFrame, RegionMap
 from gnomon_lab.papers.own.truncation_practice.descents import (
     ADAPTED,
     EFFECTIVE,

@@ -7,9 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints, _layout, _space_layout
-from gnomon.plot._interactive import interactive
-from gnomon.plot._static import draw, save
+from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
+from gnomon_lab.report.drawing import _layout, _space_layout, draw, interactive, save
 
 POINTS = SpacePoints("points", np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 4.0]]), colour=2)
 MOVED = SpacePoints("points", np.array([[-2.0, 1.0, 3.0]]), colour=2)

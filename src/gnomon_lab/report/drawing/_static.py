@@ -12,12 +12,9 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from gnomon.plot import _layout, _static_region_map, _static_scatter, _static_space
-from gnomon.plot._figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel
-from gnomon.plot._matplotlib import EDGE, TITLE, draw_legend, legend_px
-from gnomon.plot._region_map import RegionMap
-from gnomon.plot._scatter import Scatter
-from gnomon.plot._space import Space
+from gnomon_lab.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel, RegionMap, Scatter, Space
+from gnomon_lab.report.drawing import _layout, _static_region_map, _static_scatter, _static_space
+from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, draw_legend, legend_px
 
 _DPI = 96
 _STYLE: Any = {

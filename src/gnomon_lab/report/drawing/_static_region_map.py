@@ -12,10 +12,9 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gnomon.plot import _layout, _region_layout, _scatter_layout
-from gnomon.plot._matplotlib import POINT, TITLE, draw_legend, legend_px
-from gnomon.plot._region_map import Corners, Polylines, RegionFrame, RegionMap
-from gnomon.plot._scatter import Points
+from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap
+from gnomon_lab.report.drawing import _layout, _region_layout, _scatter_layout
+from gnomon_lab.report.drawing._matplotlib import POINT, TITLE, draw_legend, legend_px
 
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT, _BETWEEN = 62, 24, 22

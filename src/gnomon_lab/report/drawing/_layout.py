@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.plot._figures import Curves, ImageSlider, Line, Mark, Panel
+from gnomon_lab.figures import Curves, ImageSlider, Line, Mark, Panel
 
 # Okabe and Ito's colour-blind-safe palette, without its yellow (too pale for a line on white).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")

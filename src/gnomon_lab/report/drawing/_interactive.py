@@ -5,15 +5,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout, _legend
-from gnomon.plot._figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel
-from gnomon.plot._interactive_region_map import interactive_region_map
-from gnomon.plot._interactive_scatter import interactive_scatter
-from gnomon.plot._interactive_space import interactive_space
-from gnomon.plot._plotly import base, legend, legend_meta, number, slider, text
-from gnomon.plot._region_map import RegionMap
-from gnomon.plot._scatter import Scatter
-from gnomon.plot._space import Space
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel, RegionMap, Scatter, Space
+from gnomon_lab.report.drawing import _layout, _legend
+from gnomon_lab.report.drawing._interactive_region_map import interactive_region_map
+from gnomon_lab.report.drawing._interactive_scatter import interactive_scatter
+from gnomon_lab.report.drawing._interactive_space import interactive_space
+from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, number, slider, text
 
 _LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
 _BELOW_IMAGES, _ROW_LABEL = 120, 30

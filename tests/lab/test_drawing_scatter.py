@@ -7,10 +7,9 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot import Points, Scatter, ScatterPanel, _layout, _scatter_layout
-from gnomon.plot._interactive import interactive
-from gnomon.plot._plotly import text
-from gnomon.plot._static import draw, save
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.report.drawing import _layout, _scatter_layout, draw, interactive, save
+from gnomon_lab.report.drawing._plotly import text
 
 ONE = Points("one", (1.0, 10.0, 100.0), (0.5, 0.2, 4.0), values=(0.0, 0.5, 1.0))
 OTHER = Points("other", (2.0, 20.0), (1.0, 2.0), values=(0.25, 0.75), colour=1)

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot._checks import all_finite, coordinates, palette_place
-from gnomon.plot._frames import check_beside, side_by_side
-from gnomon.plot._scatter import Points
+from gnomon_lab.figures._checks import all_finite, coordinates, palette_place
+from gnomon_lab.figures._frames import check_beside, side_by_side
+from gnomon_lab.figures._scatter import Points
 
 Corners = npt.NDArray[np.floating]
 """Of shape (v, 2)."""

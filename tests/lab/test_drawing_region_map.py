@@ -7,9 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot import Points, Polylines, RegionFrame, RegionMap, _layout, _region_layout
-from gnomon.plot._interactive import interactive
-from gnomon.plot._static import draw, save
+from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
+from gnomon_lab.report.drawing import _layout, _region_layout, draw, interactive, save
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 CORNER = np.array([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0]])

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot import _layout
-from gnomon.plot._figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
-from gnomon.plot._interactive import interactive
-from gnomon.plot._static import draw, save
+from gnomon_lab.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon_lab.report.drawing import _layout, draw, interactive, save
 
 STEPS = (0.0, 1.0, 10.0, 100.0)
 
@@ -190,7 +188,7 @@ def test_svg_is_deterministic_and_undated(figure, tmp_path):
 def test_svg_is_the_same_in_another_process(tmp_path):
     save(slider(), tmp_path / "here.svg")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_plot as t; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_drawing as t; "
         "t.save(t.slider(), sys.argv[2]); assert 'matplotlib.pyplot' not in sys.modules"
     )
     folder = str(Path(__file__).parent)

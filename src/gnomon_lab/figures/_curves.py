@@ -1,15 +1,9 @@
-"""What a figure shows, as plain data: no renderer is imported here, and both renderers draw the same."""
+"""What curves show, as plain data: panels over one x axis, with lines and moments."""
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot._checks import all_finite, palette_place
-from gnomon.plot._region_map import RegionMap
-from gnomon.plot._scatter import Scatter
-from gnomon.plot._space import Space
+from gnomon_lab.figures._checks import all_finite, palette_place
 
 
 @dataclass(frozen=True)
@@ -152,120 +146,3 @@ class Curves:
                 f"Curves(panels): expected a point at x > 0 for a logarithmic axis, got none in {self.name!r}. "
                 "Set log_x=False."
             )
-
-
-@dataclass(frozen=True, eq=False)
-class ImageRow:
-    """Images side by side. Each is drawn scaled by its own largest |value|.
-
-    Attributes:
-        label: what the images are.
-        images: shape (n, h, w).
-
-    Raises:
-        ShapeError: if the array is not three-dimensional.
-        EmptyError: if it has no pixel.
-        RangeError: if a pixel is NaN or infinite.
-    """
-
-    label: str
-    images: npt.NDArray[np.floating]
-
-    def __post_init__(self) -> None:
-        if self.images.ndim != 3:
-            raise ShapeError(
-                f"ImageRow(images): expected shape (n, h, w), got {self.images.shape} for {self.label!r}. "
-                "Reshape to one image per entry."
-            )
-        if self.images.size == 0:
-            raise EmptyError(
-                f"ImageRow(images): expected at least one pixel, got shape {self.images.shape} for {self.label!r}. "
-                "Leave the row out."
-            )
-        finite = np.isfinite(self.images)
-        if not finite.all():
-            where = tuple(int(i) for i in np.argwhere(~finite)[0])
-            raise RangeError(
-                f"ImageRow(images): expected finite pixels, got {self.images[where]} at {where} of {self.label!r}. "
-                "Look for the step at which training diverged."
-            )
-
-
-@dataclass(frozen=True)
-class ImageFrame:
-    """The rows of images at one moment.
-
-    Attributes:
-        label: the moment, such as "step 100".
-        rows: from top to bottom.
-
-    Raises:
-        EmptyError: if there is no row.
-    """
-
-    label: str
-    rows: tuple[ImageRow, ...]
-
-    def __post_init__(self) -> None:
-        if not self.rows:
-            raise EmptyError(f"ImageFrame(rows): expected at least one row, got none at {self.label!r}. Add a row.")
-
-
-@dataclass(frozen=True)
-class ImageSlider:
-    """Rows of images, one frame for each moment of training; what is interactive opens at the last one.
-
-    Attributes:
-        name: the figure's file name, without suffix.
-        title: one line that says what to see.
-        caption: what is drawn, in sentences.
-        frames: in order of time; every frame has the same rows, and all rows have one shape.
-        diverging: blue, white, red around 0; False draws white to black from 0, for images without negative pixels.
-
-    Raises:
-        EmptyError: if there is no frame.
-        ShapeError: if rows differ between frames in label, or anywhere in shape.
-        RangeError: if `diverging` is False and a pixel is negative.
-    """
-
-    name: str
-    title: str
-    caption: str
-    frames: tuple[ImageFrame, ...]
-    diverging: bool = True
-
-    def __post_init__(self) -> None:
-        if not self.frames:
-            raise EmptyError(f"ImageSlider(frames): expected at least one frame, got none in {self.name!r}. Add one.")
-        labels = [row.label for row in self.frames[0].rows]
-        shape = self.frames[0].rows[0].images.shape
-        for frame in self.frames:
-            if (here := [row.label for row in frame.rows]) != labels:
-                raise ShapeError(
-                    f"ImageSlider(frames): expected the rows {labels} in every frame, got {here} at {frame.label!r}. "
-                    "Give every frame the same rows."
-                )
-            for row in frame.rows:
-                self._check_row(row, shape, frame.label)
-
-    @property
-    def how_to_read(self) -> str:
-        """The sentence that explains the colours."""
-        if self.diverging:
-            return "Each image is scaled by its own largest absolute value: blue is negative, white zero, red positive."
-        return "Each image is scaled by its own largest value: white is zero, black the largest."
-
-    def _check_row(self, row: ImageRow, shape: tuple[int, ...], at: str) -> None:
-        if row.images.shape != shape:
-            raise ShapeError(
-                f"ImageSlider(frames): expected images of shape {shape} in every row, got {row.images.shape} "
-                f"for {row.label!r} at {at!r}. Show as many images, of one size, in each row."
-            )
-        if not self.diverging and row.images.min() < 0:
-            raise RangeError(
-                f"ImageSlider(diverging): expected no negative pixel, got {row.images.min():.3g} for {row.label!r} "
-                f"at {at!r}. Set diverging=True."
-            )
-
-
-Figure = Curves | ImageSlider | Scatter | RegionMap | Space

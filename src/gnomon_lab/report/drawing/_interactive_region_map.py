@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout, _legend, _region_layout, _scatter_layout
-from gnomon.plot._plotly import base, legend, legend_meta, path, slider, text
-from gnomon.plot._region_map import Polylines, RegionFrame, RegionMap
-from gnomon.plot._scatter import Points
+from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
+from gnomon_lab.report.drawing import _layout, _legend, _region_layout, _scatter_layout
+from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
 
 _LEFT, _RIGHT = 62, 26
 _TALLEST, _SLIDER = 600, 120

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from gnomon.plot import _layout, _legend
+from gnomon_lab.report.drawing import _layout, _legend
 
 # Sizes in CSS pixels, as in `_layout`.
 EDGE, TITLE = 16, 42

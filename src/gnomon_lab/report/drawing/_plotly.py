@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.plot import _layout, _legend
+from gnomon_lab.report.drawing import _layout, _legend
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 _FILM_MS = 6000

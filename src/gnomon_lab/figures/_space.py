@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gnomon.errors import EmptyError, RangeError
-from gnomon.plot._checks import all_finite, coordinates, palette_place
-from gnomon.plot._frames import check_beside, side_by_side
+from gnomon_lab.figures._checks import all_finite, coordinates, palette_place
+from gnomon_lab.figures._frames import check_beside, side_by_side
 
 Places = npt.NDArray[np.floating]
 """Of shape (v, 3)."""

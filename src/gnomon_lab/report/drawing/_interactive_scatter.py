@@ -4,9 +4,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout, _legend, _scatter_layout
-from gnomon.plot._plotly import base, legend, legend_meta, number, text
-from gnomon.plot._scatter import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.report.drawing import _layout, _legend, _scatter_layout
+from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, number, text
 
 _LEFT, _RIGHT = 62, 26
 

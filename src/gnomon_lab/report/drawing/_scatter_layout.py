@@ -2,9 +2,9 @@
 
 import math
 
-from gnomon.plot import _layout
-from gnomon.plot._legend import kinds
-from gnomon.plot._scatter import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.report.drawing import _layout
+from gnomon_lab.report.drawing._legend import kinds
 
 # Viridis: even in lightness, and read by the colour-blind; the rims of the points stand out on any ground.
 VALUES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.plot._legend import kinds
-from gnomon.plot._space import Space, SpaceMark, SpacePoints
+from gnomon_lab.figures import Space, SpaceMark, SpacePoints
+from gnomon_lab.report.drawing._legend import kinds
 
 # Plotly draws them in space as letters: its cross is thin, and its "x" missing from many fonts.
 SHAPES = (("o", "circle", 5), ("s", "square", 7), ("D", "diamond", 5))

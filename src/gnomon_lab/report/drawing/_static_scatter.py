@@ -9,9 +9,9 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from gnomon.plot import _layout, _scatter_layout
-from gnomon.plot._matplotlib import EDGE, POINT, TITLE, draw_legend, legend_px
-from gnomon.plot._scatter import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.report.drawing import _layout, _scatter_layout
+from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, draw_legend, legend_px
 
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT = 70, 24

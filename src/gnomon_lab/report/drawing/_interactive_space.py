@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gnomon.plot import _layout, _legend, _space_layout
-from gnomon.plot._plotly import base, legend, legend_meta, path, slider, text
-from gnomon.plot._space import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.report.drawing import _layout, _legend, _space_layout
+from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
 
 _SIDE, _TALLEST, _BELOW, _SLIDER = 8, 600, 12, 108
 # The distance of the eye from the middle of the box, whose diagonal is the square root of 3, and how much lower than

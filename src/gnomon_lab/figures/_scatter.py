@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.plot._checks import all_finite, palette_place
+from gnomon_lab.figures._checks import all_finite, palette_place
 
 
 @dataclass(frozen=True)

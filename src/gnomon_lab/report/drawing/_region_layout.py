@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon.plot import _layout
-from gnomon.plot._legend import kinds
-from gnomon.plot._region_map import Corners, Polylines, RegionFrame, RegionMap
-from gnomon.plot._scatter import Points
-from gnomon.plot._scatter_layout import VALUES
+from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap
+from gnomon_lab.report.drawing import _layout
+from gnomon_lab.report.drawing._legend import kinds
+from gnomon_lab.report.drawing._scatter_layout import VALUES
 
 LEVELS = 24
 """Colours of a colour bar: all regions of one colour are drawn as one path, so that thousands stay fast."""

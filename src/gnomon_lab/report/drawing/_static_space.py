@@ -10,9 +10,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-from gnomon.plot import _layout, _space_layout
-from gnomon.plot._matplotlib import POINT, TITLE, draw_legend, legend_px
-from gnomon.plot._space import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.report.drawing import _layout, _space_layout
+from gnomon_lab.report.drawing._matplotlib import POINT, TITLE, draw_legend, legend_px
 
 # Sizes in CSS pixels, as in `_layout`.
 _SIDE, _TALLEST = 16, 560

@@ -1,0 +1,34 @@
+"""What the figures of a page show, as plain data: nothing here draws, and both renderers draw the same."""
+
+from gnomon_lab.figures._curves import Curves, Line, Mark, Panel
+from gnomon_lab.figures._images import ImageFrame, ImageRow, ImageSlider
+from gnomon_lab.figures._region_map import Corners, Polylines, RegionFrame, RegionMap
+from gnomon_lab.figures._scatter import Points, Scatter, ScatterPanel
+from gnomon_lab.figures._space import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+
+Figure = Curves | ImageSlider | Scatter | RegionMap | Space
+
+__all__ = [
+    "Corners",
+    "Curves",
+    "Figure",
+    "ImageFrame",
+    "ImageRow",
+    "ImageSlider",
+    "Line",
+    "Mark",
+    "Panel",
+    "Places",
+    "Points",
+    "Polylines",
+    "RegionFrame",
+    "RegionMap",
+    "Scatter",
+    "ScatterPanel",
+    "Space",
+    "SpaceFaces",
+    "SpaceFrame",
+    "SpaceLines",
+    "SpaceMark",
+    "SpacePoints",
+]

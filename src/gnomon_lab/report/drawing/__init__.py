@@ -1,0 +1,6 @@
+"""What draws figures for a run's page: with matplotlib as SVG, with plotly to be turned and stepped through."""
+
+from gnomon_lab.report.drawing._interactive import interactive
+from gnomon_lab.report.drawing._static import draw, save
+
+__all__ = ["draw", "interactive", "save"]
