@@ -188,8 +188,8 @@ def test_svg_is_deterministic_and_undated(figure, tmp_path):
 def test_svg_is_the_same_in_another_process(tmp_path):
     save(slider(), tmp_path / "here.svg")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_drawing as t; "
-        "t.save(t.slider(), sys.argv[2]); assert 'matplotlib.pyplot' not in sys.modules"
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_drawing as t; t.save(t.slider(), sys.argv[2]); "
+        "from matplotlib import pyplot; assert not pyplot.get_fignums()"
     )
     folder = str(Path(__file__).parent)
     subprocess.run([sys.executable, "-c", code, folder, str(tmp_path / "there.svg")], check=True, timeout=120)
