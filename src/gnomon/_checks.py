@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -15,13 +15,16 @@ def floating(where: str, **tensors: object) -> None:
     """Raises TypeError unless all are tensors, and RangeError unless they are of floating point."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"{where}({name}): expected a floating-point tensor, got {type(tensor).__name__}. Make one of it."
+            raise ArgumentTypeError(
+                name, "a floating-point tensor", type(tensor).__name__, "Make one of it.", where=where
             )
         if not tensor.is_floating_point():
             raise RangeError(
-                f"{where}({name}): expected a floating-point tensor, got {tensor.dtype}. "
-                f"Convert it, or, for tokens, pass their embeddings."
+                name,
+                "a floating-point tensor",
+                tensor.dtype,
+                "Convert it, or, for tokens, pass their embeddings.",
+                where=where,
             )
 
 
@@ -30,7 +33,7 @@ def dense(where: str, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.device.type == "meta" or tensor.layout != torch.strided:
             got = "one on the meta device" if tensor.device.type == "meta" else f"one in {tensor.layout}"
-            raise RangeError(f"{where}({name}): expected a dense tensor that holds numbers, got {got}. Convert it.")
+            raise RangeError(name, "a dense tensor that holds numbers", got, "Convert it.", where=where)
 
 
 def finite(where: str, **tensors: Tensor) -> None:
@@ -45,8 +48,11 @@ def finite(where: str, **tensors: Tensor) -> None:
             index = tuple(bad.nonzero()[0].tolist())
             value = float(tensor[index])
             raise RangeError(
-                f"{where}({name}): expected finite numbers, got {value} at index {index}. "
-                f"Look at what produced {name}; a diverged network is the usual cause."
+                name,
+                "finite numbers",
+                f"{value} at index {index}",
+                f"Look at what produced {name}; a diverged network is the usual cause.",
+                where=where,
             )
 
 
@@ -56,21 +62,25 @@ def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.ndim < least_dims:
             raise ShapeError(
-                f"{where}({name}): expected at least {least_dims} axes, samples first, got shape {shape_of(tensor)}. "
-                f"Add the missing axis, for one sample with {name}[None]."
+                name,
+                f"at least {least_dims} axes, samples first",
+                f"shape {shape_of(tensor)}",
+                f"Add the missing axis, for one sample with {name}[None].",
+                where=where,
             )
         if tensor.shape[0] == 0:
-            raise EmptyError(f"{where}({name}): expected at least one sample, got none. Pass a non-empty batch.")
+            raise EmptyError(name, "at least one sample", "none", "Pass a non-empty batch.", where=where)
         if least_dims > 2 and tensor.numel() == 0:
-            raise EmptyError(
-                f"{where}({name}): expected entries for each sample, got shape {shape_of(tensor)}. Pass some."
-            )
+            raise EmptyError(name, "entries for each sample", f"shape {shape_of(tensor)}", "Pass some.", where=where)
         if first is None:
             first = (name, tensor)
         elif tensor.shape[0] != first[1].shape[0]:
             raise ShapeError(
-                f"{where}({name}): expected {first[1].shape[0]} samples as in {first[0]}, got {tensor.shape[0]}. "
-                f"Pass the same samples in the same order."
+                name,
+                f"{first[1].shape[0]} samples as in {first[0]}",
+                tensor.shape[0],
+                "Pass the same samples in the same order.",
+                where=where,
             )
 
 
@@ -80,8 +90,11 @@ def rows(where: str, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.ndim != 2 or tensor.shape[1] == 0:
             raise ShapeError(
-                f"{where}({name}): expected two axes, with entries in each row, got shape {shape_of(tensor)}. "
-                f"Pass one row each."
+                name,
+                "two axes, with entries in each row",
+                f"shape {shape_of(tensor)}",
+                "Pass one row each.",
+                where=where,
             )
 
 
@@ -90,7 +103,7 @@ def one_axis(where: str, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         samples(where, 1, **{name: tensor})
         if tensor.ndim != 1:
-            raise ShapeError(f"{where}({name}): expected one axis, got shape {shape_of(tensor)}. Flatten it.")
+            raise ShapeError(name, "one axis", f"shape {shape_of(tensor)}", "Flatten it.", where=where)
 
 
 def same_shape(where: str, **tensors: Tensor) -> None:
@@ -99,8 +112,11 @@ def same_shape(where: str, **tensors: Tensor) -> None:
     for name, tensor in others:
         if tensor.shape != first.shape:
             raise ShapeError(
-                f"{where}({name}): expected shape {shape_of(first)} as {first_name} has, got {shape_of(tensor)}. "
-                f"Pass both at the same samples."
+                name,
+                f"shape {shape_of(first)} as {first_name} has",
+                shape_of(tensor),
+                "Pass both at the same samples.",
+                where=where,
             )
 
 
@@ -110,8 +126,7 @@ def one_device(where: str, **tensors: Tensor) -> None:
     for name, tensor in others:
         if tensor.device != first.device:
             raise RangeError(
-                f"{where}({name}): expected it on {first.device} as {first_name} is, got {tensor.device}. "
-                f"Move one of the two."
+                name, f"it on {first.device} as {first_name} is", tensor.device, "Move one of the two.", where=where
             )
 
 
@@ -123,7 +138,7 @@ def settings(where: str, *settings: tuple[str, object, str, bool]) -> None:
     wrong = [f"{name} {wanted}, got {value!r}" for name, value, wanted, right in settings if not right]
     wrong += [f"{name} below 2⁶³, got {value!r}" for name, value, _, right in settings if right and too_long(value)]
     if wrong:
-        raise RangeError(f"{where}: expected {'; '.join(wrong)}. Change {'these' if len(wrong) > 1 else 'it'}.")
+        raise RangeError(None, "; ".join(wrong), None, f"Change {'these' if len(wrong) > 1 else 'it'}.", where=where)
 
 
 def too_long(value: object) -> bool:
@@ -137,8 +152,11 @@ def jacobian_at(where: str, jacobian: Tensor, x: Tensor) -> None:
     samples(where, 2, jacobian=jacobian, x=x)
     if jacobian.shape[2:] != x.shape[1:]:
         raise ShapeError(
-            f"{where}(jacobian): expected trailing axes {tuple(x.shape[1:])} as in x, "
-            f"got shape {shape_of(jacobian)}. Pass the Jacobian (n, c, *d) taken at this x."
+            "jacobian",
+            f"trailing axes {tuple(x.shape[1:])} as in x",
+            f"shape {shape_of(jacobian)}",
+            "Pass the Jacobian (n, c, *d) taken at this x.",
+            where=where,
         )
 
 
@@ -146,10 +164,13 @@ def class_labels(where: str, labels: Tensor, samples: int, classes: int) -> None
     """Raises unless `labels` are one class index a sample, from 0 to `classes` - 1."""
     if labels.shape != (samples,):
         raise ShapeError(
-            f"{where}(labels): expected shape ({samples},), got {shape_of(labels)}. Pass one class index a sample."
+            "labels", f"shape ({samples},)", shape_of(labels), "Pass one class index a sample.", where=where
         )
     if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
         raise RangeError(
-            f"{where}(labels): expected classes 0 to {classes - 1}, got {labels.min().item()} to {labels.max().item()} "
-            f"in {labels.dtype}. Count classes from 0, in whole numbers, or pass a larger number of classes."
+            "labels",
+            f"classes 0 to {classes - 1}",
+            f"{labels.min().item()} to {labels.max().item()} in {labels.dtype}",
+            "Count classes from 0, in whole numbers, or pass a larger number of classes.",
+            where=where,
         )

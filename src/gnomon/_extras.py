@@ -21,10 +21,5 @@ def extra(where: str, module: str, name: str) -> ModuleType:
 def missing(where: str, module: str, name: str, cause: Exception) -> MissingExtraError:
     """The error to raise from what importing `module` raised: its package is not installed, or is broken, and how."""
     package = module.partition(".")[0]
-    if isinstance(cause, ModuleNotFoundError) and cause.name in (package, module):
-        # From the sources, since no index has gnomon.
-        return MissingExtraError(f"{where} needs {package}: pip install '.[{name}]' in the folder of gnomon's sources")
-    return MissingExtraError(
-        f"{where} needs {package}, which is installed but does not import ({type(cause).__name__}: {cause}). "
-        f"Install it again."
-    )
+    absent = isinstance(cause, ModuleNotFoundError) and cause.name in (package, module)
+    return MissingExtraError(package, name, None if absent else f"{type(cause).__name__}: {cause}", where=where)

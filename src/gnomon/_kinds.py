@@ -11,7 +11,7 @@ from jaxtyping import AbstractArray
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.errors import RangeError
+from gnomon.errors import ArgumentTypeError, RangeError
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,14 @@ class Kind:
             _checks.dense(where, **{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
                 raise RangeError(
-                    f"{where}({name}): expected a {self.expected}, got {value.dtype}. "
-                    f"Convert it, or, for tokens, pass their embeddings."
+                    name,
+                    f"a {self.expected}",
+                    value.dtype,
+                    "Convert it, or, for tokens, pass their embeddings.",
+                    where=where,
                 )
         elif self.others is not None and not isinstance(value, self.others):
-            raise TypeError(f"{where}({name}): expected a {self.expected}, got {type(value).__name__}. Make one of it.")
+            raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, "Make one of it.", where=where)
 
 
 def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:

@@ -100,8 +100,11 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
         for before, after in zip(floating([result]), floating([given]), strict=True):
             if (before.isfinite() & ~after.isfinite()).any():
                 raise RangeError(
-                    f"{function.__name__}: expected a result that {came} can hold, got one up to "
-                    f"{float(before.detach().abs().amax()):.3g}. Pass float32."
+                    None,
+                    f"a result that {came} can hold",
+                    f"one up to {float(before.detach().abs().amax()):.3g}",
+                    "Pass float32.",
+                    where=function.__name__,
                 )
         return cast(R, given)
 

@@ -1,16 +1,39 @@
 """Every error that gnomon raises on purpose; each says `where(argument): expected X, got Y. Do Z.`."""
 
-import re
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class GnomonError(Exception):
-    """The root of all of them: `except GnomonError` catches whatever gnomon found wrong."""
+    """The root of all of them: `except GnomonError` catches whatever gnomon found wrong.
 
-    @property
-    def argument(self) -> str | None:
-        """What the message is about: the words in brackets at its beginning; None if there are none."""
-        found = re.match(r"[\w.]+\(([^)]*)\)", str(self))
-        return found[1] if found else None
+    Attributes:
+        argument: what it is about; None if that is all arguments together.
+        expected: what would be right.
+        got: what there is; None if `expected` says it already.
+        advice: what to do.
+        where: the public function that was called, which adds it: inner ones do not know.
+    """
+
+    def __init__(
+        self, argument: object, expected: object, got: object, advice: str = "", *, where: str | None = None
+    ) -> None:
+        super().__init__(argument, expected, got, advice)
+        self.argument = None if argument is None else str(argument)
+        self.expected = str(expected)
+        self.got = None if got is None else str(got)
+        self.advice = advice
+        self.where = where
+
+    def __str__(self) -> str:
+        place = (self.where or "gnomon") + ("" if self.argument is None else f"({self.argument})")
+        sentence = f"{place}: expected {self.expected}" + ("" if self.got is None else f", got {self.got}")
+        end = "" if sentence.endswith((".", "?")) else "."
+        return f"{sentence}{end} {self.advice}".rstrip()
 
 
 class ShapeError(GnomonError, ValueError):
@@ -23,6 +46,10 @@ class EmptyError(GnomonError, ValueError):
 
 class RangeError(GnomonError, ValueError):
     """A number lies outside the range in which the result has a meaning; NaN and infinity among them."""
+
+
+class ArgumentTypeError(GnomonError, TypeError):
+    """An argument is of another type than the function takes."""
 
 
 class DataError(GnomonError):
@@ -42,4 +69,36 @@ class CheckpointError(GnomonError):
 
 
 class MissingExtraError(GnomonError, ImportError):
-    """An optional package is missing or broken; the message names the extra and, if broken, the cause."""
+    """An optional package is missing or broken; the message names the extra and, if broken, the cause.
+
+    Args:
+        package: what is imported.
+        extra: what brings it.
+        cause: what importing it raised; None if it is not installed.
+    """
+
+    def __init__(self, package: str, extra: str, cause: str | None = None, *, where: str | None = None) -> None:
+        # From the sources, since no index has gnomon.
+        advice = f"pip install '.[{extra}]' in the folder of gnomon's sources"
+        super().__init__(None, package, cause, "Install it again." if cause else advice, where=where)
+        self.args = (package, extra, cause)
+
+    def __str__(self) -> str:
+        if self.got is None:
+            return f"{self.where} needs {self.expected}: {self.advice}"
+        return f"{self.where} needs {self.expected}, which is installed but does not import ({self.got}). {self.advice}"
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, named in the errors that are raised inside without a name."""
+    where = function.__qualname__.removesuffix(".__init__").removesuffix(".__post_init__")
+
+    @functools.wraps(function)
+    def named(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except GnomonError as error:
+            error.where = error.where or where
+            raise
+
+    return named

@@ -1,6 +1,7 @@
 """Networks of every kind, read by a probe: each quantity is right, or refused before training in one sentence."""
 
 import inspect
+import re
 from typing import NamedTuple
 
 import pytest
@@ -165,8 +166,7 @@ def test_every_quantity_is_read_or_refused_before_training(name):
                 assert value == value, quantity
     assert sorted(refused) == sorted(REFUSED[name])
     for quantity, why in REFUSED[name].items():
-        with pytest.raises(GnomonError, match=why):
-            raise GnomonError(refused[quantity])
+        assert re.search(why, refused[quantity])
         assert quantity in refused[quantity]
 
 

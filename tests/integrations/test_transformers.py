@@ -262,7 +262,7 @@ def test_a_rule_leaves_out_a_step_without_a_value_after_resuming_too(tmp_path):
     def spread(logits):
         calls.append(len(logits))
         if len(calls) == 2:
-            raise RangeError("spread(logits): expected numbers, got none. Wait.")
+            raise RangeError("logits", "numbers", "none", "Wait.", where="spread")
         return logits.std()
 
     def train(steps, resume):

@@ -80,14 +80,23 @@ def test_letters_that_the_terminal_lacks_are_written_out(gnomon, monkeypatch):
     [
         (
             ["list", "--rnus", "x"],
-            "gnomon list: Unrecognized options: --rnus, x. Did you mean --runs? See `gnomon list",
+            "got Unrecognized options: --rnus, x. Did you mean --runs? See `gnomon list",
         ),
-        (["list", "--runs"], "gnomon list: Missing value for argument '--runs"),
-        (["measure", "--moel", "x"], "gnomon measure: Missing value for argument 'checkpoint'. Expected 1 values. See"),
+        (["list", "--runs"], "gnomon list: expected other arguments, got Missing value for argument '--runs"),
+        (
+            ["measure", "--moel", "x"],
+            "got Missing value for argument 'checkpoint'. Expected 1 values. See `gnomon",
+        ),
         (["measure", "a", "--model", "b", "--data", "c", "--seed", "--"], "gnomon measure: "),
-        (["measure", "a", "--model", "b", "--data", "c", "--seed", "x"], "gnomon measure: Error parsing --seed"),
+        (
+            ["measure", "a", "--model", "b", "--data", "c", "--seed", "x"],
+            "expected other arguments, got Error parsing --seed",
+        ),
         (["measure", "a", "--model", "b", "--data", "c", "--dtype", "x"], "invalid choice 'x'"),
-        (["run", "xor", "--seeds", "0", "-" * 30], "gnomon run xor: Unrecognized options: "),
+        (
+            ["run", "xor", "--seeds", "0", "-" * 30],
+            "gnomon run xor: expected other arguments, got Unrecognized",
+        ),
     ],
 )
 def test_wrong_arguments_are_one_line_on_any_terminal(arguments, words, encoding, gnomon, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gnomon.errors import RangeError
+from gnomon.errors import EmptyError, RangeError
 from gnomon.models import mlp
 from gnomon.regions import (
     Plane,
@@ -229,3 +229,8 @@ def test_directions_of_very_different_lengths_span_a_plane():
     assert len(slice_regions(one_layer([[1.0, 0.0], [0.0, 1.0]]), plane, SQUARE)) == 4
     with pytest.raises(RangeError, match="got parallel ones"):
         Plane(torch.zeros(2), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
+
+
+def test_samples_without_entries_have_no_boundary():
+    with pytest.raises(EmptyError, match=r"^boundary_distance\(x\): expected entries .* got shape \(3, 0\)"):
+        boundary_distance(nn.Identity(), torch.zeros(3, 0))

@@ -55,7 +55,7 @@ def gradient_kernel(
     keep = torch.is_grad_enabled()
     budget = DEFAULT_BUDGET if memory is None else memory
     if budget <= 0:
-        raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
+        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.", where=where)
     with differentiable(recording=True):
         plan = make_plan(where, model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
     if keep:
@@ -122,8 +122,11 @@ def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) 
             seen, uses = nodes_of(logits)
             if not plan.layers.issubset(eligible(seen, uses, calls, len(x))):
                 raise UnsupportedModuleError(
-                    f"{where}(model): expected a forward pass that takes the same layers for every sample, got one "
-                    f"that changes. Split the samples by the way they take."
+                    "model",
+                    "a forward pass that takes the same layers for every sample",
+                    "one that changes",
+                    "Split the samples by the way they take.",
+                    where=where,
                 )
             made += layer_factors(logits, [calls[name][0] for name in sorted(plan.layers)], uses, keep=keep)
     if plan.rest and not plan.products:

@@ -44,13 +44,19 @@ class Graph:
                 if "use_reentrant=True" not in str(error):
                     raise
                 raise UnsupportedModuleError(
-                    f"{self.where}(model): expected layers that can be differentiated in x alone, got a reentrant "
-                    f"checkpoint. Checkpoint with use_reentrant=False."
+                    "model",
+                    "layers that can be differentiated in x alone",
+                    "a reentrant checkpoint",
+                    "Checkpoint with use_reentrant=False.",
+                    where=self.where,
                 ) from error
         if product is None:
             raise UnsupportedModuleError(
-                f"{self.where}(model): expected outputs with a graph to x, got none. Leave out torch.no_grad, "
-                f"inference_mode, detach and integers on the way."
+                "model",
+                "outputs with a graph to x",
+                "none",
+                "Leave out torch.no_grad, inference_mode, detach and integers on the way.",
+                where=self.where,
             )
         return product
 
@@ -112,8 +118,11 @@ def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
         got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ShapeError(
-            f"{where}(model): expected outputs of shape ({x.shape[0]}, c), got {got}. "
-            f"Wrap the model so that it returns one row of outputs a sample."
+            "model",
+            f"outputs of shape ({x.shape[0]}, c)",
+            got,
+            "Wrap the model so that it returns one row of outputs a sample.",
+            where=where,
         )
     return outputs
 

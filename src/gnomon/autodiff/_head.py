@@ -58,8 +58,11 @@ def linear_head(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
     layers = [module for module in modules if any(True for _ in matrices(module))]
     if not layers:
         raise UnsupportedModuleError(
-            f"{where}(model): expected a network with a linear layer at its end, got {type(model).__name__} without "
-            f"one. Name the layer whose input is meant."
+            "model",
+            "a network with a linear layer at its end",
+            f"{type(model).__name__} without one",
+            "Name the layer whose input is meant.",
+            where=where,
         )
     calls: list[tuple[nn.Module, Tensor]] = []
 
@@ -83,8 +86,11 @@ def linear_head(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
 def goes_on(where: str) -> UnsupportedModuleError:
     """The error where no layer makes the logits."""
     return UnsupportedModuleError(
-        f"{where}(model): expected a network whose last linear layer puts out the logits, got one that goes on behind "
-        f"it. Name the layer whose input is meant."
+        "model",
+        "a network whose last linear layer puts out the logits",
+        "one that goes on behind it",
+        "Name the layer whose input is meant.",
+        where=where,
     )
 
 

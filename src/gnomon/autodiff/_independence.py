@@ -38,17 +38,23 @@ def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *
         if not takes(where, model, x):
             raise
         raise UnsupportedModuleError(
-            f"{where}(model): expected a network that takes any number of samples, got {type(error).__name__}: {error} "
-            f"at three of them, and none at all {len(x)}. Where samples are nodes of one graph, or depend on each "
-            f"other otherwise, make each a sample of its own, with all that it depends on."
+            "model",
+            "a network that takes any number of samples",
+            f"{type(error).__name__}: {error} at three of them, and none at all {len(x)}",
+            "Where samples are nodes of one graph, or depend on each other otherwise, make each a sample "
+            "of its own, with all that it depends on.",
+            where=where,
         ) from error
     # Networks with random numbers of another kind, or with a state, differ from themselves, be it by little.
     if differ(first, second) and torch.equal(first, beside(where, model, own, other)):
         raise UnsupportedModuleError(
-            f"{where}(model): expected samples that do not mix, got outputs of a sample that change by "
-            f"{float((first - second).abs().max()):.2g}, where the largest is {float(first.abs().max()):.2g}, with "
-            f"the samples beside it. Usual causes: attention or a recurrent layer without batch_first, statistics "
-            f"over the batch. Let the network treat each sample by itself."
+            "model",
+            "samples that do not mix",
+            f"outputs of a sample that change by {float((first - second).abs().max()):.2g}, where the "
+            f"largest is {float(first.abs().max()):.2g}, with the samples beside it",
+            "Usual causes: attention or a recurrent layer without batch_first, statistics over the batch. "
+            "Let the network treat each sample by itself.",
+            where=where,
         )
 
 
@@ -59,8 +65,11 @@ def require_no_batch_statistics(where: str, model: Model) -> None:
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
             raise UnsupportedModuleError(
-                f"{where}(model): expected samples that do not mix, got {type(module).__name__} '{name}' "
-                f"normalising by the batch. Call model.eval() first."
+                "model",
+                "samples that do not mix",
+                f"{type(module).__name__} '{name}' normalising by the batch",
+                "Call model.eval() first.",
+                where=where,
             )
 
 
@@ -113,9 +122,11 @@ def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"]
     # A network with a state differs from itself.
     if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(where, model, some, layers)))):
         raise UnsupportedModuleError(
-            f"{where}(layer): expected a layer whose input has the samples in their order, got a "
-            f"{type(layers[wrong[0]]).__name__} that gets them in another. Choose a layer before they are reordered, "
-            f"or behind where their order is restored."
+            "layer",
+            "a layer whose input has the samples in their order",
+            f"a {type(layers[wrong[0]]).__name__} that gets them in another",
+            "Choose a layer before they are reordered, or behind where their order is restored.",
+            where=where,
         )
 
 

@@ -79,8 +79,11 @@ def vector_jacobian(
         outputs = graph.logits
         if tuple(v.shape) not in {(outputs.shape[1],), (len(x), outputs.shape[1])}:
             raise ShapeError(
-                f"{where}(v): expected shape ({outputs.shape[1]},) or ({len(x)}, {outputs.shape[1]}), "
-                f"got {_checks.shape_of(v)}. Pass one vector over the outputs, or one a sample."
+                "v",
+                f"shape ({outputs.shape[1]},) or ({len(x)}, {outputs.shape[1]})",
+                _checks.shape_of(v),
+                "Pass one vector over the outputs, or one a sample.",
+                where=where,
             )
         part = v.expand_as(outputs) if v.ndim == 1 else v[start : start + len(outputs)]
         return {"product": graph.vector_jacobian(part)}

@@ -87,8 +87,11 @@ def watch(where: str, model: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, li
             handle.remove()
     if not logits.requires_grad:
         raise UnsupportedModuleError(
-            f"{where}(model): expected outputs that depend on the parameters, got outputs without a gradient. "
-            f"Remove the torch.no_grad() or detach() in the model."
+            "model",
+            "outputs that depend on the parameters",
+            "outputs without a gradient",
+            "Remove the torch.no_grad() or detach() in the model.",
+            where=where,
         )
     return logits, dict(calls)
 

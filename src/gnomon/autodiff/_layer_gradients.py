@@ -37,13 +37,16 @@ def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dic
     """
     named = weighted_layers(model) if layers is None else {name: layer_named(where, model, name) for name in layers}
     if not named:
-        raise EmptyError(f"{where}(layers): expected at least one linear layer or convolution, got none. Name one.")
+        raise EmptyError("layers", "at least one linear layer or convolution", "none", "Name one.", where=where)
     for name, layer in named.items():
         if not multiplies(layer):
             own = " with a forward of its own" if type(layer) in WEIGHTED else ""
             raise UnsupportedModuleError(
-                f"{where}(layers): expected linear layers and convolutions, got {type(layer).__name__} {name!r}{own}. "
-                f"Name layers with a weight."
+                "layers",
+                "linear layers and convolutions",
+                f"{type(layer).__name__} {name!r}{own}",
+                "Name layers with a weight.",
+                where=where,
             )
     return named
 
@@ -187,8 +190,11 @@ class Taps:
             wanted, width = self.sums[name].width(), place.width(gradient)
             if wanted not in (None, width):
                 raise ShapeError(
-                    f"{self.where}(model): expected {wanted} entries at the input of layer {name!r} as before, "
-                    f"got {width}. Use one AGOP a network."
+                    "model",
+                    f"{wanted} entries at the input of layer {name!r} as before",
+                    width,
+                    "Use one AGOP a network.",
+                    where=self.where,
                 )
             found.append(gradient)
         return found
@@ -197,8 +203,11 @@ class Taps:
         """Raises UnsupportedModuleError about the layer of this name."""
         what = f"layer {name!r}" if name else "an input"
         raise UnsupportedModuleError(
-            f"{self.where}(layers): expected layers between the input and the outputs, got {what}, on which no path "
-            f"from the one to the other lies. Leave it out."
+            "layers",
+            "layers between the input and the outputs",
+            f"{what}, on which no path from the one to the other lies",
+            "Leave it out.",
+            where=self.where,
         )
 
 

@@ -37,7 +37,7 @@ def layer_named(where: str, model: Model, layer: str) -> nn.Module:
     modules = modules_of(model)
     if layer not in modules:
         names = ", ".join(name for name in modules if name)
-        raise RangeError(f"{where}(layer): expected one of {names or 'no layers'}, got {layer!r}. Choose one.")
+        raise RangeError("layer", f"one of {names or 'no layers'}", repr(layer), "Choose one.", where=where)
     return modules[layer]
 
 
@@ -78,8 +78,11 @@ class Entered:
         seen, self.seen = self.seen, []
         if not seen:
             raise UnsupportedModuleError(
-                f"{self.where}(layer): expected a layer that the forward pass calls, got one that it does not. "
-                f"Choose another."
+                "layer",
+                "a layer that the forward pass calls",
+                "one that it does not",
+                "Choose another.",
+                where=self.where,
             )
         if len(graph.x) == 1:
             # A lone sample has run beside itself.

@@ -43,7 +43,7 @@ def chunk_size(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, jacobian:
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
-        raise RangeError(f"{where}(memory): expected a positive number of bytes, got {budget}. Allow more memory.")
+        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.", where=where)
     # A clone, since a slice would count with the storage of all samples.
     graph, kept = kept_by(lambda: forward(where, model, x[:2].clone()), model)
     rows = jacobian * graph.logits.shape[1] or 1

@@ -24,7 +24,7 @@ def trainable(where: str, model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[s
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
         raise UnsupportedModuleError(
-            f"{where}(model): expected parameters that require gradients, got none. Call model.requires_grad_() first."
+            "model", "parameters that require gradients", "none", "Call model.requires_grad_() first.", where=where
         )
     return parameters
 

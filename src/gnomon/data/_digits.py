@@ -37,7 +37,7 @@ def digits(
     """
     if not 1 <= train < _SIZE:
         raise RangeError(
-            f"digits(train): expected 1 to {_SIZE - 1}, got {train}. Leave at least one of the {_SIZE} on each side."
+            "train", f"1 to {_SIZE - 1}", train, f"Leave at least one of the {_SIZE} on each side.", where="digits"
         )
     from sklearn.datasets import load_digits  # about a second to import: only where it is used
 

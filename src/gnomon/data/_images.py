@@ -51,11 +51,14 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     """
     table = find(name, split, data_dir)
     if table.rows == 0:
-        raise EmptyError(f"load_images(split): expected images, got no rows in {table.where}. Choose another split.")
+        raise EmptyError("split", "images", f"no rows in {table.where}", "Choose another split.", where="load_images")
     if limit is not None and not 1 <= limit <= table.rows:
         raise RangeError(
-            f"load_images(limit): expected 1 to {table.rows}, the rows of {table.where}, got {limit}. "
-            "Leave it out for all."
+            "limit",
+            f"1 to {table.rows}, the rows of {table.where}",
+            limit,
+            "Leave it out for all.",
+            where="load_images",
         )
     image_column = _column(table, "image", _IMAGE_COLUMNS)
     label_column = _column(table, "label", _LABEL_COLUMNS)
@@ -71,12 +74,15 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
             pixels = np.empty((count, *image.shape), dtype=np.uint8)
         if image.shape != pixels.shape[1:]:
             raise DataError(
-                f"load_images(name): expected images of one size, got {pixels.shape[1:3]} and then "
-                f"{image.shape[:2]} at {where}. Resize them beforehand."
+                "name",
+                "images of one size",
+                f"{pixels.shape[1:3]} and then {image.shape[:2]} at {where}",
+                "Resize them beforehand.",
+                where="load_images",
             )
         if not isinstance(label, int) or abs(label) >= 2**63:
             raise DataError(
-                f"load_images(name): expected integer labels, got {label!r} at {where}. Number the classes from 0."
+                "name", "integer labels", f"{label!r} at {where}", "Number the classes from 0.", where="load_images"
             )
         pixels[row] = image
         labels[row] = label
@@ -89,8 +95,11 @@ def _column(table: Table, what: str, candidates: tuple[str, ...]) -> str:
         if candidate in table.columns:
             return candidate
     raise DataError(
-        f"load_images(name): expected a column {' or '.join(candidates)} for the {what}, "
-        f"got {', '.join(table.columns) or 'no columns'} in {table.where}. Rename the {what} column."
+        "name",
+        f"a column {' or '.join(candidates)} for the {what}",
+        f"{', '.join(table.columns) or 'no columns'} in {table.where}",
+        f"Rename the {what} column.",
+        where="load_images",
     )
 
 
@@ -113,8 +122,11 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     if not isinstance(content, bytes):
         raise DataError(
-            f"load_images(name): expected the bytes of an image, got {_named(cell)} at {where}. "
-            "Write the images themselves into the table."
+            "name",
+            "the bytes of an image",
+            f"{_named(cell)} at {where}",
+            "Write the images themselves into the table.",
+            where="load_images",
         )
     try:
         with warnings.catch_warnings():
@@ -126,13 +138,19 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
         raise
     except Exception as cause:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, …
         raise DataError(
-            f"load_images(name): expected a readable image, got {type(cause).__name__} at {where}. "
-            f"Write that row again, in one of {', '.join(_FORMATS)}."
+            "name",
+            "a readable image",
+            f"{type(cause).__name__} at {where}",
+            f"Write that row again, in one of {', '.join(_FORMATS)}.",
+            where="load_images",
         ) from cause
     if image.width * image.height > _MOST_PIXELS:
         raise DataError(
-            f"load_images(name): expected an image of at most {_MOST_PIXELS:,} pixels, got {image.width} x "
-            f"{image.height} at {where}. Make it smaller."
+            "name",
+            f"an image of at most {_MOST_PIXELS:,} pixels",
+            f"{image.width} x {image.height} at {where}",
+            "Make it smaller.",
+            where="load_images",
         )
     own = _mode(image.mode, where)
     mode = mode or own
@@ -151,8 +169,11 @@ def _mode(mode: str, where: str) -> str:
     """The Pillow mode, one letter a channel, in which to hold an image of a given mode."""
     if mode.startswith(("I", "F")):
         raise DataError(
-            f"load_images(name): expected 8-bit images, got Pillow mode {mode!r} at {where}. "
-            "Convert them to 8 bits a channel beforehand."
+            "name",
+            "8-bit images",
+            f"Pillow mode {mode!r} at {where}",
+            "Convert them to 8 bits a channel beforehand.",
+            where="load_images",
         )
     if mode in ("L", "RGB", "RGBA"):
         return mode

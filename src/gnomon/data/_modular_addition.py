@@ -49,15 +49,18 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         True
     """
     if not (isinstance(p, int) and 2 <= p < 2**31):
-        raise RangeError(f"modular_addition(p): expected at least 2, whole and below 2³¹, got {p}. Take a prime.")
+        raise RangeError("p", "at least 2, whole and below 2³¹", p, "Take a prime.", where="modular_addition")
     if not math.isfinite(fraction):
-        raise RangeError(f"modular_addition(fraction): expected a finite share, got {fraction}. Pass one below 1.")
+        raise RangeError("fraction", "a finite share", fraction, "Pass one below 1.", where="modular_addition")
     # The tiny number undoes rounding down of what is whole, as 0.29 * 100.
     train = int(fraction * p**2 + 1e-9)
     if not 1 <= train < p**2:
         raise RangeError(
-            f"modular_addition(fraction): expected 1 to {p**2 - 1} of the {p**2} pairs, got {train} by {fraction}. "
-            f"Leave at least one on each side."
+            "fraction",
+            f"1 to {p**2 - 1} of the {p**2} pairs",
+            f"{train} by {fraction}",
+            "Leave at least one on each side.",
+            where="modular_addition",
         )
     pairs = torch.randperm(p**2, generator=generator, device=generator.device).cpu()
     first, second = pairs // p, pairs % p

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._kinds import kinds_of
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
 
 Numbers = float | int | Sequence[float | int]
 """One for all channels, or one for each."""
@@ -58,8 +58,11 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
         _check("standardise", name, other)
         if other.x.shape[1:] != train.x.shape[1:]:
             raise ShapeError(
-                f"standardise({name}): expected features of shape {tuple(train.x.shape[1:])} as in train, "
-                f"got {tuple(other.x.shape[1:])}. Standardise data sets of different shapes separately."
+                name,
+                f"features of shape {tuple(train.x.shape[1:])} as in train",
+                tuple(other.x.shape[1:]),
+                "Standardise data sets of different shapes separately.",
+                where="standardise",
             )
     # Constant features are found by comparison, not by a zero deviation: the rounded mean of n equal
     # numbers need not equal them.
@@ -95,38 +98,42 @@ def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     m = _per_channel("mean", mean, samples.x)
     s = _per_channel("std", std, samples.x)
     if not (s > 0).all():
-        raise RangeError(f"normalise(std): expected positive numbers, got {std}. Leave constant channels out.")
+        raise RangeError("std", "positive numbers", std, "Leave constant channels out.", where="normalise")
     return samples._replace(x=(samples.x - m) / s)
 
 
 def _check(where: str, name: str, samples: Samples) -> None:
     """Raises unless these are inputs, finite and of floating point, and one whole number for each."""
     if not isinstance(samples, Samples):
-        raise TypeError(
-            f"{where}({name}): expected Samples, got {type(samples).__name__}. Make some: Samples(x, labels)."
-        )
+        raise ArgumentTypeError(name, "Samples", type(samples).__name__, "Make some: Samples(x, labels).", where=where)
     for field, kind in kinds_of(Samples).items():
         kind.check(where, name if field == "x" else f"{name}.{field}", getattr(samples, field))
     x, labels = samples
     _checks.finite(where, **{name: x})
     if labels.ndim != 1 or labels.shape != x.shape[:1]:
         raise ShapeError(
-            f"{where}({name}.labels): expected one class index a sample, got shape {_checks.shape_of(labels)} beside "
-            f"inputs of shape {_checks.shape_of(x)}. Pass inputs (n, ...) and labels (n,)."
+            f"{name}.labels",
+            "one class index a sample",
+            f"shape {_checks.shape_of(labels)} beside inputs of shape {_checks.shape_of(x)}",
+            "Pass inputs (n, ...) and labels (n,).",
+            where=where,
         )
     if labels.is_floating_point():
-        raise RangeError(f"{where}({name}.labels): expected whole numbers, got {labels.dtype}. Count classes from 0.")
+        raise RangeError(f"{name}.labels", "whole numbers", labels.dtype, "Count classes from 0.", where=where)
 
 
 def _per_channel(name: str, value: Numbers, x: Tensor) -> Tensor:
     numbers = torch.as_tensor(value, dtype=x.dtype, device=x.device)
     if not numbers.isfinite().all():
-        raise RangeError(f"normalise({name}): expected finite numbers, got {value}. Compute them from finite data.")
+        raise RangeError(name, "finite numbers", value, "Compute them from finite data.", where="normalise")
     if numbers.ndim == 0:
         return numbers
     if x.ndim < 2 or numbers.shape != x.shape[1:2]:
         raise ShapeError(
-            f"normalise({name}): expected one number, or one for each channel of x {tuple(x.shape)}, "
-            f"got shape {tuple(numbers.shape)}. Pass a float, or a flat sequence as long as x.shape[1]."
+            name,
+            f"one number, or one for each channel of x {tuple(x.shape)}",
+            f"shape {tuple(numbers.shape)}",
+            "Pass a float, or a flat sequence as long as x.shape[1].",
+            where="normalise",
         )
     return numbers.reshape(-1, *[1] * (x.ndim - 2))

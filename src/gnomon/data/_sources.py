@@ -71,7 +71,7 @@ def _roots(data_dir: Path | None) -> list[Path]:
             continue
         root = home(where, folder)
         if not root.is_dir():
-            raise DataError(f"{where}: expected a folder, got {str(root)!r}. Create it, or name the one that exists.")
+            raise DataError(None, "a folder", f"{str(root)!r}", "Create it, or name the one that exists.", where=where)
         roots.append(root)
     return roots
 
@@ -81,16 +81,19 @@ def home(where: str, path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as cause:
-        raise DataError(f"{where}: expected a path, got {str(path)!r}, of no user here. Correct it.") from cause
+        raise DataError(None, "a path", f"{str(path)!r}, of no user here", "Correct it.", where=where) from cause
 
 
 def _unknown(name: str) -> DataError:
     if "/" in name or name.startswith((".", "~")):
-        return DataError(f"load_images(name): expected a folder, got {name!r}. Create it, or name the one that exists.")
+        return DataError("name", "a folder", repr(name), "Create it, or name the one that exists.", where="load_images")
     nearest = difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.5)
     return DataError(
-        f"load_images(name): expected one of {', '.join(KNOWN)}, a hub id owner/name or a folder, got {name!r}. "
-        + (f"The nearest is {nearest[0]!r}." if nearest else "Check the spelling.")
+        "name",
+        f"one of {', '.join(KNOWN)}, a hub id owner/name or a folder",
+        repr(name),
+        f"The nearest is {nearest[0]!r}." if nearest else "Check the spelling.",
+        where="load_images",
     )
 
 
@@ -103,25 +106,34 @@ def _folder(folder: Path, split: str) -> Table:
         splits[path.stem.partition("-")[0]].append(path)
     if not splits:
         raise DataError(
-            f"load_images(name): expected files <split>-*.parquet in {str(folder)!r}, got none. "
-            "Put the parquet files of the hub there."
+            "name",
+            f"files <split>-*.parquet in {str(folder)!r}",
+            "none",
+            "Put the parquet files of the hub there.",
+            where="load_images",
         )
     if split not in splits:
         raise DataError(
-            f"load_images(split): expected one of {', '.join(splits)}, got {split!r}. "
-            f"Choose one of them, or add {split}-*.parquet to {str(folder)!r}."
+            "split",
+            f"one of {', '.join(splits)}",
+            repr(split),
+            f"Choose one of them, or add {split}-*.parquet to {str(folder)!r}.",
+            where="load_images",
         )
 
     def corrupt(path: Path, cause: Exception) -> DataError:
         return DataError(
-            f"load_images(name): expected a readable parquet file, got {str(path)!r} ({_line(cause)}). "
-            "Copy or download it again."
+            "name",
+            "a readable parquet file",
+            f"{str(path)!r} ({_line(cause)})",
+            "Copy or download it again.",
+            where="load_images",
         )
 
     rows, columns = 0, []
     for path in splits[split]:
         if not path.is_file():  # opening a pipe would never end
-            raise DataError(f"load_images(name): expected a file, got {str(path)!r}. Put the parquet file there.")
+            raise DataError("name", "a file", f"{str(path)!r}", "Put the parquet file there.", where="load_images")
         try:
             metadata = parquet.read_metadata(path)
         except (arrow_error, OSError) as cause:
@@ -152,8 +164,11 @@ def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:
         raise _unreachable(known, split, looked, cause) from cause
     except Exception as cause:  # its own errors, and those of whatever reads the files: one sentence for all
         raise DataError(
-            f"load_images(name, split): expected split {split!r} of {known.hub_id!r} on the hub, "
-            f"got {_line(cause)}. Check both names on its page there."
+            "name, split",
+            f"split {split!r} of {known.hub_id!r} on the hub",
+            _line(cause),
+            "Check both names on its page there.",
+            where="load_images",
         ) from cause
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
@@ -173,8 +188,11 @@ def _probe(known: Known, split: str, looked: Sequence[Path]) -> None:
         )
     except missing as cause:
         raise DataError(
-            f"load_images(name): expected a data set of the hub or a folder, got {known.hub_id!r}, which is neither. "
-            "Check the spelling, or log in if it is private."
+            "name",
+            "a data set of the hub or a folder",
+            f"{known.hub_id!r}, which is neither",
+            "Check the spelling, or log in if it is private.",
+            where="load_images",
         ) from cause
     except Exception as cause:  # requests, httpx and the hub each have their own for "no network"
         raise _unreachable(known, split, looked, cause) from cause
@@ -183,9 +201,12 @@ def _probe(known: Known, split: str, looked: Sequence[Path]) -> None:
 def _unreachable(known: Known, split: str, looked: Sequence[Path], cause: Exception) -> DataError:
     folders = " or ".join(repr(str(folder)) for folder in looked) or "a data directory (none is named)"
     return DataError(
-        f"load_images(name): expected {known.folder!r} in {folders} or on the hub, got neither ({_line(cause)}). "
-        f"Put its files at FOLDER/{known.folder}/{split}-*.parquet and point GNOMON_DATA or --data-dir (data_dir) at "
-        "FOLDER; or connect to the network (HF_HUB_OFFLINE=1 only reuses earlier downloads)."
+        "name",
+        f"{known.folder!r} in {folders} or on the hub",
+        f"neither ({_line(cause)})",
+        f"Put its files at FOLDER/{known.folder}/{split}-*.parquet and point GNOMON_DATA or --data-dir "
+        "(data_dir) at FOLDER; or connect to the network (HF_HUB_OFFLINE=1 only reuses earlier downloads).",
+        where="load_images",
     )
 
 

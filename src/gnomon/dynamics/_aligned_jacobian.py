@@ -67,9 +67,7 @@ def aligned_jacobian(
     _checks.settings(where, ("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
     _checks.samples(where, x=x)
     if x.numel() == 0:
-        raise ShapeError(
-            f"{where}(x): expected entries, got shape {_checks.shape_of(x)}. Pass the samples as they are."
-        )
+        raise ShapeError("x", "entries", f"shape {_checks.shape_of(x)}", "Pass the samples as they are.", where=where)
     _checks.finite(where, x=x)
     _checks.class_labels(where, labels, len(x), classes)
     flat = x.flatten(1)

@@ -92,7 +92,7 @@ def bias_flow(
     of_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
     _checks.samples(where, 1, times=times)
     if times.ndim != 1:
-        raise ShapeError(f"{where}(times): expected one axis, got shape {_checks.shape_of(times)}. Flatten the times.")
+        raise ShapeError("times", "one axis", f"shape {_checks.shape_of(times)}", "Flatten the times.", where=where)
     _checks.finite(where, times=times)
     earliest = float(times.detach().min())
     _checks.settings(
@@ -165,18 +165,22 @@ def of_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Tensor, 
     ):
         if tensor.shape != wanted:
             raise ShapeError(
-                f"{where}({name}): expected shape {tuple(wanted)}, got {_checks.shape_of(tensor)}. "
-                f"Pass points (n, q), target (q), beta (q) and rotation (q, q)."
+                name,
+                f"shape {tuple(wanted)}",
+                _checks.shape_of(tensor),
+                "Pass points (n, q), target (q), beta (q) and rotation (q, q).",
+                where=where,
             )
         if tensor.dtype != points.dtype:
-            raise RangeError(
-                f"{where}({name}): expected {points.dtype} as points have, got {tensor.dtype}. Convert one of them."
-            )
+            raise RangeError(name, f"{points.dtype} as points have", tensor.dtype, "Convert one of them.", where=where)
     _checks.finite(where, points=points, target=target, beta=beta, rotation=rotation)
     identity = torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device)
     defect = float((rotation.detach() @ rotation.detach().mT - identity).abs().max())
     if not defect <= torch.finfo(rotation.dtype).eps ** 0.5:
         raise RangeError(
-            f"{where}(rotation): expected an orthogonal matrix, got one whose product with its transpose is "
-            f"{defect:.1e} off the identity. Take the polar factor of the weight."
+            "rotation",
+            "an orthogonal matrix",
+            f"one whose product with its transpose is {defect:.1e} off the identity",
+            "Take the polar factor of the weight.",
+            where=where,
         )

@@ -91,8 +91,11 @@ class CentralPath:
             features = by_class(features, labels)
         if features.ndim != 3:
             raise ShapeError(
-                f"{where}(features): expected (k, n, p), got shape {_checks.shape_of(features)}. "
-                f"Pass classes first, or the labels of samples (m, p)."
+                "features",
+                "(k, n, p)",
+                f"shape {_checks.shape_of(features)}",
+                "Pass classes first, or the labels of samples (m, p).",
+                where=where,
             )
         classes, _, width = features.shape
         _checks.settings(
@@ -152,8 +155,11 @@ class CentralPath:
         drift = torch.stack([(covariance(residuals(part)) - identity).abs().max() for part in features])
         if drift.max() > DRIFT:
             raise ConvergenceError(
-                f"CentralPath.flow(rtol): expected a within-class covariance within {DRIFT} of the identity, got "
-                f"{float(drift.max()):.1e}. Lower rtol."
+                "rtol",
+                f"a within-class covariance within {DRIFT} of the identity",
+                f"{float(drift.max()):.1e}",
+                "Lower rtol.",
+                where="CentralPath.flow",
             )
         snr = features.mean(2).mT
         return CentralPathFlow(
@@ -196,15 +202,21 @@ def by_class(features: Tensor, labels: Tensor) -> Tensor:
     where = "CentralPath"
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ShapeError(
-            f"{where}(labels): expected features (m, p) and labels (m,), got {_checks.shape_of(features)} and "
-            f"{_checks.shape_of(labels)}. Pass one label a sample."
+            "labels",
+            "features (m, p) and labels (m,)",
+            f"{_checks.shape_of(features)} and {_checks.shape_of(labels)}",
+            "Pass one label a sample.",
+            where=where,
         )
     counts = torch.bincount(labels)
     counts = counts[counts > 0]
     if counts.min() != counts.max():
         raise RangeError(
-            f"{where}(labels): expected as many samples of each class, got {counts.tolist()}. "
-            f"The central path is solved for balanced classes only; take {int(counts.min())} of each."
+            "labels",
+            "as many samples of each class",
+            counts.tolist(),
+            f"The central path is solved for balanced classes only; take {int(counts.min())} of each.",
+            where=where,
         )
     return features[labels.argsort(stable=True)].view(len(counts), int(counts[0]), -1)
 
@@ -233,8 +245,11 @@ def of_full_rank(features: Float[Tensor, "k n p"]) -> None:
         got = int(torch.linalg.matrix_rank(matrix, atol=noise, rtol=eps * max(matrix.shape)))
         if got < rank:
             raise RangeError(
-                f"CentralPath(features): expected {name} of rank {rank}, got {got}. "
-                f"Take more samples, or fewer directions of the features."
+                "features",
+                f"{name} of rank {rank}",
+                got,
+                "Take more samples, or fewer directions of the features.",
+                where="CentralPath",
             )
 
 

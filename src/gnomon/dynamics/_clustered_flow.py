@@ -66,13 +66,19 @@ class ClusteredFlow:
         _checks.samples(where, points=points, targets=targets)
         if not points.ndim == targets.ndim == 2 or weight.shape != (targets.shape[1], points.shape[1]):
             raise ShapeError(
-                f"{where}(weight): expected (c, q) with points (n, q) and targets (n, c), got "
-                f"{', '.join(map(_checks.shape_of, (weight, points, targets)))}. Pass a row for each target's entry."
+                "weight",
+                "(c, q) with points (n, q) and targets (n, c)",
+                ", ".join(map(_checks.shape_of, (weight, points, targets))),
+                "Pass a row for each target's entry.",
+                where=where,
             )
         if not points.dtype == targets.dtype == weight.dtype:
             raise RangeError(
-                f"{where}: expected one dtype, got points {points.dtype}, targets {targets.dtype} and weight "
-                f"{weight.dtype}. Convert them."
+                None,
+                "one dtype",
+                f"points {points.dtype}, targets {targets.dtype} and weight {weight.dtype}",
+                "Convert them.",
+                where=where,
             )
         _checks.finite(where, points=points, targets=targets, weight=weight)
         left, values, right = torch.linalg.svd(points, full_matrices=False)

@@ -114,8 +114,11 @@ class CollapsedFlow:
         for name, matrix in given.items():
             if matrix.shape != (len(weight), len(weight)):
                 raise ShapeError(
-                    f"{where}({name}): expected a square matrix, the size of weight, got shape "
-                    f"{_checks.shape_of(matrix)}. Pass as many classes as dimensions, one column each."
+                    name,
+                    "a square matrix, the size of weight",
+                    f"shape {_checks.shape_of(matrix)}",
+                    "Pass as many classes as dimensions, one column each.",
+                    where=where,
                 )
         in_float64(where, **given)
         # Copies, since a network's parameters change under training, and the integral of motion is taken now.

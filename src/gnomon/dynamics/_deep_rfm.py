@@ -155,13 +155,15 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
-            raise RangeError(f"{where}(y): expected at least two classes, got one class only. Pass samples of more.")
+            raise RangeError("y", "at least two classes", "one class only", "Pass samples of more.", where=where)
         return torch.tensor(samples, device=self.device), torch.tensor(labels, device=self.device)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What was fitted so far, by name, as tensors that share no memory: enough for `fit` to go on from."""
         if not hasattr(self, "layers_"):
-            raise EmptyError("DeepRFM.state_dict: expected a model that is being fitted or is, got none. Call fit.")
+            raise EmptyError(
+                None, "a model that is being fitted or is", "none", "Call fit.", where="DeepRFM.state_dict"
+            )
         state = {"mean": self.mean_, "scale": self.scale_}
         for number, layer in enumerate(self.layers_):
             state |= {f"layers.{number}.{name}": getattr(layer, name) for name in ("root", "jitter", "misfit")}
@@ -175,12 +177,15 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         figures = ("root", "jitter", "misfit")
         missing = {"mean", "scale", *(f"layers.{number}.{name}" for number in numbers for name in figures)} - set(held)
         if missing:
-            raise CheckpointError(f"{where}: expected {', '.join(sorted(missing))}, got none. Pass a whole state_dict.")
+            raise CheckpointError(None, ", ".join(sorted(missing)), "none", "Pass a whole state_dict.", where=where)
         mean = held["mean"]
         if len(numbers) > self.depth or mean.shape != self.mean_.shape or not torch.allclose(mean, self.mean_):
             raise CheckpointError(
-                f"{where}: expected at most {self.depth} layers fitted to these data, got {len(numbers)} fitted to "
-                f"data of {len(mean)} inputs. Pass the state of this model on the same samples."
+                None,
+                f"at most {self.depth} layers fitted to these data",
+                f"{len(numbers)} fitted to data of {len(mean)} inputs",
+                "Pass the state of this model on the same samples.",
+                where=where,
             )
         layers = []
         for number in numbers:

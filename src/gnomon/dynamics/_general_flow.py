@@ -84,8 +84,11 @@ class GeneralFlow:
         _checks.samples(where, targets=targets)
         if points.ndim != 2 or targets.shape[1:] != points.shape[1:]:
             raise ShapeError(
-                f"{where}(targets): expected points (n, q) and targets (k, q), got {_checks.shape_of(points)} and "
-                f"{_checks.shape_of(targets)}. Pass one target for each cluster."
+                "targets",
+                "points (n, q) and targets (k, q)",
+                f"{_checks.shape_of(points)} and {_checks.shape_of(targets)}",
+                "Pass one target for each cluster.",
+                where=where,
             )
         in_float64(where, points=points, targets=targets)
         _checks.class_labels(where, labels, len(points), len(targets))
@@ -93,8 +96,11 @@ class GeneralFlow:
         sizes = torch.bincount(labels, minlength=len(targets))
         if not sizes.all():
             raise EmptyError(
-                f"{where}(labels): expected points in every cluster, got none in {int(sizes.argmin())}. "
-                f"Leave its target out, and count the clusters from 0."
+                "labels",
+                "points in every cluster",
+                f"none in {int(sizes.argmin())}",
+                "Leave its target out, and count the clusters from 0.",
+                where=where,
             )
         self.points, self.labels, self.targets = points.detach(), labels, targets.detach()
         self._at, self._to = self.points.cpu().numpy(), self.targets[labels].cpu().numpy()

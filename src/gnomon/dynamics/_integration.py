@@ -28,8 +28,11 @@ class Evaluations:
         self.count += 1
         if self.count > EVALUATIONS:
             raise ConvergenceError(
-                f"{self.where}(times): expected an end of integration at {until:.4g} within {EVALUATIONS:,} "
-                f"evaluations, got to {time:.4g}. Ask for times up to there."
+                "times",
+                f"an end of integration at {until:.4g} within {EVALUATIONS:,} evaluations",
+                f"to {time:.4g}",
+                "Ask for times up to there.",
+                where=self.where,
             )
 
 
@@ -54,5 +57,5 @@ def integrated(
     initial, span = start.cpu().flatten().numpy(), (0.0, moments[-1])
     solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
     if not solved.success:
-        raise ConvergenceError(f"{where}(times): expected an end of integration, got: {solved.message}")
+        raise ConvergenceError("times", "an end of integration", solved.message, where=where)
     return torch.as_tensor(solved.y.T).view(len(moments), *start.shape).to(start)

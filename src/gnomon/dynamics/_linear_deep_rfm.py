@@ -94,11 +94,14 @@ class LinearDeepRFM:
         _checks.finite(where, gram=gram)
         if gram.shape != (len(gram), len(gram)) or labels.shape != gram.shape[:1]:
             raise ShapeError(
-                f"{where}(gram): expected (n, n) and labels (n,), got {_checks.shape_of(gram)} and "
-                f"{_checks.shape_of(labels)}. Pass X @ X.T of the samples in rows, and one label a sample."
+                "gram",
+                "(n, n) and labels (n,)",
+                f"{_checks.shape_of(gram)} and {_checks.shape_of(labels)}",
+                "Pass X @ X.T of the samples in rows, and one label a sample.",
+                where=where,
             )
         if labels.is_floating_point() or labels.is_complex():
-            raise RangeError(f"{where}(labels): expected whole numbers, got {labels.dtype}. Pass one class a sample.")
+            raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class a sample.", where=where)
         classes, places, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         self.samples = int(counts[0])
         printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else 1.0
@@ -128,7 +131,7 @@ class LinearDeepRFM:
         Cost: O(n³) for the first, O(n k²) for each further. Differentiable in the Gram matrix.
         """
         if depth < 1:
-            raise EmptyError(f"LinearDeepRFM.run(depth): expected at least one layer, got {depth}. Ask for more.")
+            raise EmptyError("depth", "at least one layer", depth, "Ask for more.", where="LinearDeepRFM.run")
         factors = [self.first()]
         while len(factors) < depth:
             factors.append(self.next(factors[-1]))
@@ -168,8 +171,11 @@ class LinearDeepRFM:
                 return following
             value = following
         raise ConvergenceError(
-            f"LinearDeepRFM.fixed_point: expected the map to come to rest within {STEPS} steps, got a value of {value} "
-            f"that still moves. Take a smaller kernel_ridge."
+            None,
+            f"the map to come to rest within {STEPS} steps",
+            f"a value of {value} that still moves",
+            "Take a smaller kernel_ridge.",
+            where="LinearDeepRFM.fixed_point",
         )
 
     def rate(self) -> float:

@@ -91,8 +91,11 @@ class Walk:
         self.scale = float(np.abs(flow.heights(state, sides)).max()) or 1.0
         if not self.scale <= HIGHEST:
             raise RangeError(
-                f"{where}(beta): expected points and β of sizes up to {HIGHEST:.0e} together, as squared speeds grow "
-                f"with their fourth power, got {self.scale:.3g}. Give them another unit."
+                "beta",
+                f"points and β of sizes up to {HIGHEST:.0e} together, as squared speeds grow with their fourth power",
+                f"{self.scale:.3g}",
+                "Give them another unit.",
+                where=where,
             )
         self.settle()
 
@@ -125,7 +128,7 @@ class Walk:
         message = solver.step()
         if message is not None:
             raise ConvergenceError(
-                f"{self.where}(times): expected an end of integration, got at time {solver.t}: {message} Raise rtol."
+                "times", "an end of integration", f"at time {solver.t}: {message}", "Raise rtol.", where=self.where
             )
 
     def require_faces(self) -> None:
@@ -133,8 +136,11 @@ class Walk:
         off = float(np.abs(self.flow.heights(self.state, self.sides)[self.sliding]).max(initial=0)) / self.scale
         if off > LEFT:
             raise ConvergenceError(
-                f"{self.where}(times): expected sliding points on their faces at time {self.now}, got heights of "
-                f"{off:.1e} of the largest. Lower rtol, or move the points slightly."
+                "times",
+                f"sliding points on their faces at time {self.now}",
+                f"heights of {off:.1e} of the largest",
+                "Lower rtol, or move the points slightly.",
+                where=self.where,
             )
 
     def solver(self, until: float, width: float) -> DOP853:
@@ -226,8 +232,11 @@ class Walk:
         """Raises ConvergenceError, with the faces."""
         places = [(layer, points.tolist(), coordinate) for layer, points, coordinate in touching]
         raise ConvergenceError(
-            f"{self.where}(times): expected a way on at time {self.now}, found none for (layer, points, coordinate) "
-            f"{places} at their faces. Move the points or the start slightly."
+            "times",
+            f"a way on at time {self.now}",
+            f"none for (layer, points, coordinate) {places} at their faces",
+            "Move the points or the start slightly.",
+            where=self.where,
         )
 
 
@@ -242,7 +251,7 @@ def increasing(where: str, times: Float[Tensor, "t"]) -> list[float]:
     """The times; raises RangeError unless they are finite, from 0 on, strictly increasing and end above 0."""
     _checks.samples(where, 1, times=times)
     if times.ndim != 1:
-        raise ShapeError(f"{where}(times): expected shape (t,), got {_checks.shape_of(times)}. Flatten it.")
+        raise ShapeError("times", "shape (t,)", _checks.shape_of(times), "Flatten it.", where=where)
     _checks.finite(where, times=times)
     moments = times.tolist()
     right = moments[0] >= 0 and bool((times.diff() > 0).all()) and moments[-1] > 0
@@ -254,8 +263,11 @@ def initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor
     """Both as one; raises unless they fit each other and points of this width, and R is orthogonal."""
     if beta.ndim != 2 or beta.shape[1] != width or rotation.shape != (*beta.shape, width):
         raise ShapeError(
-            f"{where}(beta, rotation): expected (..., {width}) and (..., {width}, {width}), as the points are, got "
-            f"{_checks.shape_of(beta)} and {_checks.shape_of(rotation)}. Pass one β and one R for each layer."
+            "beta, rotation",
+            f"(..., {width}) and (..., {width}, {width}), as the points are",
+            f"{_checks.shape_of(beta)} and {_checks.shape_of(rotation)}",
+            "Pass one β and one R for each layer.",
+            where=where,
         )
     _checks.samples(where, beta=beta, rotation=rotation)
     in_float64(where, beta=beta, rotation=rotation)
@@ -263,7 +275,10 @@ def initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor
     defect = float((rotation @ rotation.mT - eye).detach().abs().max())
     if not defect <= DEFECT:
         raise RangeError(
-            f"{where}(rotation): expected orthogonal matrices, got an entry of R Rᵀ - 1 of {defect:.1e}. "
-            f"Take the polar factor, U Vᵀ of the singular value decomposition."
+            "rotation",
+            "orthogonal matrices",
+            f"an entry of R Rᵀ - 1 of {defect:.1e}",
+            "Take the polar factor, U Vᵀ of the singular value decomposition.",
+            where=where,
         )
     return np.concatenate([part.detach().cpu().numpy() for part in (beta.unsqueeze(1), rotation)], 1)

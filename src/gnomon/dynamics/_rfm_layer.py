@@ -112,8 +112,11 @@ def fit_layer(
         trace = agop.diagonal().sum()
         if not trace > 0:
             raise RangeError(
-                f"DeepRFM.fit(kernel): expected a kernel machine that changes at its points, got an AGOP of trace "
-                f"{float(trace)} at iteration {iteration}. Take a larger bandwidth."
+                "kernel",
+                "a kernel machine that changes at its points",
+                f"an AGOP of trace {float(trace)} at iteration {iteration}",
+                "Take a larger bandwidth.",
+                where="DeepRFM.fit",
             )
         metric = agop * (len(agop) / trace)
     return RFMLayer(psd_root(agop), drawn, jitter, misfit)
@@ -140,8 +143,11 @@ def interpolate(
             break
     else:
         raise ConvergenceError(
-            f"DeepRFM.fit(ridge): expected a positive definite Gram matrix, got one that is not even with {jitter:.0e} "
-            f"on its diagonal. Take a ridge or a smaller bandwidth."
+            "ridge",
+            "a positive definite Gram matrix",
+            f"one that is not even with {jitter:.0e} on its diagonal",
+            "Take a ridge or a smaller bandwidth.",
+            where="DeepRFM.fit",
         )
     coefficients = torch.cholesky_solve(targets, factor)
     misfit = (gram.fill_diagonal_(1) @ coefficients - targets).abs().max()
@@ -159,8 +165,11 @@ def refuse_coincident(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> No
         named = ", ".join(f"{i} and {j}" for i, j in pairs[:3])
         more = f" and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
         raise RangeError(
-            f"DeepRFM.fit(X): expected different points, since without a ridge the Gram matrix of equal ones is "
-            f"singular, got equal inputs of points {named}{more}. Leave one of each out, or take a ridge above 0."
+            "X",
+            "different points, since without a ridge the Gram matrix of equal ones is singular",
+            f"equal inputs of points {named}{more}",
+            "Leave one of each out, or take a ridge above 0.",
+            where="DeepRFM.fit",
         )
 
 

@@ -109,8 +109,11 @@ def root(passed: Tensor, square: float, fourth: float) -> Tensor:
         if (step.abs() <= 16 * torch.finfo(v.dtype).eps * (1 + v.log().abs())).all():
             return v
     raise ConvergenceError(
-        f"snr_growth(times): expected Newton's method to end within {STEPS} steps, got a last step of "
-        f"{float(step.detach().abs().max()):.1e}. Pass float64."
+        "times",
+        f"Newton's method to end within {STEPS} steps",
+        f"a last step of {float(step.detach().abs().max()):.1e}",
+        "Pass float64.",
+        where="snr_growth",
     )
 
 

@@ -85,8 +85,11 @@ class TruncationFlow:
         _checks.samples(where, points=points)
         if points.ndim != 2 or target.shape != points.shape[1:]:
             raise ShapeError(
-                f"{where}(target): expected points (n, q) and a target (q,), got {_checks.shape_of(points)} and "
-                f"{_checks.shape_of(target)}. Pass one target for the whole cluster."
+                "target",
+                "points (n, q) and a target (q,)",
+                f"{_checks.shape_of(points)} and {_checks.shape_of(target)}",
+                "Pass one target for the whole cluster.",
+                where=where,
             )
         in_float64(where, points=points, target=target)
         self.points, self.target = points.detach(), target.detach()

@@ -110,22 +110,28 @@ def series(
     times = as_numbers(steps)
     read = {name: as_numbers(values) for name, values in named.items()}
     if times.ndim != 1:
-        raise ShapeError(f"{where}(steps): expected one axis, got shape {_checks.shape_of(times)}. Flatten the steps.")
+        raise ShapeError("steps", "one axis", f"shape {_checks.shape_of(times)}", "Flatten the steps.", where=where)
     if len(times) < least:
-        raise EmptyError(f"{where}(steps): expected at least {least} readings, got {len(times)}. Record more of them.")
+        raise EmptyError("steps", f"at least {least} readings", len(times), "Record more of them.", where=where)
     for name, values in read.items():
         if values.ndim == 0 or len(values) != len(times) or values.numel() == 0:
             raise ShapeError(
-                f"{where}({name}): expected {len(times)} readings as in steps, got shape {_checks.shape_of(values)}. "
-                f"Pass one value a step."
+                name,
+                f"{len(times)} readings as in steps",
+                f"shape {_checks.shape_of(values)}",
+                "Pass one value a step.",
+                where=where,
             )
     _checks.finite(where, steps=times, **read)
     back = (times.diff() <= 0).nonzero().flatten().tolist()
     if back:
         at = back[0]
         raise RangeError(
-            f"{where}(steps): expected steps that increase, got {float(times[at + 1]):g} after {float(times[at]):g} "
-            f"at index {at + 1}. Sort the records, and drop those that stand twice."
+            "steps",
+            "steps that increase",
+            f"{float(times[at + 1]):g} after {float(times[at]):g} at index {at + 1}",
+            "Sort the records, and drop those that stand twice.",
+            where=where,
         )
     return times, *read.values()
 

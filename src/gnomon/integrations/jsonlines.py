@@ -38,15 +38,18 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
         scalars = {name: value if math.isfinite(value) else None for name, value in reading.scalars().items()}
         if taken := sorted(scalars.keys() & {"step", "seconds"}):
             raise DataError(
-                f"jsonlines_sink(reading): expected names other than step and seconds, got {taken}. Rename one."
+                "reading", "names other than step and seconds", taken, "Rename one.", where="jsonlines_sink"
             )
         record = {"step": reading.step, **scalars, "seconds": reading.seconds}
         try:
             append_line(file, json.dumps(record, separators=(",", ":")).encode())
         except OSError as error:
             raise DataError(
-                f"jsonlines_sink(path): expected a file with room for a line, got {error}. "
-                f"Make room; the lines before are whole."
+                "path",
+                "a file with room for a line",
+                error,
+                "Make room; the lines before are whole.",
+                where="jsonlines_sink",
             ) from error
 
     return sink

@@ -53,8 +53,11 @@ class ProbeCallback(TrainerCallback):
         quantities = self._probe.quantities
         if taken := [name for name in quantities if name in TAKEN or name.startswith("eval_")]:
             raise RangeError(
-                f"ProbeCallback(build): expected quantities that have no names of the trainer's own entries, "
-                f"got {', '.join(taken)}. Pass Probe a mapping from other names."
+                "build",
+                "quantities that have no names of the trainer's own entries",
+                ", ".join(taken),
+                "Pass Probe a mapping from other names.",
+                where="ProbeCallback",
             )
         if self.stop:
             names = self.stop.histories.keys()

@@ -87,8 +87,11 @@ def embedding_replaced(model: Network, x: Float[Tensor, "n t d"]) -> Iterator[No
         handle.remove()
     if not calls:
         raise UnsupportedModuleError(
-            f"TextLogits(model): expected a network that calls the embedding it names, got {type(model).__name__}, "
-            f"which does not. Wrap what is behind the embedding in a module of your own."
+            "model",
+            "a network that calls the embedding it names",
+            f"{type(model).__name__}, which does not",
+            "Wrap what is behind the embedding in a module of your own.",
+            where="TextLogits",
         )
 
 
@@ -118,8 +121,11 @@ def embeddings(
         x = model.get_input_embeddings()(input_ids) * mask.unsqueeze(2)
         if not torch.equal((x != 0).any(2), mask.bool()):
             raise RangeError(
-                "embeddings(attention_mask): expected embeddings other than zero where there is no padding, got a zero "
-                "one. Mask it, or start its embedding elsewhere."
+                "attention_mask",
+                "embeddings other than zero where there is no padding",
+                "a zero one",
+                "Mask it, or start its embedding elsewhere.",
+                where="embeddings",
             )
         for start in range(0, len(x), BATCH):
             rows = slice(start, start + BATCH)
@@ -127,8 +133,11 @@ def embeddings(
             apart = (_read(model, x[rows]) - wanted).abs().max()
             if not apart <= torch.finfo(wanted.dtype).eps ** 0.5 * wanted.abs().max():
                 raise DataError(
-                    f"embeddings(model): expected logits that follow from embeddings and padding, got others at the "
-                    f"tokens, by up to {apart.item():.1g}. Give one text a sample, with nothing but its mask."
+                    "model",
+                    "logits that follow from embeddings and padding",
+                    f"others at the tokens, by up to {apart.item():.1g}",
+                    "Give one text a sample, with nothing but its mask.",
+                    where="embeddings",
                 )
         return x
 
@@ -143,6 +152,9 @@ def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
         raise
     except Exception as cause:  # whatever the user's network raises
         raise UnsupportedModuleError(
-            f"embeddings(model): expected a network that gives logits without its tokens, got {type(model).__name__}, "
-            f"which says {type(cause).__name__}: {cause}. Wrap what is behind its embedding in a module of your own."
+            "model",
+            "a network that gives logits without its tokens",
+            f"{type(model).__name__}, which says {type(cause).__name__}: {cause}",
+            "Wrap what is behind its embedding in a module of your own.",
+            where="embeddings",
         ) from cause

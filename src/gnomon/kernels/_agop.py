@@ -74,7 +74,7 @@ def kernel_agop(
     for name, tensor in (("x", x), ("coefficients", coefficients)):
         if tensor.ndim != 2 or tensor.shape[1] == 0:
             raise ShapeError(
-                f"{where}({name}): expected two axes, got shape {_checks.shape_of(tensor)}. Pass one row a point."
+                name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row a point.", where=where
             )
     (n, d), c = x.shape, coefficients.shape[1]
     check_metric(where, metric, d)

@@ -51,8 +51,11 @@ def squared_distances(
     _checks.rows(where, z=z)
     if z.shape[1] != x.shape[1]:
         raise ShapeError(
-            f"{where}(z): expected {x.shape[1]} numbers a point as in x, got shape {_checks.shape_of(z)}. "
-            f"Pass points of one space."
+            "z",
+            f"{x.shape[1]} numbers a point as in x",
+            f"shape {_checks.shape_of(z)}",
+            "Pass points of one space.",
+            where=where,
         )
     _checks.finite(where, x=x, z=z)
     check_metric(where, metric, x.shape[1])
@@ -69,7 +72,7 @@ def check_metric(where: str, metric: Tensor | None, width: int) -> None:
         return
     if metric.shape != (width, width):
         raise ShapeError(
-            f"{where}(metric): expected shape {(width, width)}, got {_checks.shape_of(metric)}. Pass one row an input."
+            "metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row an input.", where=where
         )
     _checks.finite(where, metric=metric)
 

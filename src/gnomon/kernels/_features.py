@@ -139,9 +139,7 @@ def check_points(where: str, x: Tensor, weight: Tensor) -> None:
     _checks.rows(where, x=x)
     _checks.finite(where, x=x)
     if x.shape[1] != weight.shape[1]:
-        raise ShapeError(
-            f"{where}(x): expected shape (n, {weight.shape[1]}), got {_checks.shape_of(x)}. Draw for this width."
-        )
+        raise ShapeError("x", f"shape (n, {weight.shape[1]})", _checks.shape_of(x), "Draw for this width.", where=where)
 
 
 def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "r c"]:

@@ -176,8 +176,11 @@ def covariance_of(where: str, agop: Float[Tensor, "p p"] | Covariance) -> Covari
     if not isinstance(agop, Dense | Factored):
         if agop.ndim != 2 or agop.shape[0] != agop.shape[1] or agop.numel() == 0:
             raise ShapeError(
-                f"{where}(agop): expected a square matrix, got shape {_checks.shape_of(agop)}. "
-                f"Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes."
+                "agop",
+                "a square matrix",
+                f"shape {_checks.shape_of(agop)}",
+                "Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes.",
+                where=where,
             )
         agop = Dense(agop)
     _checks.finite(where, agop=agop.matrix if isinstance(agop, Dense) else agop.rows)

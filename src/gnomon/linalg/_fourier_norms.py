@@ -47,11 +47,14 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
     _checks.floating(where, matrix=matrix)
     if matrix.ndim < 2:
         raise ShapeError(
-            f"{where}(matrix): expected at least two axes, the p numbers first, got shape "
-            f"{_checks.shape_of(matrix)}. Add the missing axis, for one column with matrix[:, None]."
+            "matrix",
+            "at least two axes, the p numbers first",
+            f"shape {_checks.shape_of(matrix)}",
+            "Add the missing axis, for one column with matrix[:, None].",
+            where=where,
         )
     if matrix.numel() == 0:
-        raise EmptyError(f"{where}(matrix): expected entries, got shape {_checks.shape_of(matrix)}. Pass a map.")
+        raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a map.", where=where)
     _checks.finite(where, matrix=matrix)
     p = len(matrix)
     # Real parts belong to cosines, imaginary parts to sines, (p, 2); the sines of constant and alternation are none.

@@ -40,15 +40,21 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
     _checks.floating(where, values=values)
     if values.numel() == 0 or values.ndim == 0:
         raise EmptyError(
-            f"{where}(values): expected at least one number along the last axis, got shape "
-            f"{_checks.shape_of(values)}. Pass the numbers to compare."
+            "values",
+            "at least one number along the last axis",
+            f"shape {_checks.shape_of(values)}",
+            "Pass the numbers to compare.",
+            where=where,
         )
     _checks.finite(where, values=values)
     if (values < 0).any():
         index = tuple((values < 0).nonzero()[0].tolist())
         raise RangeError(
-            f"{where}(values): expected numbers of at least 0, got {float(values[index])} at index {index}. "
-            f"Pass norms, or absolute values."
+            "values",
+            "numbers of at least 0",
+            f"{float(values[index])} at index {index}",
+            "Pass norms, or absolute values.",
+            where=where,
         )
     largest = values.detach().amax(-1, keepdim=True)
     ordered = (values / torch.where(largest > 0, largest, 1)).sort(-1).values

@@ -56,14 +56,20 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
     _checks.samples(where, matrix=matrix)
     if matrix.ndim != 2 or matrix.shape[0] > matrix.shape[1]:
         raise ShapeError(
-            f"{where}(matrix): expected no more rows than columns, got shape {_checks.shape_of(matrix)}. "
-            f"Pass its transpose for the other order of factors."
+            "matrix",
+            "no more rows than columns",
+            f"shape {_checks.shape_of(matrix)}",
+            "Pass its transpose for the other order of factors.",
+            where=where,
         )
     _checks.finite(where, matrix=matrix)
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     if values[-1] <= torch.finfo(matrix.dtype).eps * matrix.shape[1] * values[0]:
         raise RangeError(
-            f"{where}(matrix): expected full row rank, got singular values from {float(values[0]):.1e} down to "
-            f"{float(values[-1]):.1e}. Leave out dependent rows."
+            "matrix",
+            "full row rank",
+            f"singular values from {float(values[0]):.1e} down to {float(values[-1]):.1e}",
+            "Leave out dependent rows.",
+            where=where,
         )
     return PolarDecomposition((u * values) @ u.mT, u @ v)

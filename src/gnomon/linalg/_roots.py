@@ -40,9 +40,7 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     """
     where = "psd_root"
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError(
-            f"{where}(matrix): expected a square matrix, got shape {_checks.shape_of(matrix)}. Pass (p, p)."
-        )
+        raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass (p, p).", where=where)
     _checks.finite(where, matrix=matrix)
     return root(matrix)
 
@@ -65,8 +63,11 @@ class Root(torch.autograd.Function):
         least = -len(values) * torch.finfo(torch.float32).eps * values.abs().amax()
         if (values < least).any():
             raise RangeError(
-                f"psd_root(matrix): expected no negative eigenvalues, got {float(values[0])}. "
-                f"Pass a sum of outer products, such as an AGOP."
+                "matrix",
+                "no negative eigenvalues",
+                float(values[0]),
+                "Pass a sum of outer products, such as an AGOP.",
+                where="psd_root",
             )
         roots = values.clamp(min=0).sqrt()
         ctx.save_for_backward(roots, vectors)

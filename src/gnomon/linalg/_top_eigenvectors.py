@@ -65,8 +65,7 @@ def top_eigenvectors(
     axes = vectors.shape[1:] if shape is None else tuple(shape)
     if math.prod(axes) != vectors.shape[1]:
         raise ShapeError(
-            f"{where}(shape): expected axes of {vectors.shape[1]} entries together, got {axes}. "
-            f"Pass the shape of one input."
+            "shape", f"axes of {vectors.shape[1]} entries together", axes, "Pass the shape of one input.", where=where
         )
     top = vectors[:count]
     largest = top.gather(1, top.abs().argmax(1, keepdim=True))

@@ -29,8 +29,11 @@ def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Gene
     """
     if len(widths) < 3 or min(widths) < 1:
         raise RangeError(
-            f"cnn(widths): expected at least three positive widths, got {widths}. "
-            f"Give those of the input's channels, the blocks and the output."
+            "widths",
+            "at least three positive widths",
+            widths,
+            "Give those of the input's channels, the blocks and the output.",
+            where="cnn",
         )
     *blocks, classes = widths
     layers: list[nn.Module] = []

@@ -60,8 +60,11 @@ class DenseNet(nn.Module):
         h, w = x.shape[-2:]
         if min(h, w) < self.least:
             raise ShapeError(
-                f"DenseNet(x): expected images of at least {self.least} x {self.least} pixels, got {h} x {w}. "
-                f"Pad or enlarge them."
+                "x",
+                f"images of at least {self.least} x {self.least} pixels",
+                f"{h} x {w}",
+                "Pad or enlarge them.",
+                where="DenseNet",
             )
         return torch.flatten(self.pool(self.body(x)), 1)
 

@@ -26,7 +26,7 @@ def mlp(
         RangeError: if there are fewer than two widths, or one is not positive.
     """
     if len(widths) < 2 or min(widths) < 1:
-        raise RangeError(f"mlp(widths): expected at least two positive widths, got {widths}. Add layers.")
+        raise RangeError("widths", "at least two positive widths", widths, "Add layers.", where="mlp")
     layers: list[nn.Module] = []
     for width, following in itertools.pairwise(widths):
         layer = nn.Linear(width, following, bias=bias, device="meta").to_empty(device="cpu")

@@ -52,11 +52,14 @@ class OneLayerTransformer(nn.Module):
         sizes = {"tokens": tokens, "outputs": outputs, "context": context, "width": width, "heads": heads}
         for name, size in (sizes | {"hidden": hidden}).items():
             if size < 1:
-                raise RangeError(f"OneLayerTransformer({name}): expected at least 1, got {size}. Enlarge it.")
+                raise RangeError(name, "at least 1", size, "Enlarge it.", where="OneLayerTransformer")
         if width % heads:
             raise RangeError(
-                f"OneLayerTransformer(heads): expected a divisor of the width, {width}, got {heads}. "
-                f"Give every head the same width."
+                "heads",
+                f"a divisor of the width, {width}",
+                heads,
+                "Give every head the same width.",
+                where="OneLayerTransformer",
             )
 
         def normal(*shape: int, variance: float = 1 / width) -> nn.Parameter:

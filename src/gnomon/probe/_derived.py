@@ -74,6 +74,10 @@ def require_one_layer(model: nn.Module, x: Tensor, layer: str | None, together: 
         return
     if layer_named("Probe", model, layer) is not linear_head("Probe", model, x).layer:
         raise UnsupportedModuleError(
-            f"Probe(layer): expected the last linear one, or none, since {', '.join(together)} look at its weight and "
-            f"at the features together, got {layer!r}. Read the two in probes of their own."
+            "layer",
+            f"the last linear one, or none, since {', '.join(together)} look at its weight and at the "
+            "features together",
+            repr(layer),
+            "Read the two in probes of their own.",
+            where="Probe",
         )

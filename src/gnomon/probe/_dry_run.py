@@ -154,9 +154,11 @@ def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
                 f"Pass fewer samples, or leave it out."
             ) from cause
         raise DataError(
-            f"Probe({argument}): expected {expected}, got {type(cause).__name__}: {cause} at samples of shape "
-            f"{tuple(x.shape[1:])} in {x.dtype} on {x.device}. Pass network and samples as they are in training, and "
-            f"in float32 or float64."
+            argument,
+            expected,
+            f"{type(cause).__name__}: {cause} at samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
+            "Pass network and samples as they are in training, and in float32 or float64.",
+            where="Probe",
         ) from cause
 
 
@@ -184,6 +186,4 @@ def say(why: Mapping[str, GnomonError]) -> None:
         names[str(error)].append(name)
     lines = (f"\n  {', '.join(quantities)}: {reason}" for reason, quantities in names.items())
     first = next(iter(why.values()))
-    raise type(first)(
-        f"Probe(quantities): expected what this network has at these samples, got{''.join(lines)}"
-    ) from first
+    raise type(first)("quantities", "what this network has at these samples", "".join(lines), where="Probe") from first

@@ -97,6 +97,9 @@ def check_thread(model: nn.Module) -> None:
         READERS[model] = reader = now
     if reader is not now:
         raise RangeError(
-            f"Probe.read(model): expected readings in {reader.name}, the thread of the first, got one in {now.name}. "
-            f"Read where the network is trained, between two steps: a reading sets it to eval mode for a while."
+            "model",
+            f"readings in {reader.name}, the thread of the first",
+            f"one in {now.name}",
+            "Read where the network is trained, between two steps: a reading sets it to eval mode for a while.",
+            where="Probe.read",
         )

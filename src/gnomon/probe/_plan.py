@@ -46,20 +46,24 @@ def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, 
         return dict(quantities)
     if callable(quantities) or isinstance(quantities, str):
         raise RangeError(
-            f"Probe(quantities): expected functions in a list, or by name in a mapping, got {quantities!r} alone. "
-            f"Put it into a list."
+            "quantities",
+            "functions in a list, or by name in a mapping",
+            f"{quantities!r} alone",
+            "Put it into a list.",
+            where="Probe",
         )
     names = [getattr(quantity, "__name__", type(quantity).__name__) for quantity in quantities]
     if "<lambda>" in names:
         raise RangeError(
-            "Probe(quantities): expected functions that have a name, got a lambda. Pass a mapping from names, such as "
-            "{'largest': lambda logits: ...}."
+            "quantities",
+            "functions that have a name",
+            "a lambda",
+            "Pass a mapping from names, such as {'largest': lambda logits: ...}.",
+            where="Probe",
         )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise RangeError(
-            f"Probe(quantities): expected distinct names, got {', '.join(twice)}. Pass a mapping from names."
-        )
+        raise RangeError("quantities", "distinct names", ", ".join(twice), "Pass a mapping from names.", where="Probe")
     return dict(zip(names, quantities, strict=True))
 
 
@@ -74,11 +78,11 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
     """
     by_name = named(quantities)
     if not by_name:
-        raise EmptyError("Probe(quantities): expected at least one quantity, got none. Name what to measure.")
+        raise EmptyError("quantities", "at least one quantity", "none", "Name what to measure.", where="Probe")
     taken = {name for name in by_name if name in given or (name in OBSERVATIONS and by_name[name] is not centroid)}
     if taken:
         raise RangeError(
-            f"Probe(quantities): expected names that are not observations, got {', '.join(sorted(taken))}. Rename them."
+            "quantities", "names that are not observations", ", ".join(sorted(taken)), "Rename them.", where="Probe"
         )
     known = {*given, *OBSERVATIONS, *DERIVED, *by_name}
     reported = tuple(by_name)
@@ -94,7 +98,7 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
         order = [*graphlib.TopologicalSorter(arguments).static_order()]
     except graphlib.CycleError as error:
         circle = " -> ".join(error.args[1])
-        raise RangeError(f"Probe(quantities): expected no circle, got {circle}. Rename an argument.") from error
+        raise RangeError("quantities", "no circle", circle, "Rename an argument.", where="Probe") from error
     return Plan(
         {name: by_name[name] for name in order if name in by_name and name not in OBSERVATIONS},
         arguments,
@@ -109,8 +113,11 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
         parameters = inspect.signature(quantity).parameters
     except (TypeError, ValueError) as cause:
         raise RangeError(
-            f"Probe(quantities): expected functions whose arguments have names, got {quantity!r}. "
-            f"Wrap it in one, such as lambda logits: ..."
+            "quantities",
+            "functions whose arguments have names",
+            repr(quantity),
+            "Wrap it in one, such as lambda logits: ...",
+            where="Probe",
         ) from cause
     names = []
     for parameter in parameters.values():
@@ -122,8 +129,11 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
             near = difflib.get_close_matches(parameter.name, known, 1)
             hint = f"Did you mean {near[0]}?" if near else "Pass that quantity too, or data that has it."
             raise RangeError(
-                f"Probe(quantities): expected {name} to ask for {', '.join(sorted(known - {name}))}, "
-                f"got {parameter.name}. {hint}"
+                "quantities",
+                f"{name} to ask for {', '.join(sorted(known - {name}))}",
+                parameter.name,
+                f"{hint}",
+                where="Probe",
             )
     return names
 
@@ -137,6 +147,9 @@ def presentable(name: str, value: object) -> Value:
     if isinstance(value, Tensor) or (is_dataclass(value) and not isinstance(value, type)):
         return value
     raise ShapeError(
-        f"Probe(quantities): expected a tensor or a dataclass of tensors from {name}, got {type(value).__name__}. "
-        f"Return one."
+        "quantities",
+        f"a tensor or a dataclass of tensors from {name}",
+        type(value).__name__,
+        "Return one.",
+        where="Probe",
     )

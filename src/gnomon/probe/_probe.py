@@ -210,11 +210,11 @@ def given(data: Tensor | tuple[Tensor, Tensor] | list[Tensor]) -> dict[str, Tens
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if len(parts) not in (1, 2):
         raise RangeError(
-            f"Probe(data): expected samples, alone or with labels, got {len(parts)} parts. Pass (x, labels)."
+            "data", "samples, alone or with labels", f"{len(parts)} parts", "Pass (x, labels).", where="Probe"
         )
     for part in parts:
         if not isinstance(part, Tensor):
-            raise RangeError(f"Probe(data): expected tensors, got {type(part).__name__}. {advice(part)}")
+            raise RangeError("data", "tensors", type(part).__name__, f"{advice(part)}", where="Probe")
     return dict(zip(("x", "labels")[: len(parts)], parts, strict=True))
 
 

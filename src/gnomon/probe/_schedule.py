@@ -17,7 +17,7 @@ def every(steps: int) -> Schedule:
         [0, 4, 8]
     """
     if not 1 <= steps < math.inf:
-        raise RangeError(f"every(steps): expected at least 1, got {steps}. Give the distance between readings.")
+        raise RangeError("steps", "at least 1", steps, "Give the distance between readings.", where="every")
     return lambda step: step % steps == 0
 
 
@@ -34,7 +34,7 @@ def at(*steps: int) -> Schedule:
         due = frozenset()
     if not due or min(due) < 0:
         raise RangeError(
-            f"at(steps): expected one or more steps from 0 on, got {steps}. Name the steps, as in at(100, 200)."
+            "steps", "one or more steps from 0 on", steps, "Name the steps, as in at(100, 200).", where="at"
         )
     return lambda step: operator.index(step) in due
 
@@ -47,7 +47,7 @@ def log_spaced(per_decade: int) -> Schedule:
         [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]
     """
     if not 1 <= per_decade < math.inf:
-        raise RangeError(f"log_spaced(per_decade): expected at least 1, got {per_decade}. Ask for more readings.")
+        raise RangeError("per_decade", "at least 1", per_decade, "Ask for more readings.", where="log_spaced")
 
     def due(step: int) -> bool:
         if step <= 0:

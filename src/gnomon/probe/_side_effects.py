@@ -24,8 +24,11 @@ def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
     made = names(model) - parts
     if made:
         raise UnsupportedModuleError(
-            f"Probe(model): expected a network that has all its parts, got one whose forward pass makes "
-            f"{min(made)!r}. Run it once before."
+            "model",
+            "a network that has all its parts",
+            f"one whose forward pass makes {min(made)!r}",
+            "Run it once before.",
+            where="Probe",
         )
     changed = [name for name, value in objects.items() if differ(before[name], dict(vars(value)))]
     if changed:

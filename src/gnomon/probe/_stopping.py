@@ -50,8 +50,11 @@ class Stop:
         reached = getattr(self.verdict, "reached", self.verdict)
         if reached not in (True, False):
             raise RangeError(
-                f"stop_when({self._called}): expected True, False or a result with `reached`, got {self.verdict!r}. "
-                f"Return one."
+                self._called,
+                "True, False or a result with `reached`",
+                repr(self.verdict),
+                "Return one.",
+                where="stop_when",
             )
         return bool(reached)
 
@@ -67,8 +70,11 @@ class Stop:
         """
         if state_dict["histories"].keys() != self.histories.keys():
             raise RangeError(
-                f"stop_when({self._called}): expected the history of {', '.join(self.histories)}, "
-                f"got {', '.join(state_dict['histories'])}. Ask for the same quantities, or start without a history."
+                self._called,
+                f"the history of {', '.join(self.histories)}",
+                ", ".join(state_dict["histories"]),
+                "Ask for the same quantities, or start without a history.",
+                where="stop_when",
             )
         self.steps = [*state_dict["steps"]]
         self.histories = {name: [*values] for name, values in state_dict["histories"].items()}
@@ -80,13 +86,14 @@ class Stop:
                 continue
             near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
             hint = f"Did you mean stop_when({self._called}, {argument}={near[0]!r})?" if near else "Measure it too."
-            raise RangeError(
-                f"stop_when({self._called}): expected {name} in the reading, got {', '.join(scalars)}. {hint}"
-            )
+            raise RangeError(self._called, f"{name} in the reading", ", ".join(scalars), f"{hint}", where="stop_when")
         if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
-                f"stop_when({self._called}): expected a reading after step {self.steps[-1]}, got step {reading.step}. "
-                f"Make a new one for each training; when resuming, load the history that was saved with the network."
+                self._called,
+                f"a reading after step {self.steps[-1]}",
+                f"step {reading.step}",
+                "Make a new one for each training; when resuming, load the history that was saved with the network.",
+                where="stop_when",
             )
 
     @property
@@ -133,8 +140,11 @@ def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
         if name not in parameters and not variadic:
             near = difflib.get_close_matches(name, parameters, 1)
             raise RangeError(
-                f"stop_when({name}): expected one of {', '.join(parameters)}, got {name}. "
-                f"{f'Did you mean {near[0]}?' if near else 'Leave it out.'}"
+                name,
+                f"one of {', '.join(parameters)}",
+                name,
+                f"{(f'Did you mean {near[0]}?' if near else 'Leave it out.')}",
+                where="stop_when",
             )
     asked = {
         name: name

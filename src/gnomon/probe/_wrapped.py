@@ -31,8 +31,11 @@ def check_whole(model: nn.Module) -> None:
     sharded = [type(part).__name__ for part in parts if isinstance(part, FullyShardedDataParallel | DTensor)]
     if sharded:
         raise UnsupportedModuleError(
-            f"Probe(model): expected parameters that are whole on each process, got {sharded[0]}. Train in "
-            f"DistributedDataParallel, or read a copy on one process, made from the full state dict."
+            "model",
+            "parameters that are whole on each process",
+            sharded[0],
+            "Train in DistributedDataParallel, or read a copy on one process, made from the full state dict.",
+            where="Probe",
         )
 
 
@@ -45,5 +48,5 @@ def check_shapes(model: nn.Module) -> None:
     """Raises UnsupportedModuleError if a layer waits for its first samples: to read it would draw its weights."""
     if not has_shapes(model):
         raise UnsupportedModuleError(
-            "Probe.read(model): expected parameters that have a shape, got lazy ones. Run the network once before."
+            "model", "parameters that have a shape", "lazy ones", "Run the network once before.", where="Probe.read"
         )

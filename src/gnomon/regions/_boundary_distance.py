@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
+from gnomon.errors import EmptyError
 from gnomon.regions._operations import Affine, Bends, Maximum, Planes, on_pieces, picked
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
@@ -50,6 +51,8 @@ def boundary_distance(
     budget = DEFAULT_BUDGET if memory is None else memory
     _checks.settings(where, ("memory", budget, "above 0", budget > 0))
     size = x[0].numel()
+    if size == 0:
+        raise EmptyError("x", "entries for each sample", f"shape {_checks.shape_of(x)}", "Pass some.", where=where)
     with torch.no_grad():
         network = network_of(where, model, x[:1])
         one = nearest(where, network, x[:1])[1]

@@ -58,8 +58,11 @@ def local_complexity(
     _checks.samples(where, 2, x=x)
     if x[0].numel() < 2:
         raise ShapeError(
-            f"{where}(x): expected two numbers a sample or more, to lay a plane through it, got shape "
-            f"{_checks.shape_of(x)}. On a line, take slice_regions of the network with a second input of weight 0."
+            "x",
+            "two numbers a sample or more, to lay a plane through it",
+            f"shape {_checks.shape_of(x)}",
+            "On a line, take slice_regions of the network with a second input of weight 0.",
+            where=where,
         )
     _checks.finite(where, x=x)
     _checks.settings(

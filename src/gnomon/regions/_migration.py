@@ -53,13 +53,16 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
     _checks.one_device("migration", before=before.plane.origin, after=after.plane.origin)
     same = torch.equal(before.plane.origin, after.plane.origin)
     if not (same and torch.equal(before.plane.directions, after.plane.directions)):
-        raise RangeError("migration(after): expected the plane of `before`, got another. Slice both by one plane.")
+        raise RangeError("after", "the plane of `before`", "another", "Slice both by one plane.", where="migration")
     where = [regions.region_of_points(points) for regions in (before, after)]
     outside = (where[0] < 0) | (where[1] < 0)
     if outside.any():
         raise RangeError(
-            f"migration(points): expected points inside both boxes, got one outside at index "
-            f"{int(outside.nonzero()[0])}. Take a larger box."
+            "points",
+            "points inside both boxes",
+            f"one outside at index {int(outside.nonzero()[0])}",
+            "Take a larger box.",
+            where="migration",
         )
     return Migration(
         before.boundary_distance(points),

@@ -104,7 +104,10 @@ def on_samples(function: Callable[[Tensor], Tensor], planes: Planes) -> Float[Te
     values = function(samples)
     if values.ndim == 0 or len(values) != len(samples):
         raise UnsupportedModuleError(
-            "regions(model): expected operations on each sample alone, got one over the first axis, that of the "
-            "samples. Let it act on the others."
+            "model",
+            "operations on each sample alone",
+            "one over the first axis, that of the samples",
+            "Let it act on the others.",
+            where="regions",
         )
     return values.reshape(*planes.shape[:2], *values.shape[1:])

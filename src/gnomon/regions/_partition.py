@@ -95,8 +95,11 @@ class Regions:
         if (far := off > 1e-6 * reach + rounding).any():
             i = int(far.nonzero()[0])
             raise RangeError(
-                f"region_of(x): expected inputs in the plane, got one {off[i]:.3g} away from it at index {i}. "
-                f"Take a plane through it, or look at the nearest point, region_of_points(plane.project(x))."
+                "x",
+                "inputs in the plane",
+                f"one {off[i]:.3g} away from it at index {i}",
+                "Take a plane through it, or look at the nearest point, region_of_points(plane.project(x)).",
+                where="region_of",
             )
         return self.region_of_points(points, memory=memory)
 

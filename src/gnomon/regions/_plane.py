@@ -32,8 +32,11 @@ class Plane:
         _checks.floating("Plane", origin=self.origin, directions=self.directions)
         if self.directions.shape != (2, *self.origin.shape):
             raise ShapeError(
-                f"Plane(directions): expected shape {(2, *self.origin.shape)}, "
-                f"got {_checks.shape_of(self.directions)}. Pass two directions of the origin's shape."
+                "directions",
+                f"shape {(2, *self.origin.shape)}",
+                _checks.shape_of(self.directions),
+                "Pass two directions of the origin's shape.",
+                where="Plane",
             )
         _checks.one_device("Plane", origin=self.origin, directions=self.directions)
         _checks.finite("Plane", origin=self.origin, directions=self.directions)
@@ -42,7 +45,11 @@ class Plane:
         singular = torch.linalg.svdvals(directions) if directions.isfinite().all() else torch.zeros(2)
         if singular[1] <= 1e-12:
             raise RangeError(
-                "Plane(directions): expected two directions that span a plane, got parallel ones. Choose another point."
+                "directions",
+                "two directions that span a plane",
+                "parallel ones",
+                "Choose another point.",
+                where="Plane",
             )
 
     @full_precision
@@ -73,8 +80,11 @@ class Plane:
         """Raises unless these are inputs of the plane's shape, finite, each a row."""
         if x.shape[1:] != self.origin.shape or x.ndim == 0:
             raise ShapeError(
-                f"{where}(x): expected inputs of shape (n, {', '.join(map(str, self.origin.shape))}), as the plane's "
-                f"origin is, got {_checks.shape_of(x)}. Pass inputs of the same space, one a row."
+                "x",
+                f"inputs of shape (n, {', '.join(map(str, self.origin.shape))}), as the plane's origin is",
+                _checks.shape_of(x),
+                "Pass inputs of the same space, one a row.",
+                where=where,
             )
         _checks.finite(where, x=x)
 
@@ -83,8 +93,11 @@ def require_coordinates(where: str, points: Tensor) -> None:
     """Raises ShapeError unless these are coordinates in a plane, two a row."""
     if points.ndim != 2 or points.shape[1] != 2:
         raise ShapeError(
-            f"{where}(points): expected two coordinates a row, shape (n, 2), got {_checks.shape_of(points)}. "
-            f"Take plane.project(x) for inputs."
+            "points",
+            "two coordinates a row, shape (n, 2)",
+            _checks.shape_of(points),
+            "Take plane.project(x) for inputs.",
+            where=where,
         )
 
 
@@ -121,7 +134,7 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
     length = torch.linalg.vector_norm(second)
     if not length > 1e-9 * torch.linalg.vector_norm(spread):
         raise RangeError(
-            "plane_through(x3): expected three points that span a plane, got points on a line. Take another."
+            "x3", "three points that span a plane", "points on a line", "Take another.", where="plane_through"
         )
     directions = torch.stack([first, second / length]).reshape(2, *x1.shape)
     return Plane((x1 + x2 + x3) / 3, directions)

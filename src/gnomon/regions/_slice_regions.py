@@ -134,8 +134,11 @@ def polygon(box: Float[Tensor, "v 2"] | Sides, device: torch.device) -> Polygons
         box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
     if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
         raise ShapeError(
-            f"slice_regions(box): expected corners of shape (v, 2), v >= 3, got {_checks.shape_of(box)}. Pass them so, "
-            f"or as (left, right, bottom, top)."
+            "box",
+            "corners of shape (v, 2), v >= 3",
+            _checks.shape_of(box),
+            "Pass them so, or as (left, right, bottom, top).",
+            where="slice_regions",
         )
     _checks.finite("slice_regions", box=box)
     sides = box.roll(-1, 0) - box
@@ -143,8 +146,11 @@ def polygon(box: Float[Tensor, "v 2"] | Sides, device: torch.device) -> Polygons
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
     if not ((turns > 0).all() or (turns < 0).all()) or turn.abs() > 7:
         raise RangeError(
-            "slice_regions(box): expected the corners of a convex polygon with an area, in order, none on a side, got "
-            "others. Take its convex hull."
+            "box",
+            "the corners of a convex polygon with an area, in order, none on a side",
+            "others",
+            "Take its convex hull.",
+            where="slice_regions",
         )
     corners = box if turn > 0 else box.flip(0)
     count = torch.tensor([len(corners)], device=device)

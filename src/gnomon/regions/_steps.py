@@ -73,8 +73,11 @@ class Network:
 def answers_otherwise(where: str) -> UnsupportedModuleError:
     """The error for a network that its steps do not make up."""
     return UnsupportedModuleError(
-        f"{where}(model): expected a network that its traced parts make up, got one that answers otherwise. "
-        f"Look for in-place operations and hooks, or for weights that are NaN, and write it without them."
+        "model",
+        "a network that its traced parts make up",
+        "one that answers otherwise",
+        "Look for in-place operations and hooks, or for weights that are NaN, and write it without them.",
+        where=where,
     )
 
 
@@ -96,16 +99,22 @@ def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Networ
     for weight in (*exact.parameters(), *exact.buffers()):
         if weight.device != x.device:
             raise RangeError(
-                f"{where}(model): expected a network on {x.device}, where the inputs or the plane are, got one on "
-                f"{weight.device}. Move one of the two."
+                "model",
+                f"a network on {x.device}, where the inputs or the plane are",
+                f"one on {weight.device}",
+                "Move one of the two.",
+                where=where,
             )
     network = Network(exact, *read(where, traced(where, exact)))
     try:
         outputs = exact(x.double())
     except RuntimeError as error:
         raise ShapeError(
-            f"{where}(model): expected a network that takes inputs of shape {tuple(x.shape[1:])}, got one that does "
-            f"not: {error}. Pass inputs of its own shape."
+            "model",
+            f"a network that takes inputs of shape {tuple(x.shape[1:])}",
+            f"one that does not: {error}",
+            "Pass inputs of its own shape.",
+            where=where,
         ) from error
     outputs_of(where, outputs, x)
     return network
@@ -120,8 +129,11 @@ def traced(where: str, model: nn.Module) -> fx.GraphModule:
         return fx.GraphModule(root, tracer.trace(root))
     except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
         raise UnsupportedModuleError(
-            f"{where}(model): expected a forward pass that takes no decisions on its data, got one that cannot "
-            f"be traced: {error}. Write it without them; for a sample's shape take x.flatten(1)."
+            "model",
+            "a forward pass that takes no decisions on its data",
+            f"one that cannot be traced: {error}",
+            "Write it without them; for a sample's shape take x.flatten(1).",
+            where=where,
         ) from error
 
 
@@ -190,6 +202,6 @@ def operation_of(
         operation = of_function(called(node), what, arguments, named)
     if operation is None:
         raise UnsupportedModuleError(
-            f"{where}(model): expected piecewise affine parts, got {what} at '{place}'. {advice}."
+            "model", "piecewise affine parts", f"{what} at '{place}'", f"{advice}.", where=where
         )
     return place, operation

@@ -119,8 +119,11 @@ class Walk:
         if one > self.budget:
             parts = sum(not isinstance(step.operation, Affine) for step in self.network.steps)
             raise RangeError(
-                f"slice_regions(memory): expected at least {parts * one:,} bytes, for one polygon at '{step.place}', "
-                f"got {parts * self.budget:,}, with {self.share:.1%} of the box done. Allow more."
+                "memory",
+                f"at least {parts * one:,} bytes, for one polygon at '{step.place}'",
+                f"{parts * self.budget:,}, with {self.share:.1%} of the box done",
+                "Allow more.",
+                where="slice_regions",
             )
         return self.budget // one
 
@@ -128,8 +131,11 @@ class Walk:
         """Raises ConvergenceError if so many regions at one step are too many."""
         if self.out + regions > self.most:
             raise ConvergenceError(
-                f"slice_regions(max_regions): expected at most {self.most:,} regions, got more with "
-                f"{self.share:.1%} of the box done. Allow more, or take a smaller box."
+                "max_regions",
+                f"at most {self.most:,} regions",
+                f"more with {self.share:.1%} of the box done",
+                "Allow more, or take a smaller box.",
+                where="slice_regions",
             )
 
 

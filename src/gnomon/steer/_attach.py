@@ -45,19 +45,25 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
     lacking = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in held]
     if lacking:
         raise RangeError(
-            f"{where}(optimizer): expected one that steps all these parameters, got one without {lacking[0]}. "
-            f"Attach each optimizer's own."
+            "optimizer",
+            "one that steps all these parameters",
+            f"one without {lacking[0]}",
+            "Attach each optimizer's own.",
+            where=where,
         )
     if KEY in optimizer.state_dict():
-        raise RangeError(f"{where}(optimizer): expected one with nothing attached, got one with it. Attach once.")
+        raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.", where=where)
 
     def before_step(
         optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if getattr(optimizer, "grad_scale", None) is not None:
             raise RangeError(
-                f"{where}: expected unscaled gradients, got those of a GradScaler before a fused step. "
-                f"Call scaler.unscale_(optimizer) first, or make the optimizer with fused=False."
+                None,
+                "unscaled gradients",
+                "those of a GradScaler before a fused step",
+                "Call scaler.unscale_(optimizer) first, or make the optimizer with fused=False.",
+                where=where,
             )
         closure: Callable[[], object] | None = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
@@ -80,10 +86,13 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
     def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
         if KEY not in state:
             raise CheckpointError(
-                f"{where}: expected an optimizer's state with {KEY!r}, got {', '.join(state)}. "
-                f"Load one that was saved with the method attached, or attach it after loading. "
-                f"torch.distributed.checkpoint leaves it out: save the method's own state_dict() beside, and load "
-                f"both before attaching."
+                None,
+                f"an optimizer's state with {KEY!r}",
+                ", ".join(state),
+                "Load one that was saved with the method attached, or attach it after loading. "
+                "torch.distributed.checkpoint leaves it out: save the method's own state_dict() beside, "
+                "and load both before attaching.",
+                where=where,
             )
         method.load_state_dict(state[KEY])
 

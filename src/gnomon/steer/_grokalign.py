@@ -125,13 +125,16 @@ class GrokAlign:
         way = passage(logits, x)
         if shared and not (x.requires_grad and way.reaches):
             raise RangeError(
-                "GrokAlign(logits): expected logits with a graph to x, got none. "
-                "Call x.requires_grad_() before model(x), or leave logits out."
+                "logits",
+                "logits with a graph to x",
+                "none",
+                "Call x.requires_grad_() before model(x), or leave logits out.",
+                where="GrokAlign",
             )
         if (found := without_second_derivative(way)) is not None:
             node, advice = found
             raise UnsupportedModuleError(
-                f"GrokAlign(model): expected layers with a second derivative, got {node}. {advice}."
+                "model", "layers with a second derivative", node, f"{advice}.", where="GrokAlign"
             )
         size = self._norm(way)
         mean = size.square().mean() if self.squared else size.mean()

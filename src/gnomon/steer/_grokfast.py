@@ -96,8 +96,11 @@ class _Grokfast(ABC):
             wanted = self._shape(self._parameters[i][1]) if i < len(self._parameters) else "nothing"
             if tuple(memory.shape) != wanted:
                 raise ShapeError(
-                    f"{self._where}(state_dict): expected {wanted} for parameter {i}, got shape "
-                    f"{_checks.shape_of(memory)}. Load a state of the same method, window and parameters."
+                    "state_dict",
+                    f"{wanted} for parameter {i}",
+                    f"shape {_checks.shape_of(memory)}",
+                    "Load a state of the same method, window and parameters.",
+                    where=self._where,
                 )
         self.steps = state_dict["steps"]
         self._taken = dict(state_dict["taken"])
@@ -106,23 +109,32 @@ class _Grokfast(ABC):
     def _check(self, gradients: dict[int, Tensor]) -> None:
         if not gradients:
             raise EmptyError(
-                f"{self._where}: expected gradients, got none on all {len(self._parameters)} parameters. "
-                f"Call it between backward() and the optimiser's step."
+                None,
+                "gradients",
+                f"none on all {len(self._parameters)} parameters",
+                "Call it between backward() and the optimiser's step.",
+                where=self._where,
             )
         for i, gradient in gradients.items():
             if gradient.layout is not torch.strided:
                 raise RangeError(
-                    f"{self._where}: expected dense gradients, got {gradient.layout} in {self._parameters[i][0]}. "
-                    f"Make the layer with sparse=False."
+                    None,
+                    "dense gradients",
+                    f"{gradient.layout} in {self._parameters[i][0]}",
+                    "Make the layer with sparse=False.",
+                    where=self._where,
                 )
 
     def _diverged(self, what: str, i: int, gradient: Tensor) -> RangeError:
         taken = self._taken.get(i, 0)
         mean = f"of norm {_norm(self._memory[i])}" if taken else "empty"
         return RangeError(
-            f"{self._where}: expected a finite {what}, got norm {_norm(gradient)} ({gradient.dtype}) in "
-            f"{self._parameters[i][0]} at step {self.steps}; the memory of its {taken} gradients is {mean}. "
-            f"Lower the lamb or the learning rate; under a GradScaler unscale_ first and set skip_nonfinite."
+            None,
+            f"a finite {what}",
+            f"norm {_norm(gradient)} ({gradient.dtype}) in {self._parameters[i][0]} at step {self.steps}; "
+            f"the memory of its {taken} gradients is {mean}",
+            "Lower the lamb or the learning rate; under a GradScaler unscale_ first and set skip_nonfinite.",
+            where=self._where,
         )
 
 
@@ -265,15 +277,18 @@ def _named(where: str, parameters: Iterable[Tensor | tuple[str, Tensor]]) -> lis
     """The parameters with their names, or, where they come without, `parameter 0` and so on."""
     named = [(f"parameter {i}", p) if isinstance(p, Tensor) else p for i, p in enumerate(parameters)]
     if not named:
-        raise EmptyError(f"{where}(parameters): expected at least one, got none. Pass model.named_parameters().")
+        raise EmptyError("parameters", "at least one", "none", "Pass model.named_parameters().", where=where)
     for name, parameter in named:
         if not parameter.is_leaf:
             raise RangeError(
-                f"{where}(parameters): expected leaf tensors, got the result of an operation as {name}. "
-                f"Pass model.named_parameters()."
+                "parameters",
+                "leaf tensors",
+                f"the result of an operation as {name}",
+                "Pass model.named_parameters().",
+                where=where,
             )
     if len({id(parameter) for _, parameter in named}) < len(named):
-        raise RangeError(f"{where}(parameters): expected each once, got some twice. Pass model.named_parameters().")
+        raise RangeError("parameters", "each once", "some twice", "Pass model.named_parameters().", where=where)
     return named
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ShapeError
+from gnomon.errors import ArgumentTypeError, ShapeError
 
 
 @overload
@@ -43,9 +43,12 @@ def noise_level(
         (0.06, 0.03)
     """
     if not isinstance(train_accuracy, Tensor | float | int):
-        raise TypeError(
-            f"noise_level(train_accuracy): expected a number or a tensor, got {type(train_accuracy).__name__}. "
-            f"Make one of it."
+        raise ArgumentTypeError(
+            "train_accuracy",
+            "a number or a tensor",
+            type(train_accuracy).__name__,
+            "Make one of it.",
+            where="noise_level",
         )
     within = (train_accuracy >= 0) & (train_accuracy <= 1)
     _checks.settings(
@@ -101,8 +104,11 @@ def input_noise(
         axes = zip(reversed(level.shape), reversed(x.shape), strict=False)
         if level.ndim > x.ndim or any(size not in (1, along) for size, along in axes):
             raise ShapeError(
-                f"input_noise(train_accuracy): expected a shape that broadcasts against x, {_checks.shape_of(x)}, "
-                f"got {_checks.shape_of(level)}. Give x the axis of the seeds, or pass a number."
+                "train_accuracy",
+                f"a shape that broadcasts against x, {_checks.shape_of(x)}",
+                _checks.shape_of(level),
+                "Give x the axis of the seeds, or pass a number.",
+                where="input_noise",
             )
         level = level.to(x)
     return x + level * noise

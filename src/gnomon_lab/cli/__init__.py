@@ -68,8 +68,11 @@ def called(command: str, arguments: Sequence[str]) -> int:
     if command not in COMMANDS:
         near = difflib.get_close_matches(command, COMMANDS, 1)
         raise DataError(
-            f"gnomon(COMMAND): expected one of {', '.join(COMMANDS)}, got {command!r}."
-            + (f" Did you mean {near[0]}?" if near else " See `gnomon --help`.")
+            "COMMAND",
+            f"one of {', '.join(COMMANDS)}",
+            repr(command),
+            f"Did you mean {near[0]}?" if near else "See `gnomon --help`.",
+            where="gnomon",
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
     return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)

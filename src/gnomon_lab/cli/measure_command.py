@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Options, arguments, "gnomon measure")
     refuse("measure", options.outputs(), [options.checkpoint, Path(options.data)])
     if options.memory is not None and options.memory < 1:
-        raise RangeError(f"measure(--memory): expected at least 1 MiB, got {options.memory}. Allow more.")
+        raise RangeError("--memory", "at least 1 MiB", options.memory, "Allow more.", where="measure")
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import as_json, as_report
     from gnomon_lab.report import write
@@ -129,7 +129,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
     if not left or (without and options.quantities):
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
-        raise DataError(f"measure(--quantities): expected what can be measured here, got {why}. Leave these out.")
+        raise DataError("--quantities", "what can be measured here", why, "Leave these out.", where="measure")
     for reason, names in by_reason(without).items():
         say(f"left out {', '.join(names)}: {reason}", console)
     memory = None if options.memory is None else options.memory * 2**20

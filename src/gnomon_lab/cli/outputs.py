@@ -24,27 +24,36 @@ def refuse(where: str, outputs: Mapping[str, Path], inputs: Iterable[Path]) -> N
     for name, path in outputs.items():
         option = f"{where}(--{name})"
         if not path.absolute().parent.is_dir() or "\0" in path.name:
-            raise DataError(f"{option}: expected a file in a folder, got {str(path)!r}. Make its folder.")
+            raise DataError(None, "a file in a folder", f"{str(path)!r}", "Make its folder.", where=option)
         # What is written stands beside it at first, as runs.files.replace_file has it.
         for there in filter(os.path.lexists, (path, path.with_name(f".{path.name}.part") if path.name else path)):
             if not stat.S_ISREG(there.lstat().st_mode):
                 raise DataError(
-                    f"{option}: expected a file, or none yet, got {str(there)!r}, which is {kind(there)}. "
-                    f"Name another file."
+                    None,
+                    "a file, or none yet",
+                    f"{str(there)!r}, which is {kind(there)}",
+                    "Name another file.",
+                    where=option,
                 )
         if not os.access(path.absolute().parent, os.W_OK):
-            raise DataError(f"{option}: expected a folder to write in, got that of {str(path)!r}. Name another file.")
+            raise DataError(None, "a folder to write in", f"that of {str(path)!r}", "Name another file.", where=option)
         for other in inputs:
             if path.exists() and other.exists() and path.samefile(other):
                 raise DataError(
-                    f"{option}: expected a file that is not read here, got {str(path)!r}, which is {str(other)!r}. "
-                    f"Name another file."
+                    None,
+                    "a file that is not read here",
+                    f"{str(path)!r}, which is {str(other)!r}",
+                    "Name another file.",
+                    where=option,
                 )
     paths = {path.absolute().resolve() for path in outputs.values()}
     if len(paths) < len(outputs):
         raise DataError(
-            f"{where}(--{', --'.join(outputs)}): expected a file each, got "
-            f"{', '.join(repr(str(path)) for path in outputs.values())}. Name two."
+            f"--{', --'.join(outputs)}",
+            "a file each",
+            ", ".join(repr(str(path)) for path in outputs.values()),
+            "Name two.",
+            where=where,
         )
 
 

@@ -26,7 +26,9 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise DataError(f"{prog}: {one_line(said.getvalue())} See `{prog} --help`.") from None
+        raise DataError(
+            None, "other arguments", one_line(said.getvalue()), f"See `{prog} --help`.", where=prog
+        ) from None
 
 
 def one_line(box: str) -> str:

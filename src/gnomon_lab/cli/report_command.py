@@ -51,7 +51,7 @@ def page_of(name: str, root: Path) -> Path:
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
     if not finished:
-        raise DataError(f"report({name}): expected a finished run in {root}, got none. Call `gnomon run {name}` first.")
+        raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.", where="report")
     usual = [run for run in finished if run.has_one_of([experiment(name).SMALL])]
     latest = (usual or finished)[-1]
     seeds = [run for run in finished if run.digest == latest.digest]

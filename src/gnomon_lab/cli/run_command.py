@@ -48,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the experiment once for each seed that has not been run yet."""
     if not arguments or arguments[0].startswith("-"):
         parse(Named, arguments, "gnomon run")
-        raise DataError(f"gnomon run: expected an experiment's name first. There are: {', '.join(EXPERIMENTS)}.")
+        raise DataError(
+            None, "an experiment's name first", None, f"There are: {', '.join(EXPERIMENTS)}.", where="gnomon run"
+        )
     name, rest = arguments[0], arguments[1:]
     module = experiment(name)
     default = module.PAPER if "--paper" in rest else module.SMALL
@@ -61,9 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     both.__defaults__ = (Options(), default)
     options, config = parse(both, rest, f"gnomon run {name}", module.__doc__)
     if options.small and options.paper:
-        raise DataError("gnomon run: expected --small or --paper, got both. Choose one.")
+        raise DataError(None, "--small or --paper", "both", "Choose one.", where="gnomon run")
     if options.data_dir is not None and not options.data_dir.is_dir():
-        raise DataError(f"run(--data-dir): expected a folder, got {str(options.data_dir)!r}. Correct the path.")
+        raise DataError("--data-dir", "a folder", f"{str(options.data_dir)!r}", "Correct the path.", where="run")
     chosen = seeds(options.seeds)
     from gnomon_lab.cli.execute import execute, execute_many
 
@@ -91,10 +93,10 @@ def seeds(text: str) -> list[int]:
             (int(word.lstrip("0")[:10] or 0) for word in (words[1], words[2] or words[1])) if words else (1, 0)
         )
         if final < first:
-            raise DataError(f"run(--seeds): expected numbers like 0, 0-9 or 0,3,5, got {text[:80]!r}. Correct it.")
+            raise DataError("--seeds", "numbers like 0, 0-9 or 0,3,5", f"{text[:80]!r}", "Correct it.", where="run")
         if final >= SEEDS or len(found) + final - first >= MOST:
             raise DataError(
-                f"run(--seeds): expected seeds below 10^9, 10,000 at most, got {text[:80]!r}. Ask for fewer."
+                "--seeds", "seeds below 10^9, 10,000 at most", f"{text[:80]!r}", "Ask for fewer.", where="run"
             )
         found += range(first, final + 1)
     return list(dict.fromkeys(found))

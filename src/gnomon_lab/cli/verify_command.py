@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         experiment(options.name)
     if not options.runs.is_dir():
         raise DataError(
-            f"verify(--runs): expected a folder of runs, got {str(options.runs)!r}, which is none. Correct the path."
+            "--runs", "a folder of runs", f"{str(options.runs)!r}, which is none", "Correct the path.", where="verify"
         )
     from gnomon_lab.cli.terminal import Terminal
 
@@ -55,8 +55,11 @@ def main(arguments: Sequence[str]) -> int:
         say(f"left out: {sentence}", console, style="red")
     if not verdicts:
         raise EmptyError(
-            f"verify(--runs): expected finished runs of the settings that claims are about, got none in "
-            f"{options.runs}. Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` first."
+            "--runs",
+            "finished runs of the settings that claims are about",
+            f"none in {options.runs}",
+            f"Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` first.",
+            where="verify",
         )
     return int(bool(left_out) or not all(verdicts))
 

@@ -14,15 +14,18 @@ def all_finite(where: str, values: Sequence[float], label: str) -> None:
     for i, value in enumerate(values):
         if not math.isfinite(value):
             raise RangeError(
-                f"{where}: expected finite numbers, got {value} at index {i} of {label!r}. "
-                "Leave out what was not measured."
+                None,
+                "finite numbers",
+                f"{value} at index {i} of {label!r}",
+                "Leave out what was not measured.",
+                where=where,
             )
 
 
 def palette_place(where: str, colour: int) -> None:
     """Raises RangeError unless `colour` is a place in the palette."""
     if colour < 0:
-        raise RangeError(f"{where}: expected a place in the palette from 0, got {colour}. Count from 0.")
+        raise RangeError(None, "a place in the palette from 0", colour, "Count from 0.", where=where)
 
 
 def coordinates(
@@ -32,11 +35,17 @@ def coordinates(
     for i, rows in enumerate(shapes):
         if rows.ndim != 2 or rows.shape[1] != dimensions or len(rows) < least:
             raise ShapeError(
-                f"{where}: expected shape (v, {dimensions}), v >= {least}, got {rows.shape} at index {i} of "
-                f"{label!r}. Leave out what has no extent."
+                None,
+                f"shape (v, {dimensions}), v >= {least}",
+                f"{rows.shape} at index {i} of {label!r}",
+                "Leave out what has no extent.",
+                where=where,
             )
         if not np.isfinite(rows).all():
             raise RangeError(
-                f"{where}: expected finite coordinates, got {rows.tolist()} at index {i} of {label!r}. "
-                "Look for the step at which training diverged."
+                None,
+                "finite coordinates",
+                f"{rows.tolist()} at index {i} of {label!r}",
+                "Look for the step at which training diverged.",
+                where=where,
             )

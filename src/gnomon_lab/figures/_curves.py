@@ -32,11 +32,14 @@ class Line:
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
             raise ShapeError(
-                f"Line(y): expected as many values as x has, {len(self.x)}, got {len(self.y)} for {self.label!r}. "
-                "Pass one y for each x."
+                "y",
+                f"as many values as x has, {len(self.x)}",
+                f"{len(self.y)} for {self.label!r}",
+                "Pass one y for each x.",
+                where="Line",
             )
         if not self.x:
-            raise EmptyError(f"Line(x): expected at least one point, got none for {self.label!r}. Leave the line out.")
+            raise EmptyError("x", "at least one point", f"none for {self.label!r}", "Leave the line out.", where="Line")
         all_finite("Line(x)", self.x, self.label)
         all_finite("Line(y)", self.y, self.label)
         palette_place("Line(colour)", self.colour)
@@ -91,19 +94,22 @@ class Panel:
     def __post_init__(self) -> None:
         if not self.lines:
             raise EmptyError(
-                f"Panel(lines): expected at least one line, got none in {self.title!r}. Leave the panel out."
+                "lines", "at least one line", f"none in {self.title!r}", "Leave the panel out.", where="Panel"
             )
         if self.y_range is not None:
             all_finite("Panel(y_range)", self.y_range, self.title)
             if self.y_range[0] >= self.y_range[1]:
                 raise RangeError(
-                    f"Panel(y_range): expected (lower, upper), got {self.y_range} in {self.title!r}. Swap or widen it."
+                    "y_range", "(lower, upper)", f"{self.y_range} in {self.title!r}", "Swap or widen it.", where="Panel"
                 )
         least = min(y for ys in (*(line.y for line in self.lines), self.y_range or ()) for y in ys)
         if self.log_y and least <= 0:
             raise RangeError(
-                f"Panel(log_y): expected y above 0 everywhere, got {least:g} in {self.title!r}. "
-                "Set log_y=False, or leave that point out."
+                "log_y",
+                "y above 0 everywhere",
+                f"{least:g} in {self.title!r}",
+                "Set log_y=False, or leave that point out.",
+                where="Panel",
             )
 
 
@@ -135,14 +141,20 @@ class Curves:
 
     def __post_init__(self) -> None:
         if not self.panels:
-            raise EmptyError(f"Curves(panels): expected at least one panel, got none in {self.name!r}. Add a panel.")
+            raise EmptyError("panels", "at least one panel", f"none in {self.name!r}", "Add a panel.", where="Curves")
         if self.panel_height < 1:
             raise RangeError(
-                f"Curves(panel_height): expected at least 1 pixel, got {self.panel_height} in {self.name!r}. "
-                f"Leave it out for the usual height."
+                "panel_height",
+                "at least 1 pixel",
+                f"{self.panel_height} in {self.name!r}",
+                "Leave it out for the usual height.",
+                where="Curves",
             )
         if self.log_x and not any(x > 0 for panel in self.panels for line in panel.lines for x in line.x):
             raise EmptyError(
-                f"Curves(panels): expected a point at x > 0 for a logarithmic axis, got none in {self.name!r}. "
-                "Set log_x=False."
+                "panels",
+                "a point at x > 0 for a logarithmic axis",
+                f"none in {self.name!r}",
+                "Set log_x=False.",
+                where="Curves",
             )

@@ -12,8 +12,11 @@ def check_beside(where: str, beside: tuple[int, ...] | None, frames: int, name: 
     """Raises RangeError unless `beside` is None or names one to three of so many frames."""
     if beside is not None and not (1 <= len(beside) <= 3 and {*beside} <= {*range(frames)}):
         raise RangeError(
-            f"{where}: expected one to three places of frames from 0 to {frames - 1}, got {beside} in {name!r}. "
-            "Leave some out."
+            None,
+            f"one to three places of frames from 0 to {frames - 1}",
+            f"{beside} in {name!r}",
+            "Leave some out.",
+            where=where,
         )
 
 

@@ -28,20 +28,29 @@ class ImageRow:
     def __post_init__(self) -> None:
         if self.images.ndim != 3:
             raise ShapeError(
-                f"ImageRow(images): expected shape (n, h, w), got {self.images.shape} for {self.label!r}. "
-                "Reshape to one image per entry."
+                "images",
+                "shape (n, h, w)",
+                f"{self.images.shape} for {self.label!r}",
+                "Reshape to one image per entry.",
+                where="ImageRow",
             )
         if self.images.size == 0:
             raise EmptyError(
-                f"ImageRow(images): expected at least one pixel, got shape {self.images.shape} for {self.label!r}. "
-                "Leave the row out."
+                "images",
+                "at least one pixel",
+                f"shape {self.images.shape} for {self.label!r}",
+                "Leave the row out.",
+                where="ImageRow",
             )
         finite = np.isfinite(self.images)
         if not finite.all():
             where = tuple(int(i) for i in np.argwhere(~finite)[0])
             raise RangeError(
-                f"ImageRow(images): expected finite pixels, got {self.images[where]} at {where} of {self.label!r}. "
-                "Look for the step at which training diverged."
+                "images",
+                "finite pixels",
+                f"{self.images[where]} at {where} of {self.label!r}",
+                "Look for the step at which training diverged.",
+                where="ImageRow",
             )
 
 
@@ -62,7 +71,7 @@ class ImageFrame:
 
     def __post_init__(self) -> None:
         if not self.rows:
-            raise EmptyError(f"ImageFrame(rows): expected at least one row, got none at {self.label!r}. Add a row.")
+            raise EmptyError("rows", "at least one row", f"none at {self.label!r}", "Add a row.", where="ImageFrame")
 
 
 @dataclass(frozen=True)
@@ -90,14 +99,17 @@ class ImageSlider:
 
     def __post_init__(self) -> None:
         if not self.frames:
-            raise EmptyError(f"ImageSlider(frames): expected at least one frame, got none in {self.name!r}. Add one.")
+            raise EmptyError("frames", "at least one frame", f"none in {self.name!r}", "Add one.", where="ImageSlider")
         labels = [row.label for row in self.frames[0].rows]
         shape = self.frames[0].rows[0].images.shape
         for frame in self.frames:
             if (here := [row.label for row in frame.rows]) != labels:
                 raise ShapeError(
-                    f"ImageSlider(frames): expected the rows {labels} in every frame, got {here} at {frame.label!r}. "
-                    "Give every frame the same rows."
+                    "frames",
+                    f"the rows {labels} in every frame",
+                    f"{here} at {frame.label!r}",
+                    "Give every frame the same rows.",
+                    where="ImageSlider",
                 )
             for row in frame.rows:
                 self._check_row(row, shape, frame.label)
@@ -112,11 +124,17 @@ class ImageSlider:
     def _check_row(self, row: ImageRow, shape: tuple[int, ...], at: str) -> None:
         if row.images.shape != shape:
             raise ShapeError(
-                f"ImageSlider(frames): expected images of shape {shape} in every row, got {row.images.shape} "
-                f"for {row.label!r} at {at!r}. Show as many images, of one size, in each row."
+                "frames",
+                f"images of shape {shape} in every row",
+                f"{row.images.shape} for {row.label!r} at {at!r}",
+                "Show as many images, of one size, in each row.",
+                where="ImageSlider",
             )
         if not self.diverging and row.images.min() < 0:
             raise RangeError(
-                f"ImageSlider(diverging): expected no negative pixel, got {row.images.min():.3g} for {row.label!r} "
-                f"at {at!r}. Set diverging=True."
+                "diverging",
+                "no negative pixel",
+                f"{row.images.min():.3g} for {row.label!r} at {at!r}",
+                "Set diverging=True.",
+                where="ImageSlider",
             )

@@ -65,20 +65,30 @@ class RegionFrame:
     def __post_init__(self) -> None:
         if not self.polygons:
             raise EmptyError(
-                f"RegionFrame(polygons): expected at least one region, got none at {self.label!r}. Leave the frame out."
+                "polygons",
+                "at least one region",
+                f"none at {self.label!r}",
+                "Leave the frame out.",
+                where="RegionFrame",
             )
         coordinates("RegionFrame(polygons)", self.polygons, 3, 2, self.label)
         if self.values.shape != (len(self.polygons),):
             raise ShapeError(
-                f"RegionFrame(values): expected shape {(len(self.polygons),)}, got {self.values.shape} at "
-                f"{self.label!r}. Pass one value for each polygon."
+                "values",
+                f"shape {(len(self.polygons),)}",
+                f"{self.values.shape} at {self.label!r}",
+                "Pass one value for each polygon.",
+                where="RegionFrame",
             )
         all_finite("RegionFrame(values)", self.values.tolist(), self.label)
         for points in self.points:
             if points.values is not None or points.joined:
                 raise RangeError(
-                    f"RegionFrame(points): expected points without values, unjoined, got others in {points.label!r}. "
-                    "The colours are the regions'; join points with Polylines."
+                    "points",
+                    "points without values, unjoined",
+                    f"others in {points.label!r}",
+                    "The colours are the regions'; join points with Polylines.",
+                    where="RegionFrame",
                 )
 
 
@@ -119,13 +129,16 @@ class RegionMap:
 
     def __post_init__(self) -> None:
         if not self.frames:
-            raise EmptyError(f"RegionMap(frames): expected at least one frame, got none in {self.name!r}. Add one.")
+            raise EmptyError("frames", "at least one frame", f"none in {self.name!r}", "Add one.", where="RegionMap")
         values = self._values()
         places = np.arange(len(self.classes))
         if self.classes and not np.isin(values, places).all():
             raise RangeError(
-                f"RegionMap(classes): expected values among the places 0 to {len(places) - 1}, "
-                f"got {values[~np.isin(values, places)][0]:g} in {self.name!r}. Name every class."
+                "classes",
+                f"values among the places 0 to {len(places) - 1}",
+                f"{values[~np.isin(values, places)][0]:g} in {self.name!r}",
+                "Name every class.",
+                where="RegionMap",
             )
         self._check_scale(values)
         check_beside("RegionMap(beside)", self.beside, len(self.frames), self.name)
@@ -134,13 +147,19 @@ class RegionMap:
         low, high = self.value_range or (values.min(), values.max())
         if not (np.isfinite([low, high]).all() and low <= high):
             raise RangeError(
-                f"RegionMap(value_range): expected (lower, upper), got {self.value_range} in {self.name!r}. "
-                "Swap or widen it."
+                "value_range",
+                "(lower, upper)",
+                f"{self.value_range} in {self.name!r}",
+                "Swap or widen it.",
+                where="RegionMap",
             )
         if self.log_values and min(low, values.min()) <= 0:
             raise RangeError(
-                f"RegionMap(log_values): expected values above 0, got {min(low, values.min()):g} in {self.name!r}. "
-                "Set log_values=False."
+                "log_values",
+                "values above 0",
+                f"{min(low, values.min()):g} in {self.name!r}",
+                "Set log_values=False.",
+                where="RegionMap",
             )
 
     def _values(self) -> npt.NDArray[np.floating]:

@@ -34,15 +34,18 @@ class Points:
     def __post_init__(self) -> None:
         if not self.x:
             raise EmptyError(
-                f"Points(x): expected at least one point, got none for {self.label!r}. Leave the points out."
+                "x", "at least one point", f"none for {self.label!r}", "Leave the points out.", where="Points"
             )
         for name, numbers in (("x", self.x), ("y", self.y), ("values", self.values)):
             if numbers is None:
                 continue
             if len(numbers) != len(self.x):
                 raise ShapeError(
-                    f"Points({name}): expected as many as x has, {len(self.x)}, got {len(numbers)} for {self.label!r}. "
-                    f"Pass one for each point."
+                    name,
+                    f"as many as x has, {len(self.x)}",
+                    f"{len(numbers)} for {self.label!r}",
+                    "Pass one for each point.",
+                    where="Points",
                 )
             all_finite(f"Points({name})", numbers, self.label)
         palette_place("Points(colour)", self.colour)
@@ -78,23 +81,28 @@ class ScatterPanel:
     def __post_init__(self) -> None:
         if not self.points:
             raise EmptyError(
-                f"ScatterPanel(points): expected some points, got none in {self.title!r}. Leave the panel out."
+                "points", "some points", f"none in {self.title!r}", "Leave the panel out.", where="ScatterPanel"
             )
         for axis, log in (("x", self.log_x), ("y", self.log_y)):
             least = min(min(getattr(points, axis)) for points in self.points)
             if log and least <= 0:
                 raise RangeError(
-                    f"ScatterPanel(log_{axis}): expected {axis} above 0 everywhere, got {least:g} in {self.title!r}. "
-                    f"Set log_{axis}=False, or leave that point out."
+                    f"log_{axis}",
+                    f"{axis} above 0 everywhere",
+                    f"{least:g} in {self.title!r}",
+                    f"Set log_{axis}=False, or leave that point out.",
+                    where="ScatterPanel",
                 )
         if self.rows:
             lines = [y for points in self.points for y in points.y]
             least, most = min(lines), max(lines)
             if self.log_y or least < -0.5 or most > len(self.rows) - 0.5:
                 raise RangeError(
-                    f"ScatterPanel(rows): expected a linear axis and every y from -0.5 to {len(self.rows) - 0.5:g}, "
-                    f"got {'a logarithmic one' if self.log_y else f'{least:g} to {most:g}'} in {self.title!r}. "
-                    f"Number the rows from 0, from the top down."
+                    "rows",
+                    f"a linear axis and every y from -0.5 to {len(self.rows) - 0.5:g}",
+                    f"{('a logarithmic one' if self.log_y else f'{least:g} to {most:g}')} in {self.title!r}",
+                    "Number the rows from 0, from the top down.",
+                    where="ScatterPanel",
                 )
 
 
@@ -121,11 +129,14 @@ class Scatter:
 
     def __post_init__(self) -> None:
         if not self.panels:
-            raise EmptyError(f"Scatter(panels): expected at least one panel, got none in {self.name!r}. Add a panel.")
+            raise EmptyError("panels", "at least one panel", f"none in {self.name!r}", "Add a panel.", where="Scatter")
         if self.value_span is not None and not self.value_label:
             raise EmptyError(
-                f"Scatter(value_label): expected words for the colour bar, got none in {self.name!r}. "
-                "Say what the values are."
+                "value_label",
+                "words for the colour bar",
+                f"none in {self.name!r}",
+                "Say what the values are.",
+                where="Scatter",
             )
 
     @property

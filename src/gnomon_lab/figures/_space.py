@@ -120,7 +120,7 @@ class SpaceFrame:
     def __post_init__(self) -> None:
         if not any(mark.shapes for mark in self.marks):
             raise EmptyError(
-                f"SpaceFrame(marks): expected points, lines or faces, got none at {self.label!r}. Leave the frame out."
+                "marks", "points, lines or faces", f"none at {self.label!r}", "Leave the frame out.", where="SpaceFrame"
             )
 
 
@@ -158,13 +158,16 @@ class Space:
 
     def __post_init__(self) -> None:
         if not self.frames:
-            raise EmptyError(f"Space(frames): expected at least one frame, got none in {self.name!r}. Add one.")
+            raise EmptyError("frames", "at least one frame", f"none in {self.name!r}", "Add one.", where="Space")
         check_beside("Space(beside)", self.beside, len(self.frames), self.name)
         all_finite("Space(view)", self.view, self.name)
         if not 0 <= self.view[0] < 90:
             raise RangeError(
-                f"Space(view): expected degrees above the plane from 0 to below 90, got {self.view[0]:g} in "
-                f"{self.name!r}. Look a little from the side."
+                "view",
+                "degrees above the plane from 0 to below 90",
+                f"{self.view[0]:g} in {self.name!r}",
+                "Look a little from the side.",
+                where="Space",
             )
 
     @property

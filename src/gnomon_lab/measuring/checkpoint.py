@@ -41,14 +41,17 @@ def read_weights(path: Path) -> list[Weights]:
             these are refused, and nothing of them is run; so is what grows as it is opened.
     """
     if not path.is_file():
-        raise CheckpointError(f"measure(checkpoint): expected a file, got {str(path)!r}. Correct the path.")
+        raise CheckpointError("checkpoint", "a file", f"{str(path)!r}", "Correct the path.", where="measure")
     content = from_safetensors(path) if path.suffix == ".safetensors" else from_torch(path)
     found = [*state_dicts(content)]
     if not found:
         got = ", ".join(named(content)) if isinstance(content, Mapping) else type(content).__name__
         raise CheckpointError(
-            f"measure(checkpoint): expected a state dict, tensors by name, alone or under {', '.join(WRAPPERS)}, "
-            f"got {got or 'nothing'} in {path}. Save model.state_dict()."
+            "checkpoint",
+            f"a state dict, tensors by name, alone or under {', '.join(WRAPPERS)}",
+            f"{got or 'nothing'} in {path}",
+            "Save model.state_dict().",
+            where="measure",
         )
     return found
 
@@ -93,9 +96,12 @@ def from_torch(path: Path) -> State:
         # Its own message advises to run the file.
         named = re.search(r"GLOBAL (\S+)", str(cause))
         raise CheckpointError(
-            f"measure(checkpoint): expected a file of tensors, got {path}, which asks to call "
-            f"{named[1] if named else 'what is not known'} when it is opened; it was refused, and nothing of it was "
-            f"run. Where you trust it, save the weights alone: torch.save(model.state_dict(), ...), or safetensors."
+            "checkpoint",
+            "a file of tensors",
+            f"{path}, which asks to call {(named[1] if named else 'what is not known')} when it is opened; "
+            "it was refused, and nothing of it was run",
+            "Where you trust it, save the weights alone: torch.save(model.state_dict(), ...), or safetensors.",
+            where="measure",
         ) from cause
     except GnomonError:
         raise
@@ -120,14 +126,20 @@ def as_stored(path: Path) -> None:
         small, large = path.stat().st_size, sum(member.file_size for member in members)
         if large > small or any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise CheckpointError(
-                f"measure(checkpoint): expected an archive without compression, as torch.save writes it, got {path}, "
-                f"whose {small:,} bytes stand for {large:,}. Save model.state_dict() with torch.save, or safetensors."
+                "checkpoint",
+                "an archive without compression, as torch.save writes it",
+                f"{path}, whose {small:,} bytes stand for {large:,}",
+                "Save model.state_dict() with torch.save, or safetensors.",
+                where="measure",
             )
         changed = archive.testzip()
     if changed is not None:
         raise CheckpointError(
-            f"measure(checkpoint): expected the contents that the file was written with, got others in {changed} of "
-            f"{path}. Copy or save it again."
+            "checkpoint",
+            "the contents that the file was written with",
+            f"others in {changed} of {path}",
+            "Copy or save it again.",
+            where="measure",
         )
 
 
@@ -135,6 +147,9 @@ def damaged(path: Path, cause: Exception) -> CheckpointError:
     """The error for a file that is not what its name says."""
     kind = "safetensors" if path.suffix == ".safetensors" else "torch.save"
     return CheckpointError(
-        f"measure(checkpoint): expected a whole file of {kind}, got {type(cause).__name__} in {path}. "
-        f"Copy or save it again."
+        "checkpoint",
+        f"a whole file of {kind}",
+        f"{type(cause).__name__} in {path}",
+        "Copy or save it again.",
+        where="measure",
     )

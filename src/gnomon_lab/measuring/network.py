@@ -28,8 +28,11 @@ def build(factory: str) -> nn.Module:
     module_name, colon, name = factory.partition(":")
     if not (module_name and colon and name):
         raise DataError(
-            f"measure(--model): expected MODULE:FACTORY, such as nets:small for small() in nets.py, got {factory!r}. "
-            f"Name the function that builds the network."
+            "--model",
+            "MODULE:FACTORY, such as nets:small for small() in nets.py",
+            repr(factory),
+            "Name the function that builds the network.",
+            where="measure",
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -40,12 +43,12 @@ def build(factory: str) -> nn.Module:
     ):
         made = getattr(importlib.import_module(module_name), name, None)
     if not callable(made):
-        raise DataError(f"measure(--model): expected a function {name!r} in {module_name!r}, got none. Correct it.")
+        raise DataError("--model", f"a function {name!r} in {module_name!r}", "none", "Correct it.", where="measure")
     with foreign(f"{factory} to build a network without arguments", "Write a function that gives it its arguments."):
         network = made()
     if not isinstance(network, nn.Module):
         raise DataError(
-            f"measure(--model): expected a torch.nn.Module from {factory}, got {type(network).__name__}. Return one."
+            "--model", f"a torch.nn.Module from {factory}", type(network).__name__, "Return one.", where="measure"
         )
     return network
 
@@ -71,7 +74,7 @@ def foreign(expected: str, advice: str) -> Iterator[None]:
     except BaseException as cause:  # whatever kind it is
         if "DefaultCPUAllocator" in said(cause):
             raise MemoryError from cause
-        raise DataError(f"measure(--model): expected {expected}, got {said(cause)}. {advice}") from cause
+        raise DataError("--model", expected, said(cause), f"{advice}", where="measure") from cause
 
 
 def device_of(name: str) -> torch.device:
@@ -80,7 +83,7 @@ def device_of(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as cause:
         raise RangeError(
-            f"measure(--device): expected a device of this machine, got {name!r} ({said(cause)}). Use cpu."
+            "--device", "a device of this machine", f"{name!r} ({said(cause)})", "Use cpu.", where="measure"
         ) from cause
 
 
@@ -116,14 +119,20 @@ def load(network: nn.Module, found: Sequence[Weights]) -> str:
         kinds = (("missing", missing), ("unexpected", unexpected))
         got = "; ".join(f"{kind} {listed(names)}" for kind, names in kinds if names)
         raise CheckpointError(
-            f"measure(checkpoint): expected the {len(wanted)} tensors of the network, got {len(own)}: {got}. "
-            f"Name the factory of the network that was saved."
+            "checkpoint",
+            f"the {len(wanted)} tensors of the network",
+            f"{len(own)}: {got}",
+            "Name the factory of the network that was saved.",
+            where="measure",
         )
     for name, tensor in tensors.items():
         if wanted[name].is_floating_point() and not tensor.is_floating_point():
             raise CheckpointError(
-                f"measure(checkpoint): expected floating-point numbers in {name}, got {tensor.dtype}. "
-                f"Quantised numbers are not the network's weights: save the weights that they stand for."
+                "checkpoint",
+                f"floating-point numbers in {name}",
+                tensor.dtype,
+                "Quantised numbers are not the network's weights: save the weights that they stand for.",
+                where="measure",
             )
     try:
         network.load_state_dict(tensors)
@@ -131,8 +140,11 @@ def load(network: nn.Module, found: Sequence[Weights]) -> str:
         # Below a heading, a line for each tensor of another shape.
         lines = [line.strip().rstrip(".") for line in str(cause).splitlines()]
         raise CheckpointError(
-            f"measure(checkpoint): expected the shapes of the network's tensors, got {lines[min(1, len(lines) - 1)]}. "
-            f"Name the factory of the network that was saved."
+            "checkpoint",
+            "the shapes of the network's tensors",
+            lines[min(1, len(lines) - 1)],
+            "Name the factory of the network that was saved.",
+            where="measure",
         ) from cause
     under = f" under {'.'.join(weights.under)}" if weights.under else ""
     begin = f", those that begin with {prefix!r}" if prefix else ""

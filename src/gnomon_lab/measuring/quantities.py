@@ -87,7 +87,7 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
     unknown = [name for name in names if name not in QUANTITIES]
     if unknown:
         raise RangeError(
-            f"measure(--quantities): expected some of {', '.join(QUANTITIES)}, got {', '.join(unknown)}. Correct it."
+            "--quantities", f"some of {', '.join(QUANTITIES)}", ", ".join(unknown), "Correct it.", where="measure"
         )
     return {name: QUANTITIES[name] for name in names}
 

@@ -76,7 +76,7 @@ def load_data(
     """
     path = home("measure(--data)", name)
     if split is not None and path.suffix in (".npz", ".parquet"):
-        raise DataError(f"measure(--split): expected none for one file, got {split!r}. Leave it out, or name a folder.")
+        raise DataError("--split", "none for one file", repr(split), "Leave it out, or name a folder.", where="measure")
     if name == "digits":
         data = of_digits(split or "train", samples, seed)
     elif path.suffix == ".npz":
@@ -95,8 +95,11 @@ def count(samples: int | None, rows: int, where: str) -> int:
     """How many to take of so many rows."""
     if samples is not None and not 1 <= samples <= rows:
         raise RangeError(
-            f"measure(--samples): expected 1 to {rows}, the samples of {where}, got {samples}. Leave it out for the "
-            f"first {min(rows, DEFAULT_SAMPLES)}."
+            "--samples",
+            f"1 to {rows}, the samples of {where}",
+            samples,
+            f"Leave it out for the first {min(rows, DEFAULT_SAMPLES)}.",
+            where="measure",
         )
     return min(rows, DEFAULT_SAMPLES) if samples is None else samples
 
@@ -104,11 +107,11 @@ def count(samples: int | None, rows: int, where: str) -> int:
 def of_digits(split: str, samples: int | None, seed: int) -> Data:
     """The digits of grok-digits."""
     if not SEEDS[0] <= seed <= SEEDS[1]:
-        raise RangeError(f"measure(--seed): expected {SEEDS[0]} to {SEEDS[1]}, got {seed}. Take a smaller one.")
+        raise RangeError("--seed", f"{SEEDS[0]} to {SEEDS[1]}", seed, "Take a smaller one.", where="measure")
     train, test = standardise(*digits(DIGITS_TRAIN, generator=torch.Generator().manual_seed(seed)))
     splits = {"train": train, "test": test}
     if split not in splits:
-        raise DataError(f"measure(--split): expected train or test of the digits, got {split!r}. Choose one.")
+        raise DataError("--split", "train or test of the digits", repr(split), "Choose one.", where="measure")
     source = f"digits ({split}, seed {seed})"
     n = count(samples, len(splits[split].x), source)
     return Data(splits[split].x[:n], splits[split].labels[:n], source)
@@ -130,8 +133,11 @@ def of_arrays(path: Path, samples: int | None) -> Data:
     if "x" not in arrays or arrays["x"].dtype.kind != "f" or not arrays["x"].shape:
         got = f"x in {arrays['x'].dtype}" if "x" in arrays else f"arrays {', '.join(there) or 'none'}"
         raise DataError(
-            f"measure(--data): expected an array x of floating-point numbers, as the network gets them, got {got} in "
-            f"{path}. Save x=..., and labels=... beside it."
+            "--data",
+            "an array x of floating-point numbers, as the network gets them",
+            f"{got} in {path}",
+            "Save x=..., and labels=... beside it.",
+            where="measure",
         )
     rows = arrays["x"].shape[0]
     n = count(samples, rows, str(path))
@@ -141,8 +147,11 @@ def of_arrays(path: Path, samples: int | None) -> Data:
             raise no_numbers(labels.dtype, path)
         if labels.shape[0] != rows:
             raise ShapeError(
-                f"measure(--data): expected labels of {rows} samples, as in x, got {labels.shape[0]} in {path}. "
-                f"Save both of the same samples, in the same order."
+                "--data",
+                f"labels of {rows} samples, as in x",
+                f"{labels.shape[0]} in {path}",
+                "Save both of the same samples, in the same order.",
+                where="measure",
             )
     single = arrays["x"].dtype.itemsize <= 4
     with reading(path, "npz"):
@@ -157,15 +166,18 @@ def numbers(labels: NDArray[Any], path: Path) -> Tensor:
         raise no_numbers(labels.dtype, path)
     if labels.dtype.kind == "u" and labels.max(initial=0) > LARGEST_LABEL:
         raise DataError(
-            f"measure(--data): expected labels up to {LARGEST_LABEL}, got {labels.max()} in {path}. "
-            f"Number the classes from 0."
+            "--data",
+            f"labels up to {LARGEST_LABEL}",
+            f"{labels.max()} in {path}",
+            "Number the classes from 0.",
+            where="measure",
         )
     return torch.from_numpy(np.array(labels, dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
 
 
 def no_numbers(dtype: np.dtype[Any], path: Path) -> DataError:
     """The error for labels that are names, or no list."""
-    return DataError(f"measure(--data): expected numbers as labels, got {dtype} in {path}. Number the classes from 0.")
+    return DataError("--data", "numbers as labels", f"{dtype} in {path}", "Number the classes from 0.", where="measure")
 
 
 def of_table(path: Path, samples: int | None) -> Data:
@@ -187,8 +199,11 @@ def of_table(path: Path, samples: int | None) -> Data:
     others = [column for column, cells in features.items() if cells.dtype.kind not in NUMBERS]
     if others or not features:
         raise DataError(
-            f"measure(--data): expected columns of images, or of numbers and one of {', '.join(LABEL_COLUMNS)}, "
-            f"got {'others, ' + ', '.join(others) if others else 'no features'}, in {path}. Leave these out."
+            "--data",
+            f"columns of images, or of numbers and one of {', '.join(LABEL_COLUMNS)}",
+            f"{('others, ' + ', '.join(others) if others else 'no features')}, in {path}",
+            "Leave these out.",
+            where="measure",
         )
     x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
     return Data(x, None if label is None else numbers(arrays[label], path), path.name, (path,))
@@ -209,8 +224,11 @@ def of_image_file(path: Path, samples: int | None) -> Data:
     files = [other for other in path.parent.glob("*.parquet") if other.stem.partition("-")[0] == split]
     if len(files) > 1:
         raise DataError(
-            f"measure(--data): expected a file that is all of its split, got {path.name}, one of {len(files)} of "
-            f"{split!r}. Name the folder, {path.parent}, and --split {split}."
+            "--data",
+            "a file that is all of its split",
+            f"{path.name}, one of {len(files)} of {split!r}",
+            f"Name the folder, {path.parent}, and --split {split}.",
+            where="measure",
         )
     return of_images(str(path.parent), split, samples, None)._replace(source=path.name)
 
@@ -218,7 +236,7 @@ def of_image_file(path: Path, samples: int | None) -> Data:
 def a_file(path: Path) -> None:
     """Refuses what is no file: a folder, or a pipe or device, that might never end."""
     if not path.is_file():
-        raise DataError(f"measure(--data): expected a file, got {str(path)!r}. Correct the path.")
+        raise DataError("--data", "a file", f"{str(path)!r}", "Correct the path.", where="measure")
 
 
 @contextmanager
@@ -230,6 +248,9 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise
     except Exception as cause:  # damaged archives and tables, or arrays of objects, raise whatever reads them
         raise DataError(
-            f"measure(--data): expected a readable .{kind} file {str(path)!r}, without pickled objects, got "
-            f"{type(cause).__name__} in it. Correct the path, or save it again."
+            "--data",
+            f"a readable .{kind} file {str(path)!r}, without pickled objects",
+            f"{type(cause).__name__} in it",
+            "Correct the path, or save it again.",
+            where="measure",
         ) from cause

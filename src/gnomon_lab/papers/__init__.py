@@ -158,6 +158,6 @@ def experiment(name: str) -> ModuleType:
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0)
         raise DataError(
-            f"experiment(NAME): expected an experiment, got {name!r}. Did you mean {near[0]}? See `gnomon list`."
+            "NAME", "an experiment", repr(name), f"Did you mean {near[0]}? See `gnomon list`.", where="experiment"
         )
     return importlib.import_module(EXPERIMENTS[name].module)

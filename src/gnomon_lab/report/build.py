@@ -21,8 +21,11 @@ def build(found: Found) -> Path:
     """
     if not found.finished:
         raise EmptyError(
-            f"report({found.folder}): expected a finished run, got an unfinished one. "
-            f"Call `gnomon run {found.experiment}` with the same options to finish it."
+            found.folder,
+            "a finished run",
+            "an unfinished one",
+            f"Call `gnomon run {found.experiment}` with the same options to finish it.",
+            where="report",
         )
     records, module = found.records(), experiment(found.experiment)
     figures = module.figures(records)

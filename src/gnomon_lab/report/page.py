@@ -41,12 +41,15 @@ class Table:
     def __post_init__(self) -> None:
         if not self.columns or not self.rows:
             size = f"{len(self.columns)} columns and {len(self.rows)} rows"
-            raise EmptyError(f"Table(rows): expected at least one column and one row, got {size}. Add results.")
+            raise EmptyError("rows", "at least one column and one row", size, "Add results.", where="Table")
         for i, row in enumerate(self.rows):
             if len(row) != len(self.columns):
                 raise ShapeError(
-                    f"Table(rows): expected {len(self.columns)} cells in each row, got {len(row)} in row {i}. "
-                    "Give each column its cell."
+                    "rows",
+                    f"{len(self.columns)} cells in each row",
+                    f"{len(row)} in row {i}",
+                    "Give each column its cell.",
+                    where="Table",
                 )
 
 

@@ -65,8 +65,11 @@ def tensors_in(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
 
 def _damaged(path: Path, got: str) -> CheckpointError:
     return CheckpointError(
-        f"load_checkpoint({path}): expected a whole checkpoint, got {got}. "
-        f"Restore the file, or delete it to train this part again."
+        path,
+        "a whole checkpoint",
+        got,
+        "Restore the file, or delete it to train this part again.",
+        where="load_checkpoint",
     )
 
 
@@ -84,8 +87,11 @@ def _unpack(state: State, tensors: dict[str, Tensor]) -> State:
     if state is None or isinstance(state, bool | int | float | str):
         return {"value": state}
     raise CheckpointError(
-        f"save_checkpoint(state): expected tensors, numbers, strings, None, lists, and dictionaries with such keys, "
-        f"got {type(state).__name__}. Convert it in state_dict()."
+        "state",
+        "tensors, numbers, strings, None, lists, and dictionaries with such keys",
+        type(state).__name__,
+        "Convert it in state_dict().",
+        where="save_checkpoint",
     )
 
 

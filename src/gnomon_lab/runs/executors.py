@@ -63,25 +63,31 @@ def require_place(on: str | None, workers: int | None, threads: int) -> None:
     With more workers than there are cores for their threads, each run takes many times as long.
     """
     if workers is not None and workers < 1:
-        raise DataError(f"run(--workers): expected at least 1, got {workers}. Correct it.")
+        raise DataError("--workers", "at least 1", workers, "Correct it.", where="run")
     cores = os.cpu_count() or 1
     if on is None and workers is not None and workers > 1 and workers * threads > cores:
         raise DataError(
-            f"run(--workers): expected workers x threads of at most {cores}, the processor cores, "
-            f"got {workers} x {threads}. Ask for fewer."
+            "--workers",
+            f"workers x threads of at most {cores}, the processor cores",
+            f"{workers} x {threads}",
+            "Ask for fewer.",
+            where="run",
         )
     if on is None or on in SLURM:
         return
     if not on.startswith(DASK):
-        raise DataError(f"run(--on): expected dask://HOST:PORT, slurm or slurm:local, got {on!r}. Correct it.")
+        raise DataError("--on", "dask://HOST:PORT, slurm or slurm:local", repr(on), "Correct it.", where="run")
     if workers is not None:
         raise DataError(
-            f"run(--workers): expected none with --on {on}, got {workers}. "
-            f"Start as many `dask worker` as there shall be runs at a time."
+            "--workers",
+            f"none with --on {on}",
+            workers,
+            "Start as many `dask worker` as there shall be runs at a time.",
+            where="run",
         )
     host, _, port = on.removeprefix(DASK).rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 65_535:
-        raise DataError(f"run(--on): expected dask://HOST:PORT, got {on!r}. Give both.")
+        raise DataError("--on", "dask://HOST:PORT", repr(on), "Give both.", where="run")
 
 
 class Call(Protocol):
@@ -178,8 +184,11 @@ def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Ex
         jobs = submitit.AutoExecutor(logs / "%j", cluster)
     except RuntimeError as error:
         raise DataError(
-            f"run(--on): expected a machine that can submit to Slurm, got none ({error}). "
-            f"Log in to the cluster's, or try --on slurm:local."
+            "--on",
+            "a machine that can submit to Slurm",
+            f"none ({error})",
+            "Log in to the cluster's, or try --on slurm:local.",
+            where="run",
         ) from error
     jobs.update_parameters(name="gnomon", timeout_min=DAY, cpus_per_task=threads)
     one_by_one = threading.Lock()
@@ -204,11 +213,15 @@ def dask(address: str) -> Iterator[Executor]:
         client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except OSError as error:
         raise DataError(
-            f"run(--on): expected a dask scheduler at {address}, got {error}. Start `dask scheduler`, or correct it."
+            "--on", f"a dask scheduler at {address}", error, "Start `dask scheduler`, or correct it.", where="run"
         ) from error
     with client:
         if not client.nthreads():
             raise DataError(
-                f"run(--on): expected dask workers at {address}, got none. Start `dask worker {address} --nthreads 1`."
+                "--on",
+                f"dask workers at {address}",
+                "none",
+                f"Start `dask worker {address} --nthreads 1`.",
+                where="run",
             )
         yield client.get_executor(pure=False)

@@ -107,7 +107,7 @@ def read_bytes(path: Path) -> bytes:
         DataError: if it is no file, but a folder, a device or a pipe that might never end.
     """
     if path.exists() and not path.is_file():
-        raise DataError(f"read_bytes({path}): expected a file, got something else. Remove it.")
+        raise DataError(path, "a file", "something else", "Remove it.", where="read_bytes")
     return path.read_bytes() if path.exists() else b""
 
 
@@ -121,10 +121,10 @@ def read_json_object(path: Path) -> dict[str, Json]:
         value = json.loads(read_bytes(path))
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"read_json({path}): expected a JSON file, got {error}. Restore it.") from error
+        raise DataError(path, "a JSON file", error, "Restore it.", where="read_json") from error
     if not isinstance(value, dict) or _is_deep(value):
         got = "one too deep" if isinstance(value, dict) else type(value).__name__
-        raise DataError(f"read_json({path}): expected a JSON object, got {got}. Restore the file.")
+        raise DataError(path, "a JSON object", got, "Restore the file.", where="read_json")
     return value
 
 

@@ -69,8 +69,11 @@ class Found:
         result = read_json_object(path)
         if result.pop("sha256", None) != _own_hash(result) or not {"config_sha256", "records_sha256"} <= result.keys():
             raise DataError(
-                f"run({path}): expected the result that the run finished with, got another: the file was altered. "
-                f"Restore it, or delete it: the same `gnomon run` then finishes the run again."
+                path,
+                "the result that the run finished with",
+                "another: the file was altered",
+                "Restore it, or delete it: the same `gnomon run` then finishes the run again.",
+                where="run",
             )
         self._require_seal("config.json", result["config_sha256"])
         return result
@@ -99,9 +102,12 @@ class Found:
     def _require_seal(self, name: str, expected: str) -> None:
         if self._hash(name) != expected:
             raise DataError(
-                f"run({self.folder / name}): expected what the run finished with, got another file or none: it was "
-                f"altered. Restore it, or delete {self._result_path}: the same `gnomon run` then finishes the run "
-                f"again, or says what to train again."
+                self.folder / name,
+                "what the run finished with",
+                "another file or none: it was altered",
+                f"Restore it, or delete {self._result_path}: the same `gnomon run` then finishes the run "
+                "again, or says what to train again.",
+                where="run",
             )
 
     @property
@@ -152,7 +158,7 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
             sync(above)
     found = load_run(folder)
     if found.config != settings:  # eight letters can be those of two configurations
-        raise DataError(f"run({folder}): expected the same configuration, got another. Choose another folder --runs.")
+        raise DataError(folder, "the same configuration", "another", "Choose another folder --runs.", where="run")
     return found
 
 
@@ -170,19 +176,25 @@ def load_run(folder: Path) -> Found:
     """
     path = folder / "config.json"
     if not path.is_file():
-        raise DataError(f"run({folder}): expected a run's folder with config.json, got none. See `gnomon list`.")
+        raise DataError(folder, "a run's folder with config.json", "none", "See `gnomon list`.", where="run")
     config = read_json_object(path)
     if wrong := [name for name, right in CONFIG.items() if not right(config.get(name))]:
         raise DataError(
-            f"run({folder}): expected experiment, config, seed, made_with and started in config.json, got no sound "
-            f"{', '.join(wrong)}. Restore the file, or delete the folder to run again."
+            folder,
+            "experiment, config, seed, made_with and started in config.json",
+            f"no sound {', '.join(wrong)}",
+            "Restore the file, or delete the folder to run again.",
+            where="run",
         )
     found = Found(folder, *(config[name] for name in CONFIG))
     named = "/".join(Path(os.path.abspath(folder)).parts[-2:])  # noqa: PTH100, resolve() would take a link's other name
     if named != (own := f"{found.experiment}/{found.digest}-seed{found.seed}"):
         raise DataError(
-            f"run({path}): expected the configuration and seed that {named} is named after, got those of {own}: "
-            f"the file was altered, or its folder copied or renamed. Restore it."
+            path,
+            f"the configuration and seed that {named} is named after",
+            f"those of {own}: the file was altered, or its folder copied or renamed",
+            "Restore it.",
+            where="run",
         )
     if found.finished:
         found.result()
@@ -217,5 +229,5 @@ def finished_runs(root: Path, experiment: str) -> tuple[list[Found], list[str]]:
 def plain(config: object) -> dict[str, Any]:
     """A configuration as config.json holds it."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise DataError(f"plain(config): expected a dataclass, got {type(config).__name__}. Pass a Config().")
+        raise DataError("config", "a dataclass", type(config).__name__, "Pass a Config().", where="plain")
     return json.loads(json.dumps(dataclasses.asdict(config), default=str))

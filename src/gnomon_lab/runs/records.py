@@ -58,8 +58,11 @@ def parse_records(path: Path, content: bytes) -> list[Record]:
         record = _parse(line)
         if record is None:
             raise DataError(
-                f"read_records({path}): expected a record with arm and step in line {number}, got {line[:40]!r}. "
-                f"Restore the file, or call `gnomon run` again, which makes what is missing."
+                path,
+                f"a record with arm and step in line {number}",
+                f"{line[:40]!r}",
+                "Restore the file, or call `gnomon run` again, which makes what is missing.",
+                where="read_records",
             )
         records.append(record)
     return records
@@ -86,8 +89,11 @@ def append_record(path: Path, record: Record) -> bytes:
         append_line(path, line)
     except OSError as error:
         raise DataError(
-            f"record({path}): expected room for a line of {len(line)} bytes, got {error}. Make room, and call the same "
-            f"command again: it goes on from the last checkpoint."
+            path,
+            f"room for a line of {len(line)} bytes",
+            error,
+            "Make room, and call the same command again: it goes on from the last checkpoint.",
+            where="record",
         ) from error
     return line
 
@@ -121,9 +127,11 @@ def keep_records(path: Path, seals: Mapping[str, Seal]) -> dict[str, Kept]:
         if kept[arm].sha256 != seal.sha256:
             missing = kept[arm].count < seal.records
             raise DataError(
-                f"read_records({path}): expected the {seal.records} records of {arm} that its checkpoint stands on, "
-                f"got {kept[arm].count if missing else 'others: the file was altered'}. "
-                f"Restore the file, or delete {seal.checkpoint} to train this arm again."
+                path,
+                f"the {seal.records} records of {arm} that its checkpoint stands on",
+                kept[arm].count if missing else "others: the file was altered",
+                f"Restore the file, or delete {seal.checkpoint} to train this arm again.",
+                where="read_records",
             )
     if left != lines[:-1] or lines[-1]:
         replace_bytes(path, b"".join(line + b"\n" for line in left))

@@ -96,8 +96,11 @@ class Run:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise CheckpointError(
-                    f"run({self.folder}): expected a folder that nobody works in, got one held by another process. "
-                    f"Wait for it, or stop it."
+                    self.folder,
+                    "a folder that nobody works in",
+                    "one held by another process",
+                    "Wait for it, or stop it.",
+                    where="run",
                 ) from error
             yield
         finally:
@@ -172,9 +175,11 @@ class Run:
         found = (saved.get("run"), saved.get("arm")) if isinstance(saved, dict) else None
         if found != (self.folder.name, arm) or not saved.keys() >= KEYS:
             raise CheckpointError(
-                f"load_checkpoint({path}): expected run and arm {(self.folder.name, arm)} and {sorted(KEYS)}, "
-                f"got {found}{'' if found is None else f' and {sorted(saved)}'}. "
-                f"Restore the file, or delete it to train this part again."
+                path,
+                f"run and arm {(self.folder.name, arm)} and {sorted(KEYS)}",
+                f"{found}{('' if found is None else f' and {sorted(saved)}')}",
+                "Restore the file, or delete it to train this part again.",
+                where="load_checkpoint",
             )
         return saved
 
@@ -182,8 +187,11 @@ class Run:
         """Raises CheckpointError unless the checkpoint holds these parts."""
         if saved["state"].keys() != set(parts):
             raise CheckpointError(
-                f"load_checkpoint({path}): expected the parts {sorted(parts)}, got {sorted(saved['state'])}. "
-                f"Restore the file, or delete it to train this part again."
+                path,
+                f"the parts {sorted(parts)}",
+                sorted(saved["state"]),
+                "Restore the file, or delete it to train this part again.",
+                where="load_checkpoint",
             )
 
     def require_finite(self, **quantities: Tensor) -> None:
@@ -207,8 +215,11 @@ class Run:
             "none was written yet" if self._saved is None else f"step {self._saved}, {self.checkpoint_path(self._arm)}"
         )
         return ConvergenceError(
-            f"run({self._arm}): expected {expected} at step {self._step}, got {got}. "
-            f"Lower the learning rate or the coefficient of the penalty. Last good checkpoint: {good}."
+            self._arm,
+            f"{expected} at step {self._step}",
+            got,
+            f"Lower the learning rate or the coefficient of the penalty. Last good checkpoint: {good}.",
+            where="run",
         )
 
     def stop(self) -> None:
@@ -228,7 +239,7 @@ class Run:
             cost.update(reading.seconds)
             scalars = reading.scalars()
             if twice := sorted(scalars.keys() & {*values, "seconds"}):
-                raise DataError(f"record(readings): expected distinct names, got {twice} twice. Rename a quantity.")
+                raise DataError("readings", "distinct names", f"{twice} twice", "Rename a quantity.", where="record")
             values |= scalars
         for name, value in values.items():
             if isinstance(value, float) and not math.isfinite(value):

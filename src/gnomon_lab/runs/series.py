@@ -21,7 +21,7 @@ def last(records: Sequence[Record], arm: str) -> Record:
     for record in reversed(records):
         if record["arm"] == arm:
             return record
-    raise EmptyError(f"last(records): expected records of {arm!r}, got none. Run the experiment to its end first.")
+    raise EmptyError("records", f"records of {arm!r}", "none", "Run the experiment to its end first.", where="last")
 
 
 def settled_at(records: Sequence[Record], arm: str, name: str, least: float) -> int | None:

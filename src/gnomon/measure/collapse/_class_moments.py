@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.linalg import Covariance, Dense, Factored, smaller
 
 SHOWN = 5
@@ -40,32 +40,41 @@ class ClassMoments:
     def __post_init__(self) -> None:
         if not (isinstance(self.counts, Tensor) and isinstance(self.means, Tensor)):
             kinds = f"{type(self.counts).__name__} and {type(self.means).__name__}"
-            raise TypeError(
-                f"ClassMoments(means): expected tensors of counts and means, got {kinds}. Make some of them."
+            raise ArgumentTypeError(
+                "means", "tensors of counts and means", kinds, "Make some of them.", where="ClassMoments"
             )
         if not isinstance(self.within, Dense | Factored):
-            raise TypeError(
-                f"ClassMoments(within): expected a Dense or Factored matrix, got {type(self.within).__name__}. "
-                f"Take class_moments, which makes one."
+            raise ArgumentTypeError(
+                "within",
+                "a Dense or Factored matrix",
+                type(self.within).__name__,
+                "Take class_moments, which makes one.",
+                where="ClassMoments",
             )
         _checks.floating("ClassMoments", means=self.means)
         _checks.finite("ClassMoments", means=self.means)
         held = self.within.matrix if isinstance(self.within, Dense) else self.within.rows
         if self.counts.is_floating_point() or self.counts.is_complex() or self.counts.dtype == torch.bool:
-            raise RangeError(f"ClassMoments(counts): expected whole numbers, got {self.counts.dtype}. Count samples.")
+            raise RangeError("counts", "whole numbers", self.counts.dtype, "Count samples.", where="ClassMoments")
         if self.counts.device != self.means.device or self.counts.layout != self.means.layout:
             raise RangeError(
-                f"ClassMoments(counts): expected them on {self.means.device} as the means are, got "
-                f"{self.counts.device}. Move one of them."
+                "counts",
+                f"them on {self.means.device} as the means are",
+                self.counts.device,
+                "Move one of them.",
+                where="ClassMoments",
             )
         if held.dtype != self.means.dtype:
             raise RangeError(
-                f"ClassMoments(means): expected {held.dtype} as within has, got {self.means.dtype}. Convert one."
+                "means", f"{held.dtype} as within has", self.means.dtype, "Convert one.", where="ClassMoments"
             )
         if self.means.ndim != 2 or self.counts.shape != self.means.shape[:1] or held.shape[1:] != self.means.shape[1:]:
             raise ShapeError(
-                f"ClassMoments(means): expected (k, p) with counts (k,) and within (p, p), got "
-                f"{', '.join(map(_checks.shape_of, (self.means, self.counts, held)))}. Take class_moments."
+                "means",
+                "(k, p) with counts (k,) and within (p, p)",
+                ", ".join(map(_checks.shape_of, (self.means, self.counts, held))),
+                "Take class_moments.",
+                where="ClassMoments",
             )
 
     @property
@@ -237,8 +246,11 @@ def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) ->
     _checks.samples(where, features=features)
     if features[0].numel() == 0:
         raise ShapeError(
-            f"{where}(features): expected at least one feature, got shape {_checks.shape_of(features)}. "
-            f"Pass what a layer puts out."
+            "features",
+            "at least one feature",
+            f"shape {_checks.shape_of(features)}",
+            "Pass what a layer puts out.",
+            where=where,
         )
     _checks.finite(where, features=features)
     _checks.class_labels(where, labels, len(features), classes)
@@ -262,9 +274,11 @@ def check_squares(where: str, moments: ClassMoments, within: Covariance) -> None
     too_small = max(deviation, mean) < (limits.tiny / limits.eps) ** 0.5 and (deviation > 0 or bool(means.any()))
     if too_large or too_small:
         raise RangeError(
-            f"{where}(features): expected features whose squares {rows.dtype} holds, got too "
-            f"{'large' if too_large else 'small'} ones, with class means up to {float(means.abs().amax()):.3g}. "
-            f"Pass float64, or features in another unit."
+            "features",
+            f"features whose squares {rows.dtype} holds",
+            f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
+            "Pass float64, or features in another unit.",
+            where=where,
         )
 
 
@@ -275,6 +289,9 @@ def check_counts(where: str, counts: Int[Tensor, "k"]) -> None:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         named = f"{'class' if len(missing) == 1 else 'classes'} {', '.join(map(str, missing[:SHOWN]))}{more}"
         raise EmptyError(
-            f"{where}(labels): expected samples of every class, got none of {named}. "
-            f"Pass more samples, or number the classes that there are from 0."
+            "labels",
+            "samples of every class",
+            f"none of {named}",
+            "Pass more samples, or number the classes that there are from 0.",
+            where=where,
         )

@@ -99,8 +99,11 @@ class ClassStatistics(Metric):
             self._keep(self._joined(none))
         if self.class_means[0].shape[1] != width:
             raise ShapeError(
-                f"{where}(features): expected {self.class_means[0].shape[1]} features a sample as before, got {width}. "
-                f"Use one ClassStatistics a layer."
+                "features",
+                f"{self.class_means[0].shape[1]} features a sample as before",
+                width,
+                "Use one ClassStatistics a layer.",
+                where=where,
             )
         block = max(BLOCK, width)
         for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
@@ -127,7 +130,7 @@ class ClassStatistics(Metric):
         ):
             moments = self._joined(none)
         if moments.n == 0:
-            raise EmptyError(f"{where}(features): expected samples, got none. Call update first.")
+            raise EmptyError("features", "samples", "none", "Call update first.", where=where)
         check_classes(where, moments)
         return self._apart(moments)
 

@@ -45,7 +45,7 @@ def pair_cosines(where: str, vectors: Float[Tensor, "k p"]) -> Float[Tensor, "q"
     _checks.finite(where, vectors=vectors)
     k = len(vectors)
     if k < 2:
-        raise ShapeError(f"{where}(vectors): expected at least 2 vectors, got {k}. Pass one for each class.")
+        raise ShapeError("vectors", "at least 2 vectors", k, "Pass one for each class.", where=where)
     directions = unit(vectors)
     first, second = torch.triu_indices(k, k, 1, device=vectors.device)
     return (directions @ directions.mT)[first, second]

@@ -253,16 +253,22 @@ class Walk:
         for name in self.layers:
             if order.count(name) != 1:
                 raise UnsupportedModuleError(
-                    f"{self.where}(layers): expected layers that are called once, got {name!r}, called "
-                    f"{order.count(name)} times. Name others."
+                    "layers",
+                    "layers that are called once",
+                    f"{name!r}, called {order.count(name)} times",
+                    "Name others.",
+                    where=self.where,
                 )
         given = [*(features for _, features, _ in self.passed[1:]), outputs]
         following = [*map(repr, order[1:]), "the outputs"]
         for (name, _, output), features, called_next in zip(self.passed, given, following, strict=True):
             if not leads(output, features):
                 raise UnsupportedModuleError(
-                    f"{self.where}(layers): expected layers one after the other, got {name!r}, which does not lead to "
-                    f"{called_next}, called next. Name the layers of one path."
+                    "layers",
+                    "layers one after the other",
+                    f"{name!r}, which does not lead to {called_next}, called next",
+                    "Name the layers of one path.",
+                    where=self.where,
                 )
         self.passed.clear()
         return order

@@ -80,8 +80,11 @@ def fitted(
     covariance = moments.within / moments.n.to(shares.dtype)
     if not torch.isfinite((covariance.trace() + rows.square().sum() + mean.square().sum()).detach()):
         raise RangeError(
-            "least_squares_classifier(class_moments): expected features whose squares are finite, got larger ones. "
-            "Take the features in another unit."
+            "class_moments",
+            "features whose squares are finite",
+            "larger ones",
+            "Take the features in another unit.",
+            where="least_squares_classifier",
         )
     weight = root * covariance.regression(rows, weight_decay, eps)
     if theta > 0:

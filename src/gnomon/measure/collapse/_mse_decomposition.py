@@ -115,14 +115,20 @@ def classifier(where: str, weight: Tensor, bias: Tensor | None, class_moments: C
     offset = torch.zeros_like(weight[:, 0]) if bias is None else bias
     if offset.shape != weight.shape[:1]:
         raise ShapeError(
-            f"{where}(bias): expected shape ({len(weight)},), got {_checks.shape_of(offset)}. "
-            f"Pass one number a class, or None."
+            "bias",
+            f"shape ({len(weight)},)",
+            _checks.shape_of(offset),
+            "Pass one number a class, or None.",
+            where=where,
         )
     _checks.finite(where, weight=weight, bias=offset)
     for name, tensor in (("weight", weight), ("bias", offset)):
         if torch.promote_types(tensor.dtype, means.dtype) != means.dtype:
             raise RangeError(
-                f"{where}(class_moments): expected moments at least as precise as {name}, {tensor.dtype}, got "
-                f"{means.dtype}. Take them of features in {tensor.dtype}, or with ClassStatistics."
+                "class_moments",
+                f"moments at least as precise as {name}, {tensor.dtype}",
+                means.dtype,
+                f"Take them of features in {tensor.dtype}, or with ClassStatistics.",
+                where=where,
             )
     return weight.to(means.dtype), offset.to(means.dtype)

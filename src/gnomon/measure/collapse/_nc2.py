@@ -81,8 +81,11 @@ def check(where: str, means: Tensor) -> None:
     _checks.finite(where, means=means)
     if len(means) < 2:
         raise ShapeError(
-            f"{where}(means): expected the means (k, p) of at least 2 classes, got shape {_checks.shape_of(means)}. "
-            f"Pass one for each class."
+            "means",
+            "the means (k, p) of at least 2 classes",
+            f"shape {_checks.shape_of(means)}",
+            "Pass one for each class.",
+            where=where,
         )
 
 

@@ -52,8 +52,11 @@ def nearest_mean_disagreement(
     for name, width, expected in (("features", rows.shape[1], 1), ("logits", logits.shape[1], 0)):
         if width != class_moments.means.shape[expected]:
             raise ShapeError(
-                f"{where}({name}): expected width {class_moments.means.shape[expected]} as in class_moments, "
-                f"got {width}. Pass the moments of the same layer."
+                name,
+                f"width {class_moments.means.shape[expected]} as in class_moments",
+                width,
+                "Pass the moments of the same layer.",
+                where=where,
             )
     rows, centred = at_least_single(rows), class_moments.centred_means
     offset = centred @ class_moments.global_mean + centred.square().sum(1) / 2

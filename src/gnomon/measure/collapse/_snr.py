@@ -43,17 +43,22 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     within, means = class_moments.within_covariance, class_moments.centred_means
     if isinstance(within, Factored):
         raise RangeError(
-            f"snr(class_moments): expected more samples than features, of which there are {means.shape[1]}, got fewer. "
-            f"Take more samples, or project the features first."
+            "class_moments",
+            f"more samples than features, of which there are {means.shape[1]}",
+            "fewer",
+            "Take more samples, or project the features first.",
+            where="snr",
         )
     root, kept = inverse_root(within.matrix)
     lost = torch.linalg.vector_norm((means - means @ kept).detach())
     if lost > torch.finfo(means.dtype).eps ** 0.5 * torch.linalg.vector_norm(means.detach()):
         rank = round(float(kept.trace()))
         raise RangeError(
-            f"snr(class_moments): expected class means that differ only where samples of a class do, got a within-"
-            f"class covariance of rank {rank} of {len(kept)}, and means beyond it. The ratio is infinite there; take "
-            f"more samples or fewer features."
+            "class_moments",
+            "class means that differ only where samples of a class do",
+            f"a within-class covariance of rank {rank} of {len(kept)}, and means beyond it",
+            "The ratio is infinite there; take more samples or fewer features.",
+            where="snr",
         )
     return root @ means.mT
 

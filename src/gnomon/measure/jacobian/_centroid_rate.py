@@ -115,7 +115,7 @@ def descent(
         value: object = loss(at, labels)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ShapeError(f"{where}(loss): expected one number, got {got}. Take the mean over the samples.")
+            raise ShapeError("loss", "one number", got, "Take the mean over the samples.", where=where)
         _checks.finite(where, loss=value.detach().reshape(1))
         (residual,) = torch.autograd.grad(-value.sum(), at, retain_graph=True, create_graph=keep)
         if keep:
@@ -164,6 +164,9 @@ def rate(
 def lacking(where: str, got: str) -> UnsupportedModuleError:
     """The error for a layer that cannot be differentiated twice."""
     return UnsupportedModuleError(
-        f"{where}(model): expected layers with a second derivative, got {got}. "
-        f"Replace that layer by one of torch's own operations."
+        "model",
+        "layers with a second derivative",
+        got,
+        "Replace that layer by one of torch's own operations.",
+        where=where,
     )

@@ -79,8 +79,11 @@ def layer_centroids(
     if not isinstance(model, nn.Sequential) or len(model) == 0:
         got = "an empty one" if isinstance(model, nn.Sequential) else type(model).__name__
         raise UnsupportedModuleError(
-            f"{where}(model): expected an nn.Sequential with layers, got {got}. "
-            f"Write the network as one; blocks that branch may be its children."
+            "model",
+            "an nn.Sequential with layers",
+            got,
+            "Write the network as one; blocks that branch may be its children.",
+            where=where,
         )
     # Under the names of the user's network, not of the chain.
     require_no_batch_statistics(where, model)

@@ -67,8 +67,11 @@ def ntk(
         _checks.finite(where, x2=x2)
         if x2.shape[1:] != x.shape[1:]:
             raise ShapeError(
-                f"{where}(x2): expected samples of shape {tuple(x.shape[1:])} as in x, got {tuple(x2.shape[1:])}. "
-                f"Pass samples of one kind."
+                "x2",
+                f"samples of shape {tuple(x.shape[1:])} as in x",
+                tuple(x2.shape[1:]),
+                "Pass samples of one kind.",
+                where=where,
             )
     return gradient_kernel(where, model, x, x2, trace=trace, memory=memory)
 
@@ -109,7 +112,10 @@ def ntk_to_point(
     _checks.finite(where, x=x, point=point)
     if point.shape != x.shape[1:]:
         raise ShapeError(
-            f"{where}(point): expected shape {tuple(x.shape[1:])} as a sample of x, got {_checks.shape_of(point)}. "
-            f"Pass one sample, without the axis of samples."
+            "point",
+            f"shape {tuple(x.shape[1:])} as a sample of x",
+            _checks.shape_of(point),
+            "Pass one sample, without the axis of samples.",
+            where=where,
         )
     return gradient_kernel(where, model, x, point.unsqueeze(0), trace=True, memory=memory).squeeze(1)

@@ -59,8 +59,11 @@ def nfa_correlation(
     p = layer_weight[0].numel()
     if matrix.shape != (p, p):
         raise ShapeError(
-            f"{where}(agop): expected shape ({p}, {p}) for a weight of shape {_checks.shape_of(layer_weight)}, "
-            f"got {_checks.shape_of(matrix)}. Take it at the input of this layer."
+            "agop",
+            f"shape ({p}, {p}) for a weight of shape {_checks.shape_of(layer_weight)}",
+            _checks.shape_of(matrix),
+            "Take it at the input of this layer.",
+            where=where,
         )
     wider = torch.promote_types(layer_weight.dtype, matrix.dtype)
     # The largest entry is divided out, so that products neither overflow nor underflow.

@@ -77,7 +77,7 @@ class AGOP(Metric):
     ) -> None:
         where = "AGOP"
         if not layers:
-            raise EmptyError(f'{where}(layers): expected at least one layer, got none. Name one; "" is the input.')
+            raise EmptyError("layers", "at least one layer", "none", 'Name one; "" is the input.', where=where)
         _checks.settings(
             where,
             ("layers", list(layers), "different names", len(set(layers)) == len(layers)),
@@ -120,7 +120,7 @@ class AGOP(Metric):
             totals = {name: part.total() for name, part in self._sums().items()}
             lost, samples = self.lost / self.samples, self.samples
         if samples == 0:
-            raise EmptyError("AGOP.compute(x): expected samples, got none. Call update first.")
+            raise EmptyError("x", "samples", "none", "Call update first.", where="AGOP.compute")
         return {
             name: self._mean(total / samples, error)
             for (name, total), error in zip(totals.items(), lost, strict=True)

@@ -31,7 +31,7 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
     _checks.samples(where, logits=logits)
     if logits.ndim != 2:
         raise ShapeError(
-            f"{where}(logits): expected shape (n, c), got {_checks.shape_of(logits)}. Pass one row of outputs a sample."
+            "logits", "shape (n, c)", _checks.shape_of(logits), "Pass one row of outputs a sample.", where=where
         )
     _checks.finite(where, logits=logits)
     _checks.class_labels(where, labels, *logits.shape)

@@ -108,7 +108,7 @@ def deepfool(
     def predicted(which: Tensor) -> Tensor:
         logits = observe(where, model, moved(which), {"logits"}, memory=memory).values["logits"]
         if logits.shape[1] < 2:
-            raise ShapeError(f"{where}(model): expected at least 2 outputs, got {logits.shape[1]}. Add a class.")
+            raise ShapeError("model", "at least 2 outputs", logits.shape[1], "Add a class.", where=where)
         _checks.finite(where, logits=logits)
         return logits.argmax(1)
 

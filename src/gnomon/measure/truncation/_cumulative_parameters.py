@@ -62,8 +62,11 @@ def rows_of(what: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor, 
     """The points in float64; ShapeError unless they have this width."""
     if points.ndim != 2 or points.shape[1] != width:
         raise ShapeError(
-            f"CumulativeParameters.{what}: expected shape (n, {width}), got {_checks.shape_of(points)}. "
-            f"Pass a row for each point."
+            None,
+            f"shape (n, {width})",
+            _checks.shape_of(points),
+            "Pass a row for each point.",
+            where=f"CumulativeParameters.{what}",
         )
     return points.double()
 
@@ -115,8 +118,11 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
             bias = layer.bias.double()
         if layer.out_features > layer.in_features:
             raise ShapeError(
-                f"{where}(model): expected widths that do not increase, got {layer.in_features} to "
-                f"{layer.out_features} at {name!r}. Pass the layers before it; truncation_sectors takes any widths."
+                "model",
+                "widths that do not increase",
+                f"{layer.in_features} to {layer.out_features} at {name!r}",
+                "Pass the layers before it; truncation_sectors takes any widths.",
+                where=where,
             )
         # Copies of the first layer's, which in float64 would otherwise change with every step of training.
         weights.append(weight @ weights[-1] if weights else weight.clone())
@@ -125,8 +131,11 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
     for number, (name, value) in enumerate(zip(layers, condition.tolist(), strict=True), 1):
         if not value <= LIMIT:
             raise RangeError(
-                f"{where}(model): expected condition numbers of at most {LIMIT:.1e}, got {value:.1e} for W^({number}), "
-                f"up to {name!r}. Pass the layers before it; truncation_sectors takes any weights."
+                "model",
+                f"condition numbers of at most {LIMIT:.1e}",
+                f"{value:.1e} for W^({number}), up to {name!r}",
+                "Pass the layers before it; truncation_sectors takes any weights.",
+                where=where,
             )
     beta = torch.stack([right_solve(weight, bias[None])[0] for weight, bias in zip(weights, biases, strict=True)])
     return CumulativeParameters(tuple(weights), tuple(biases), beta, condition, hidden)
@@ -144,9 +153,9 @@ def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear],
     Raises:
         UnsupportedModuleError: unless linear layers and ReLUs take turns, at least one of each.
     """
-    expected = f"{where}(model): expected an nn.Sequential of Linear and ReLU in turn"
+    expected = "an nn.Sequential of Linear and ReLU in turn"
     if not isinstance(model, nn.Sequential):
-        raise UnsupportedModuleError(f"{expected}, got {type(model).__name__}. Write the network as one.")
+        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.", where=where)
     layers: dict[str, nn.Linear] = {}
     hidden = 0
     for name, child in children(model):
@@ -155,7 +164,11 @@ def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear],
         elif isinstance(child, nn.ReLU) and len(layers) == hidden + 1:
             hidden += 1
         elif not isinstance(child, nn.Flatten) or layers:
-            raise UnsupportedModuleError(f"{expected}, got {type(child).__name__} {name!r}. Leave it out.")
+            raise UnsupportedModuleError(
+                "model", expected, f"{type(child).__name__} {name!r}", "Leave it out.", where=where
+            )
     if hidden == 0:
-        raise UnsupportedModuleError(f"{expected}, got one without a ReLU. Add one behind a linear layer.")
+        raise UnsupportedModuleError(
+            "model", expected, "one without a ReLU", "Add one behind a linear layer.", where=where
+        )
     return layers, hidden

@@ -66,7 +66,10 @@ def input_points(where: str, parameters: CumulativeParameters, x: Float[Tensor, 
     points, inputs = x.flatten(1), parameters.beta.shape[1]
     if points.shape[1] != inputs:
         raise ShapeError(
-            f"{where}(x): expected {inputs} numbers a sample as the network takes, got shape {_checks.shape_of(x)}. "
-            f"Pass points of its input space."
+            "x",
+            f"{inputs} numbers a sample as the network takes",
+            f"shape {_checks.shape_of(x)}",
+            "Pass points of its input space.",
+            where=where,
         )
     return points.double()

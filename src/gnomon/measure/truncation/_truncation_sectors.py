@@ -114,8 +114,11 @@ def preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"]
     features = x.detach().flatten(1)
     if features.shape[1] != layers[0].in_features:
         raise ShapeError(
-            f"{where}(x): expected {layers[0].in_features} numbers a sample as the network takes, "
-            f"got shape {_checks.shape_of(x)}. Pass points of its input space."
+            "x",
+            f"{layers[0].in_features} numbers a sample as the network takes",
+            f"shape {_checks.shape_of(x)}",
+            "Pass points of its input space.",
+            where=where,
         )
     features = features.to(torch.promote_types(features.dtype, layers[0].weight.dtype))
     for layer in layers:
