@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test soak check bench docs pictures clean
+.PHONY: run test empty soak check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
@@ -11,6 +11,13 @@ run: .venv/run              ## train the first experiment and write its report
 test: .venv/test            ## all tests, with the shapes checked at run time, and once more without
 	$(BIN)/python -m pytest -n 2
 	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
+
+empty:                      ## what works without any extra, in an environment of its own
+	$(PYTHON) -m venv --clear .empty
+	.empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	.empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt .
+	cd .empty && bin/python ../tests/empty_environment.py
+	rm -rf .empty
 
 MINUTES ?= 60
 SEED ?= 0
@@ -44,7 +51,7 @@ clean:                      ## everything that is made
 # torch first and alone: by its exact version pip takes the build for the processor, not gigabytes of CUDA.
 .venv/run: .venv/pip pyproject.toml constraints.txt
 	$(PIP) torch==2.13.0
-	$(PIP) -e .
+	$(PIP) -e '.[lab]'
 	touch $@
 
 .venv/test: .venv/run

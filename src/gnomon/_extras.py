@@ -1,6 +1,8 @@
 """Packages that only an extra brings: imported where they are used, and what is said where they are not there."""
 
 import importlib
+from collections.abc import Sequence
+from importlib.util import find_spec
 from types import ModuleType
 
 from gnomon.errors import MissingExtraError
@@ -16,6 +18,13 @@ def extra(where: str, module: str, name: str) -> ModuleType:
         return importlib.import_module(module)
     except Exception as cause:
         raise missing(where, module, name, cause) from cause
+
+
+def require(where: str, modules: Sequence[str], name: str) -> None:
+    """Raises MissingExtraError if one of the modules that the extra of this name brings is missing; imports none."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise missing(where, module, name, ModuleNotFoundError(name=module))
 
 
 def missing(where: str, module: str, name: str, cause: Exception) -> MissingExtraError:

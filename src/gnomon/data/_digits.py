@@ -2,6 +2,7 @@
 
 import torch
 
+from gnomon._extras import extra
 from gnomon.data._samples import Samples
 from gnomon.errors import RangeError
 
@@ -27,6 +28,7 @@ def digits(
 
     Raises:
         RangeError: `train` is not in 1..1796.
+        MissingExtraError: the extra `lab` is not installed, or broken.
 
     Example:
         >>> train, test = digits(500, generator=torch.Generator().manual_seed(0))
@@ -39,9 +41,7 @@ def digits(
         raise RangeError(
             "train", f"1 to {_SIZE - 1}", train, f"Leave at least one of the {_SIZE} on each side.", where="digits"
         )
-    from sklearn.datasets import load_digits  # about a second to import: only where it is used
-
-    x, labels = load_digits(return_X_y=True)
+    x, labels = extra("digits", "sklearn.datasets", "lab").load_digits(return_X_y=True)
     order = torch.randperm(_SIZE, generator=generator, device=generator.device).cpu()
     everything = Samples(torch.from_numpy(x).to(dtype)[order], torch.from_numpy(labels).to(torch.int64)[order])
     return (

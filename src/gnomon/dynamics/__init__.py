@@ -1,11 +1,12 @@
 """Models of training that can be solved, one per file: the flow integrated, and its closed form beside it."""
 
+from typing import TYPE_CHECKING
+
 from gnomon.dynamics._aligned_jacobian import aligned_jacobian
 from gnomon.dynamics._bias_flow import BiasFlow, bias_flow
 from gnomon.dynamics._central_path import CentralPath, CentralPathFlow
 from gnomon.dynamics._clustered_flow import ClusteredFlow
 from gnomon.dynamics._collapsed_flow import CollapsedFlow, CollapsedFlowRun, CollapsedPropagators
-from gnomon.dynamics._deep_rfm import DeepRFM
 from gnomon.dynamics._faces import Sides, State
 from gnomon.dynamics._general_flow import GeneralFlow, GeneralOrbit
 from gnomon.dynamics._linear_deep_rfm import LinearDeepRFM, LinearDeepRFMRun
@@ -14,6 +15,9 @@ from gnomon.dynamics._rfm_layer import Collapse, DeepRFMReading, DeepRFMStage
 from gnomon.dynamics._snr_growth import Projection, snr_growth
 from gnomon.dynamics._truncation_flow import TruncationFlow, TruncationOrbit
 from gnomon.dynamics._truncation_time import TruncationTimeBound, truncation_time_bound
+
+if TYPE_CHECKING:
+    from gnomon.dynamics._deep_rfm import DeepRFM
 
 __all__ = [
     "BiasFlow",
@@ -43,3 +47,12 @@ __all__ = [
     "snr_growth",
     "truncation_time_bound",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`DeepRFM`, which needs scikit-learn, is imported where it is used."""
+    if name == "DeepRFM":
+        from gnomon.dynamics._deep_rfm import DeepRFM
+
+        return DeepRFM
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

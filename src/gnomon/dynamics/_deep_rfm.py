@@ -6,24 +6,29 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
+from gnomon._extras import missing
 from gnomon.dynamics._rfm_layer import DeepRFMReading, DeepRFMStage, RFMLayer, fit_layer, interpolate
 from gnomon.errors import CheckpointError, EmptyError, RangeError
 from gnomon.kernels import FeatureMap, Kernel, LaplaceKernel, ReLUFeatures, kernel_gram
 from gnomon.linalg import unit
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except Exception as cause:
+    raise missing("gnomon.DeepRFM", "sklearn", "lab", cause) from cause
 
 BLOCK = 2**25
 """Kernel values that are worked on at once."""
 
 
 class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
-    r"""A deep recursive feature machine, in the manner of scikit-learn.
+    r"""A deep recursive feature machine, in the manner of scikit-learn, which the extra `lab` brings.
 
     $X_{l+1} = \Phi_l(M_l^{1/2}X_l)$ with $M_l = \frac1n\sum_{i,c}\nabla f_{l,c}(x_i)\nabla f_{l,c}(x_i)^\top$
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from gnomon._extras import require
 from gnomon.errors import DataError, GnomonError
 from gnomon_lab.cli.say import plain, take_any_letter, write_nowhere
 
@@ -17,6 +18,8 @@ COMMANDS = {
     "measure": "read the geometry of a trained network off its checkpoint",
 }
 
+LAB = ("jinja2", "matplotlib", "plotly", "rich", "safetensors", "sklearn", "tyro")
+"""What the extra brings."""
 LONGEST = 3000
 """Letters of a complaint: names in it come from files, and have any length."""
 
@@ -62,8 +65,12 @@ def main() -> None:
 
 def called(command: str, arguments: Sequence[str]) -> int:
     """Calls one of the commands; the exit code."""
-    if command in ("--help", "-h", "--version"):
-        print(version() if command == "--version" else usage())
+    if command == "--version":
+        print(version())
+        return 0
+    require("the command gnomon", LAB, "lab")
+    if command in ("--help", "-h"):
+        print(usage())
         return 0
     if command not in COMMANDS:
         near = difflib.get_close_matches(command, COMMANDS, 1)
