@@ -135,11 +135,17 @@ for function in (
 ):
     sampled(function)(of_moments())
 for function in (gnomon.equiangularity, gnomon.equinorm, gnomon.maximal_equiangularity):
-    sampled(function)(lambda s: {"vectors": s.normal("k", "p")})
+    sampled(function)(lambda s: {"centred_means": s.normal("k", "p")})
+for function in (
+    gnomon.classifier_equiangularity,
+    gnomon.classifier_equinorm,
+    gnomon.classifier_maximal_equiangularity,
+):
+    sampled(function)(lambda s: {"classifier": s.normal("k", "p")})
 for function in (gnomon.nc2_etf, gnomon.nc2_orthogonal):
-    sampled(function)(lambda s: {"means": s.normal("k", "p")})
+    sampled(function)(lambda s: {"class_means": s.normal("k", "p")})
 for function in (gnomon.mse_decomposition, gnomon.central_path_distance):
-    sampled(function)(of_moments(weight=lambda s: s.normal("k", "p"), bias=lambda s: s.normal("k")))
+    sampled(function)(of_moments(classifier=lambda s: s.normal("k", "p"), bias=lambda s: s.normal("k")))
 
 sampled(gnomon.accuracy)(lambda s: {"logits": s.normal("n", "k"), "labels": s.labels()})
 sampled(gnomon.activation_misalignment)(lambda s: {"cumulative_parameters": s.cumulative()})
@@ -171,13 +177,13 @@ sampled(gnomon.plateau)(
 )
 sampled(gnomon.polar_decomposition)(lambda s: {"matrix": s.normal("k", "p")})
 sampled(gnomon.psd_root)(lambda s: {"matrix": s.square()})
-sampled(gnomon.self_duality)(of_moments(weight=lambda s: s.normal("k", "p")))
+sampled(gnomon.self_duality)(of_moments(classifier=lambda s: s.normal("k", "p")))
 sampled(gnomon.spectral_mse)(
     lambda s: {"snr_singular_values": s.normal("n", s.sizes.k - 1).abs(), "classes": s.sizes.k}
 )
 sampled(gnomon.top_eigenvectors)(lambda s: {"agop": s.square(), "count": 2})
 sampled(gnomon.truncated_inputs)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d")})
-sampled(gnomon.truncation_map)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d"), "layer": 1})
+sampled(gnomon.truncation_map)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d"), "depth": 1})
 sampled(gnomon.vector_jacobian)(of_network(v=lambda s: s.normal("k")))
 
 

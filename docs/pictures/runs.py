@@ -173,27 +173,27 @@ def of_collapsing(start: Run) -> Quantities:
         "means": lambda features, class_moments: projected(features, class_moments),
         "nc1": gnomon.nc1,
         "nc1_trace_ratio": gnomon.nc1_trace_ratio,
-        "equinorm": lambda class_moments: gnomon.equinorm(class_moments.centred_means),
-        "equiangularity": lambda class_moments: gnomon.equiangularity(class_moments.centred_means),
-        "maximal_equiangularity": lambda class_moments: gnomon.maximal_equiangularity(class_moments.centred_means),
+        "equinorm": gnomon.equinorm,
+        "equiangularity": gnomon.equiangularity,
+        "maximal_equiangularity": gnomon.maximal_equiangularity,
         "self_duality": gnomon.self_duality,
         "nearest_mean_disagreement": gnomon.nearest_mean_disagreement,
-        "nc2_etf": lambda class_moments: gnomon.nc2_etf(class_moments.means),
-        "nc2_orthogonal": lambda class_moments: gnomon.nc2_orthogonal(class_moments.means),
-        "mse_decomposition": lambda weight, bias, class_moments: torch.stack(
+        "nc2_etf": gnomon.nc2_etf,
+        "nc2_orthogonal": gnomon.nc2_orthogonal,
+        "mse_decomposition": lambda classifier, bias, class_moments: torch.stack(
             [
-                getattr(gnomon.mse_decomposition(weight, bias, class_moments), part)
+                getattr(gnomon.mse_decomposition(classifier, bias, class_moments), part)
                 for part in ("nc1", "nc23", "deviation")
             ]
         ),
-        "least_squares_classifier": lambda weight, class_moments: cosine(
-            weight.flatten(), gnomon.least_squares_classifier(class_moments)[0].flatten()
+        "least_squares_classifier": lambda classifier, class_moments: cosine(
+            classifier.flatten(), gnomon.least_squares_classifier(class_moments).weight.flatten()
         ),
         "central_path_distance": gnomon.central_path_distance,
         "snr": lambda class_moments: unit(gnomon.snr(class_moments).mT) @ unit(gnomon.snr(class_moments).mT).mT,
         "snr_singular_values": gnomon.snr_singular_values,
-        "spectral_mse": lambda class_moments: (
-            gnomon.spectral_mse(gnomon.snr_singular_values(class_moments), 10).least_squares
+        "spectral_mse": lambda snr_singular_values, classes: (
+            gnomon.spectral_mse(snr_singular_values, classes).least_squares
         ),
     }
 
@@ -262,7 +262,7 @@ def of_cutting(start: Run) -> Quantities:
     last = gnomon.polar_decomposition(gnomon.cumulative_parameters(start.model).weight[1].detach()).rotation
 
     def moved(cumulative_parameters: gnomon.CumulativeParameters, x: Tensor) -> Tensor:
-        return (gnomon.truncation_map(cumulative_parameters, x, 1) - x).norm(dim=1) / x.norm(dim=1)
+        return (gnomon.truncation_map(cumulative_parameters, x) - x).norm(dim=1) / x.norm(dim=1)
 
     def turned(cumulative_parameters: gnomon.CumulativeParameters) -> Tensor:
         return (gnomon.polar_decomposition(cumulative_parameters.weight[1]).rotation - last).norm()

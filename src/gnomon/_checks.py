@@ -5,6 +5,9 @@ from torch import Tensor
 
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 
+SHOWN = 5
+"""Of many classes without samples, so many are named."""
+
 
 def shape_of(tensor: Tensor) -> str:
     """The shape as people write it: `(3, 64)`."""
@@ -172,5 +175,20 @@ def class_labels(where: str, labels: Tensor, samples: int, classes: int) -> None
             f"classes 0 to {classes - 1}",
             f"{labels.min().item()} to {labels.max().item()} in {labels.dtype}",
             "Count classes from 0, in whole numbers, or pass a larger number of classes.",
+            where=where,
+        )
+
+
+def every_class(where: str, counts: Tensor) -> None:
+    """Raises EmptyError that names the first of the classes that have no samples, and says how many more there are."""
+    missing = (counts == 0).nonzero().flatten().tolist()
+    if missing:
+        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        named = f"{'class' if len(missing) == 1 else 'classes'} {', '.join(map(str, missing[:SHOWN]))}{more}"
+        raise EmptyError(
+            "labels",
+            "samples of every class",
+            f"none of {named}",
+            "Pass more samples, or number the classes that there are from 0.",
             where=where,
         )

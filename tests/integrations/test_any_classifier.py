@@ -107,30 +107,25 @@ def case(name):
 
 # Why quantities cannot be had, where they cannot.
 
-MORE = dict.fromkeys(
-    (
-        *("aligned_jacobian", "centroid_rate", "class_moments", "equiangularity", "equinorm", "fourier_norms", "gini"),
-        *("feature_learning_interval", "maximal_equiangularity", "nc2_etf", "nc2_orthogonal"),
-        *("nfa_correlation", "ntk_to_point"),
-        *("plateau", "polar_decomposition", "spectral_mse", "top_eigenvectors", "truncation_map"),
-    ),
-    "to ask for .*, got",
-)
-"""They look at what is not a network's and its samples': a function of the user's own gives it to them."""
-EVERYWHERE = MORE | {
+EVERYWHERE = dict.fromkeys(("centroid_rate", "ntk_to_point"), "to ask for .*, got") | {
     "layer_centroids": "expected a tensor or a dataclass of tensors from layer_centroids, got tuple",
-    "least_squares_classifier": "expected a tensor or a dataclass of tensors from least_squares_classifier, got tuple",
 }
-CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs")
+CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map")
 NO_SEQUENTIAL = EVERYWHERE | dict.fromkeys(
     (*CUMULATIVE, "layer_centroids", "truncation_sectors"), "expected an nn.Sequential"
 )
+NO_SEQUENTIAL["nfa_correlation"] = "expected a network whose samples enter one linear layer"
 BRANCHES = {"layer_collapse": "expected layers one after the other"}
+CLASSIFIER = ("classifier_equiangularity", "classifier_maximal_equiangularity")
 HEAD = (
-    *("central_path_distance", "least_squares_classifier", "mse_decomposition", "nc1", "nc1_trace_ratio"),
-    *("nearest_mean_disagreement", "self_duality", "snr", "snr_singular_values"),
+    *("central_path_distance", "class_moments", "equiangularity", "equinorm", "least_squares_classifier"),
+    *("maximal_equiangularity", "mse_decomposition", "nc1", "nc1_trace_ratio", "nc2_etf", "nc2_orthogonal"),
+    *("nearest_mean_disagreement", "self_duality", "snr", "snr_singular_values", "spectral_mse"),
 )
-NO_HEAD = dict.fromkeys(HEAD, "expected a network whose last linear layer puts out the logits, got one that goes on")
+NO_HEAD = dict.fromkeys(
+    (*HEAD, *CLASSIFIER, "classifier_equinorm"),
+    "expected a network whose last linear layer puts out the logits, got one that goes on",
+)
 OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "truncation_sectors")
 REFUSED = {
     "mlp": EVERYWHERE,
@@ -141,13 +136,12 @@ REFUSED = {
     "gpt2": NO_SEQUENTIAL | NO_HEAD,
     "gpt2, eager, padded on the left": NO_SEQUENTIAL | NO_HEAD,
     "regression, one output": EVERYWHERE
-    | dict.fromkeys(OF_CLASSES, "expected classes (0 to 0|at least 2)")
+    | dict.fromkeys((*OF_CLASSES, *CLASSIFIER), "expected (classes 0 to 0|classes at least 2|.* at least 2 classes)")
     | {"deepfool": "expected at least 2 outputs"},
     "regression, two outputs": EVERYWHERE | dict.fromkeys(OF_CLASSES, r"\(labels\): expected"),
 }
 PUBLIC = [getattr(gnomon, name) for name in gnomon.__all__]
 QUANTITIES = {q.__name__: q for q in PUBLIC if inspect.isfunction(q) and q.__module__.startswith("gnomon.measure")}
-TOGETHER = {"activation_misalignment": ["cumulative_parameters"], "truncated_inputs": ["cumulative_parameters"]}
 
 
 @pytest.mark.bad_input
@@ -156,9 +150,8 @@ def test_every_quantity_is_read_or_refused_before_training(name):
     model, x, labels, *_ = case(name)
     refused = {}
     for quantity in QUANTITIES:
-        names = [quantity, *TOGETHER.get(quantity, [])]
         try:
-            probe = Probe(model, (x, labels), {name: QUANTITIES[name] for name in names})
+            probe = Probe(model, (x, labels), [QUANTITIES[quantity]])
         except GnomonError as error:
             refused[quantity] = str(error)
         else:

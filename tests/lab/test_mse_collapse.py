@@ -83,7 +83,7 @@ def test_loss_is_the_paper_s_and_its_lambda_that_of_the_training():
     statistics = ClassStatistics(4)
     statistics.update(features, labels)
     moments = statistics.compute()
-    parts = quantities("mse")["loss"](weight=head.weight.detach(), bias=head.bias.detach(), class_moments=moments)
+    parts = quantities("mse")["loss"](head.weight.detach(), head.bias.detach(), moments, 4)
     errors = head(features).detach() - torch.nn.functional.one_hot(labels, 4)
     decay = 4 * 5e-4 / 2 * sum(parameter.detach().square().sum() for parameter in head.parameters())
     torch.testing.assert_close(parts.total, errors.square().sum(1).mean() / 2 + decay / 2)
@@ -97,7 +97,7 @@ def test_quantities_are_of_means_and_of_classifiers():
     assert "test.loss" in unseen
     assert not any("classifiers" in name for name in unseen)
     weight = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
-    assert seen["equinorm.classifiers"](weight=weight) == 0.5
+    assert seen["equinorm.classifiers"](weight) == 0.5
 
 
 def test_robustness_is_deepfool_s_mean():

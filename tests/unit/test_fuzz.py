@@ -39,7 +39,7 @@ def test_wrong_input_is_refused_in_a_sentence(name, monkeypatch):
     ],
 )
 def test_vectors_are_two_axes(quantity, shape):
-    with pytest.raises(gnomon.errors.ShapeError, match=r"\(vectors\): expected two axes, with entries in each"):
+    with pytest.raises(gnomon.errors.ShapeError, match=r"\(centred_means\): expected two axes, with entries in each"):
         quantity(torch.randn(shape))
 
 

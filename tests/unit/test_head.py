@@ -105,7 +105,7 @@ def test_features_weight_and_bias_are_those_that_the_logits_follow_from(name):
     model = build().double()
     expected = features(model).detach()
     torch.testing.assert_close(gnomon.features(model, x), features(model))
-    asked = {"features_read": lambda features: features, "w": lambda weight: weight, "b": lambda bias: bias}
+    asked = {"features_read": lambda features: features, "w": lambda classifier: classifier, "b": lambda bias: bias}
     read = Probe(model, (x, LABELS), asked | {"nc1": nc1, "duality": self_duality}).read().values
     torch.testing.assert_close(read["features_read"], expected)
     torch.testing.assert_close(linear(expected, read["w"], read["b"]), model(x).detach())

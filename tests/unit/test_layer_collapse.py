@@ -76,7 +76,9 @@ def test_nc2_closed_forms():
 @pytest.mark.bad_input
 def test_nc2_names_bad_input():
     for name, measure in (("nc2_etf", nc2_etf), ("nc2_orthogonal", nc2_orthogonal)):
-        with pytest.raises(ShapeError, match=rf"{name}\(means\): expected the means \(k, p\) of at least 2 classes"):
+        with pytest.raises(
+            ShapeError, match=rf"{name}\(class_means\): expected vectors \(k, p\) of at least 2 classes"
+        ):
             measure(normal(1, 4))
         with pytest.raises(EmptyError, match=rf"{name}\(means\): expected at least one sample"):
             measure(normal(0, 4))

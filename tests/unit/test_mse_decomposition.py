@@ -34,6 +34,11 @@ def samples(counts, width, seed=0):
     return normal(len(labels), width, seed=seed) + 2 * means[labels] + 1, labels
 
 
+def least_squares(*arguments, **settings):
+    best = least_squares_classifier(*arguments, **settings)
+    return best.weight, best.bias
+
+
 def moments_of(features, labels):
     return class_moments(features, labels, int(labels.max()) + 1)
 
@@ -62,7 +67,7 @@ def solver(features, labels, decay, bias):
 def test_least_squares_classifier_is_that_of_a_solver_on_the_samples(counts, width, decay, bias):
     features, labels = samples(counts, width)
     moments = moments_of(features, labels)
-    weight, offset = least_squares_classifier(moments, decay, with_bias=bias)
+    weight, offset = least_squares(moments, decay, with_bias=bias)
     expected, expected_offset = solver(features, labels, decay, bias)
     if decay or width < len(features):
         torch.testing.assert_close(weight, expected, rtol=1e-9, atol=1e-11)
@@ -77,12 +82,12 @@ def test_few_samples_of_many_features_interpolate_with_the_least_weight_and_no_s
     features, labels = samples((3, 1, 5, 2), 40)
     moments = moments_of(features, labels)
     assert isinstance(moments.within, Factored)
-    weight, offset = least_squares_classifier(moments)
+    weight, offset = least_squares(moments)
     torch.testing.assert_close(features @ weight.mT + offset, functional.one_hot(labels).double())
     centred = features - features.mean(0)
     assert torch.linalg.matrix_rank(torch.cat([centred, weight])) == torch.linalg.matrix_rank(centred)
     wide = torch.randn(6, 300_000, generator=torch.Generator().manual_seed(0))
-    least_squares_classifier(moments_of(wide, torch.arange(6) % 3), 1e-3)
+    least_squares(moments_of(wide, torch.arange(6) % 3), 1e-3)
 
 
 @settings
@@ -91,7 +96,7 @@ def test_both_ways_of_holding_the_scatter_agree(bias):
     held = moments_of(features, labels)
     whole = gnomon.ClassMoments(held.counts, held.means, Dense(held.within.dense()))
     for decay in (0.0, 1e-3):
-        rows, matrix = (least_squares_classifier(moments, decay, with_bias=bias) for moments in (held, whole))
+        rows, matrix = (least_squares(moments, decay, with_bias=bias) for moments in (held, whole))
         torch.testing.assert_close(rows, matrix, rtol=1e-8, atol=1e-10)
 
 
@@ -105,10 +110,10 @@ def test_it_is_where_an_optimiser_with_torchs_loss_and_weight_decay_comes_to_res
         optimiser.zero_grad()
         functional.mse_loss(layer(features), target).backward()
         optimiser.step()
-    weight, offset = least_squares_classifier(moments_of(features, labels), 5 * wd / 2)
+    weight, offset = least_squares(moments_of(features, labels), 5 * wd / 2)
     torch.testing.assert_close(layer.weight.detach(), weight, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(layer.bias.detach(), offset, rtol=1e-8, atol=1e-10)
-    notebook, _ = least_squares_classifier(moments_of(features, labels), wd / 2)
+    notebook, _ = least_squares(moments_of(features, labels), wd / 2)
     assert ((notebook - weight).norm() / weight.norm()).item() > 0.01
 
 
@@ -150,7 +155,7 @@ def test_the_printed_form_holds_for_equal_classes_only():
     """At the least-squares classifier itself the printed sum is 2.63 times the loss for counts 100 to 200."""
     for counts, factor in ((EQUAL, 1), (UNEQUAL, 2.630)):
         features, labels = samples(counts, 7)
-        weight = torch.cat([w.view(5, -1) for w in least_squares_classifier(moments_of(features, labels), 5e-4)], 1)
+        weight = torch.cat([w.view(5, -1) for w in least_squares(moments_of(features, labels), 5e-4)], 1)
         expected = loss(weight[:, :7], weight[:, 7], features, labels, 5e-4)
         found = printed(weight, features, labels, 5e-4)
         parts = mse_decomposition(weight[:, :7], weight[:, 7], moments_of(features, labels), 5e-4)
@@ -164,8 +169,8 @@ def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
     features, labels = samples(UNEQUAL, 7)
     far = (features * 2**20).round() / 2**20 + 2**20
     near = moments_of(far - 2**20, labels)
-    weight, offset = least_squares_classifier(near)
-    shifted, _ = least_squares_classifier(moments_of(far, labels))
+    weight, offset = least_squares(near)
+    shifted, _ = least_squares(moments_of(far, labels))
     torch.testing.assert_close(shifted, weight, rtol=1e-8, atol=1e-9)
     parts = mse_decomposition(weight, offset - weight.sum(1) * 2**20, moments_of(far, labels))
     torch.testing.assert_close(parts.total, mse_decomposition(weight, offset, near).total, rtol=1e-8, atol=0)
@@ -175,7 +180,7 @@ def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
 def test_distance_is_zero_on_the_path_and_the_root_mean_square_of_outputs_off_it(decay):
     features, labels = samples(UNEQUAL, 4)
     moments = moments_of(features, labels)
-    weight, offset = least_squares_classifier(moments, decay)
+    weight, offset = least_squares(moments, decay)
     zero = torch.zeros((), dtype=torch.float64)
     on = weight.clone().requires_grad_()
     distance = central_path_distance(on, offset, moments, decay)
@@ -186,7 +191,7 @@ def test_distance_is_zero_on_the_path_and_the_root_mean_square_of_outputs_off_it
     square += decay * (away.square().sum() + offset_away.square().sum())
     found = central_path_distance(weight + away, offset + offset_away, moments, decay)
     torch.testing.assert_close(found, square.sqrt())
-    alone, _ = least_squares_classifier(moments, decay, with_bias=False)
+    alone, _ = least_squares(moments, decay, with_bias=False)
     torch.testing.assert_close(central_path_distance(alone, None, moments, decay), zero)
 
 
@@ -199,7 +204,9 @@ def test_weights_of_lower_precision_are_taken_up_and_of_higher_refused():
     torch.testing.assert_close(parts.total, loss(weight.double(), offset.double(), features, labels, 0))
     single = moments_of(features.float(), labels)
     torch.testing.assert_close(mse_decomposition(weight, offset, single).total, parts.total.float())
-    with pytest.raises(RangeError, match=r"expected moments at least as precise as weight, torch.float64, got torch.f"):
+    with pytest.raises(
+        RangeError, match=r"expected moments at least as precise as classifier, torch.float64, got torch.f"
+    ):
         mse_decomposition(weight.double(), offset, single)
 
 
@@ -239,20 +246,20 @@ def test_dead_units_are_left_out_and_infinite_ratios_refused():
 def test_lemma_1_the_spectral_form_for_equal_classes_with_bias():
     features, labels = samples(EQUAL, 7)
     moments = moments_of(features, labels)
-    parts = mse_decomposition(*least_squares_classifier(moments), moments)
+    parts = mse_decomposition(*least_squares(moments), moments)
     spectral = spectral_mse(snr_singular_values(moments), 5)
     for name in ("nc1", "nc23", "least_squares", "deviation", "total"):
         torch.testing.assert_close(getattr(spectral, name), getattr(parts, name))
     # Without a bias, for centred features as the lemma has them, 1/(2C) stays.
     centred = moments_of(features - features.mean(0), labels)
-    alone, _ = least_squares_classifier(centred, with_bias=False)
+    alone, _ = least_squares(centred, with_bias=False)
     total = mse_decomposition(alone, None, centred).total
     torch.testing.assert_close(total, spectral.total + 1 / 10)
     flat, flat_labels = samples(EQUAL, 2)
     few = moments_of(flat, flat_labels)
     values = snr_singular_values(few)
     assert values.shape == (2,)
-    expected = mse_decomposition(*least_squares_classifier(few), few)
+    expected = mse_decomposition(*least_squares(few), few)
     torch.testing.assert_close(spectral_mse(values, 5).nc23, expected.nc23)
     assert spectral_mse(values.expand(3, 2), 5).total.shape == (3,)
 
@@ -278,7 +285,7 @@ def test_gradients(decay, width, bias):
     def parts(h, w, b):
         moments = moments_of(h, labels)
         found = mse_decomposition(w, b if bias else None, moments, decay)
-        return found.nc1, found.nc23, found.deviation, *least_squares_classifier(moments, decay, with_bias=bias)
+        return found.nc1, found.nc23, found.deviation, *least_squares(moments, decay, with_bias=bias)
 
     arguments = [tensor.requires_grad_() for tensor in (features, weight, offset)]
     assert torch.autograd.gradcheck(parts, arguments)
@@ -317,14 +324,16 @@ def test_bad_input_is_named():
     features, labels = samples(EQUAL, 7)
     moments, weight, offset = moments_of(features, labels), normal(5, 7), normal(5)
     with pytest.raises(RangeError, match=r"least_squares_classifier: expected weight_decay finite and at least 0, got"):
-        least_squares_classifier(moments, -1.0)
+        least_squares(moments, -1.0)
     with pytest.raises(RangeError, match=r"mse_decomposition: expected weight_decay finite and at least 0, got inf"):
         mse_decomposition(weight, offset, moments, float("inf"))
-    with pytest.raises(ShapeError, match=r"mse_decomposition\(weight\): expected shape \(5, 7\) as class_means has"):
+    with pytest.raises(
+        ShapeError, match=r"mse_decomposition\(classifier\): expected shape \(5, 7\) as class_means has"
+    ):
         mse_decomposition(weight.mT, offset, moments)
     with pytest.raises(ShapeError, match=r"mse_decomposition\(bias\): expected shape \(5,\), got \(4,\). Pass one"):
         central_path_distance(weight, offset[:4], moments)
-    with pytest.raises(RangeError, match=r"mse_decomposition\(weight\): expected finite numbers, got nan at index"):
+    with pytest.raises(RangeError, match=r"mse_decomposition\(classifier\): expected finite numbers, got nan at index"):
         mse_decomposition(weight * torch.nan, offset, moments)
     with pytest.raises(RangeError, match=r"number of snr_singular_values at most 2, got 3"):
         spectral_mse(torch.ones(3), 3)
@@ -357,7 +366,7 @@ def test_a_large_common_mean_costs_no_digits_of_float32_moments(n, width, mean, 
     features = normal(n, width) + normal(3, width, seed=1)[labels] + mean * normal(width, seed=2).sign()
     moments = class_moments(features.float(), labels, 3)
     expected, least = of_moments(moments, decay, bias)
-    weight, _ = least_squares_classifier(moments, decay, with_bias=bias)
+    weight, _ = least_squares(moments, decay, with_bias=bias)
     assert weight.dtype == torch.float32
     torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
     zero = torch.zeros(3, width), torch.zeros(3) if bias else None
@@ -372,7 +381,7 @@ def test_a_mean_beyond_the_features_directions_is_fitted_by_itself(width):
     """All samples share one more coordinate, which then is the bias of a classifier without one."""
     features, labels = samples((6, 9, 4), width)
     moved = torch.cat([features - features.mean(0), torch.full((len(labels), 1), 1e3).double()], 1)
-    weight, _ = least_squares_classifier(moments_of(moved, labels), with_bias=False)
-    plain, offset = least_squares_classifier(moments_of(features, labels))
+    weight, _ = least_squares(moments_of(moved, labels), with_bias=False)
+    plain, offset = least_squares(moments_of(features, labels))
     torch.testing.assert_close(weight[:, :-1], plain, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(weight[:, -1] * 1e3, offset + plain @ features.mean(0), rtol=1e-7, atol=1e-9)

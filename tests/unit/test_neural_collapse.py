@@ -306,18 +306,23 @@ def test_bad_input_is_named():
     bad[1, 2] = torch.nan
     for quantity in (equinorm, equiangularity, maximal_equiangularity):
         name = quantity.__name__
-        with pytest.raises(EmptyError, match=rf"{name}\(vectors\): expected at least one sample"):
+        with pytest.raises(EmptyError, match=rf"{name}\(centred_means\): expected at least one sample"):
             quantity(vectors[:0])
-        with pytest.raises(ShapeError, match=rf"{name}\(vectors\): expected at least 2 axes"):
+        with pytest.raises(ShapeError, match=rf"{name}\(centred_means\): expected at least 2 axes"):
             quantity(vectors[0])
-        with pytest.raises(RangeError, match=rf"{name}\(vectors\): expected finite numbers, got nan at index \(1, 2\)"):
+        with pytest.raises(
+            RangeError, match=rf"{name}\(centred_means\): expected finite numbers, got nan at index \(1, 2\)"
+        ):
             quantity(bad)
     for quantity in (equiangularity, maximal_equiangularity):
-        with pytest.raises(ShapeError, match=rf"{quantity.__name__}\(vectors\): expected at least 2 vectors, got 1"):
+        with pytest.raises(
+            ShapeError,
+            match=rf"{quantity.__name__}\(centred_means\): expected vectors \(k, p\) of at least 2 classes",
+        ):
             quantity(vectors[:1])
-    with pytest.raises(ShapeError, match=r"self_duality\(weight\): expected shape \(4, 6\) as class_means has"):
+    with pytest.raises(ShapeError, match=r"self_duality\(classifier\): expected shape \(4, 6\) as class_means has"):
         self_duality(vectors[:, 1:], moments)
-    with pytest.raises(RangeError, match=r"self_duality\(weight\): expected finite numbers, got nan"):
+    with pytest.raises(RangeError, match=r"self_duality\(classifier\): expected finite numbers, got nan"):
         self_duality(bad, moments)
     name = "nearest_mean_disagreement"
     with pytest.raises(ShapeError, match=rf"{name}\(features\): expected width 6 as in class_moments, got 5"):

@@ -43,6 +43,7 @@ def test_autocast_around_a_call_changes_no_bit(name):
 # Of tensors alone, or of moments; those of networks compute as the network does.
 HALVES = [
     "agop", "aligned_jacobian", "central_path_distance", "centroid_alignment", "centroid_inner_product",
+    "classifier_equiangularity", "classifier_equinorm", "classifier_maximal_equiangularity",
     "effective_rank", "equiangularity", "equinorm", "explained_variance_ratio", "fourier_norms", "gini",
     "jacobian_alignment", "jacobian_norm", "kernel_agop", "kernel_gram", "least_squares_classifier",
     "maximal_equiangularity", "mse_decomposition", "nc1", "nc1_trace_ratio", "nc2_etf", "nc2_orthogonal",

@@ -302,7 +302,7 @@ def test_the_last_weight_is_not_read_with_another_layers_features():
     for asked in ([gnomon.self_duality], {"duality": gnomon.self_duality, "half": lambda duality: duality / 2}):
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(layer\): .* look at its weight and at .* got '2'\."):
             Probe(model, (x, labels), asked, layer="2")
-    weight = Probe(model, x, {"alone": lambda weight: weight}, layer="2").read().values["alone"]
+    weight = Probe(model, x, {"alone": lambda classifier: classifier}, layer="2").read().values["alone"]
     torch.testing.assert_close(weight, model[4].weight.detach())
 
 
@@ -337,7 +337,7 @@ def test_features_in_chunks_and_with_gradients():
 def test_what_has_no_linear_head_is_said_before_training():
     model, x, labels = collapsing()
     bare = nn.Sequential(nn.Flatten(), nn.ReLU())
-    for quantity in (gnomon.nc1, gnomon.self_duality, {"norm": lambda weight: weight.norm()}):
+    for quantity in (gnomon.nc1, gnomon.self_duality, {"norm": lambda classifier: classifier.norm()}):
         given = quantity if isinstance(quantity, dict) else [quantity]
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected a network with a linear layer at"):
             gnomon.Probe(bare, (x, labels), given)

@@ -128,7 +128,7 @@ def test_attention_that_a_checkpoint_computes_again_is_read():
 def test_a_weight_that_a_hook_makes_is_that_of_the_parameters_now(made_by):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), made_by(nn.Linear(4, 3)))
-    probe = Probe(model, X, {"asked": lambda weight: weight})
+    probe = Probe(model, X, {"asked": lambda classifier: classifier})
     with torch.no_grad():
         for parameter in model[2].parameters():
             parameter.mul_(torch.rand_like(parameter))
@@ -140,7 +140,7 @@ def test_a_weight_that_a_hook_makes_is_that_of_the_parameters_now(made_by):
 def test_readings_stay_what_they_were():
     model = mlp((5, 3))
     quantities = {
-        "last": lambda weight: weight,
+        "last": lambda classifier: classifier,
         "first": lambda parameters: next(iter(parameters.values())),
         "rows": lambda parameters: next(iter(parameters.values()))[:2],
         "samples": lambda x: x,

@@ -577,7 +577,7 @@ def test_bad_points_labels_and_layers_are_named():
         with pytest.raises(RangeError, match=rf"{name}\(x\): expected a floating-point tensor, got torch.int64"):
             quantity(x.long())
     for layer in (0, 2):
-        with pytest.raises(RangeError, match=rf"truncation_map: expected layer from 1 to 1, got {layer}"):
+        with pytest.raises(RangeError, match=rf"truncation_map: expected depth from 1 to 1, got {layer}"):
             truncation_map(parameters, x, layer)
     with pytest.raises(RangeError, match=r"CumulativeParameters: expected layer from 1 to 2, got 0"):
         parameters.pull_back(0, x)

@@ -1,17 +1,21 @@
 """One quantity per file: pure functions of tensors, whose argument names say what they look at."""
 
 from gnomon.measure.collapse._central_path_distance import central_path_distance
-from gnomon.measure.collapse._class_moments import ClassMoments, check_counts, class_moments
+from gnomon.measure.collapse._class_moments import ClassMoments, class_moments
 from gnomon.measure.collapse._class_statistics import ClassStatistics
+from gnomon.measure.collapse._classifier_equiangularity import classifier_equiangularity
+from gnomon.measure.collapse._classifier_equinorm import classifier_equinorm
+from gnomon.measure.collapse._classifier_maximal_equiangularity import classifier_maximal_equiangularity
 from gnomon.measure.collapse._equiangularity import equiangularity
 from gnomon.measure.collapse._equinorm import equinorm
 from gnomon.measure.collapse._layer_collapse import LayerCollapse, layer_collapse
-from gnomon.measure.collapse._least_squares_classifier import least_squares_classifier
+from gnomon.measure.collapse._least_squares_classifier import LinearClassifier, least_squares_classifier
 from gnomon.measure.collapse._maximal_equiangularity import maximal_equiangularity
 from gnomon.measure.collapse._mse_decomposition import MSEDecomposition, mse_decomposition
 from gnomon.measure.collapse._nc1 import nc1
 from gnomon.measure.collapse._nc1_trace_ratio import nc1_trace_ratio
-from gnomon.measure.collapse._nc2 import nc2_etf, nc2_orthogonal
+from gnomon.measure.collapse._nc2_etf import nc2_etf
+from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
 from gnomon.measure.collapse._nearest_mean_disagreement import nearest_mean_disagreement
 from gnomon.measure.collapse._self_duality import self_duality
 from gnomon.measure.collapse._snr import snr
@@ -50,6 +54,7 @@ __all__ = [
     "DeepFool",
     "LayerCentroids",
     "LayerCollapse",
+    "LinearClassifier",
     "MSEDecomposition",
     "NFATable",
     "TruncationSectors",
@@ -61,8 +66,10 @@ __all__ = [
     "centroid_alignment",
     "centroid_inner_product",
     "centroid_rate",
-    "check_counts",
     "class_moments",
+    "classifier_equiangularity",
+    "classifier_equinorm",
+    "classifier_maximal_equiangularity",
     "cumulative_parameters",
     "deepfool",
     "effective_rank",

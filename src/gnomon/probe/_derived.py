@@ -1,30 +1,67 @@
-"""What quantities may ask for that follows from what is observed."""
+"""What quantities may ask for by name that follows from what is observed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FunctionType
 
-from jaxtyping import Float, Int, Shaped
+import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff import gradient_products, layer_named, linear_head
+from gnomon import measure
+from gnomon.autodiff import (
+    OBSERVATIONS,
+    gradient_products,
+    layer_named,
+    linear_entrance,
+    linear_head,
+    outputs_of,
+    passage,
+)
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import Covariance, Dense, Factored
-from gnomon.measure import ClassMoments, class_moments
+from gnomon.measure import ClassMoments
 
 
-def moments_of(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], logits: Float[Tensor, "n c"]) -> ClassMoments:
-    """The counts, means and scatter of the features of each class."""
-    return class_moments(features, labels, logits.shape[1])
+def classes_of(logits: Float[Tensor, "n k"]) -> int:
+    """The number of classes: that of the outputs."""
+    return logits.shape[1]
 
 
-def weight_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "c p"]:
-    """The weight of the linear layer at the end, which a hook may make in the forward pass."""
+def class_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
+    """The means of the features of each class."""
+    return class_moments.means
+
+
+def centred_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
+    """The class means less the mean over all samples."""
+    return class_moments.centred_means
+
+
+def classifier_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k p"]:
+    """The weight of the final linear layer, which a hook may make in the forward pass."""
     return linear_head("Probe", model, x).weight
 
 
-def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "c"] | None:
-    """The bias of the linear layer at the end; None if it has none."""
+def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k"] | None:
+    """The bias of the final linear layer; None if it has none."""
     return linear_head("Probe", model, x).bias
+
+
+def layer_weight_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "q p"]:
+    """The weight of the linear layer that the samples enter, which goes with the AGOP at the network's input."""
+    with torch.enable_grad():
+        two = torch.cat([x[:1], x[-1:]]).detach().requires_grad_()
+        entrance = linear_entrance(passage(outputs_of("Probe", model(two), two), two))
+    if entrance is None:
+        raise UnsupportedModuleError(
+            "model",
+            "a network whose samples enter one linear layer",
+            type(model).__name__,
+            "Take nfa_table, which has every layer.",
+            where="Probe",
+        )
+    return entrance[1].detach()
 
 
 def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Covariance:
@@ -43,21 +80,32 @@ def as_asked(quantity: Callable[..., object], argument: str, value: object) -> o
 
 
 def own(quantity: object) -> bool:
-    """Whether it is one of gnomon's functions, as it stands."""
+    """Whether it is one of gnomon's functions, as it stands or with settings."""
+    if isinstance(quantity, partial):
+        return own(quantity.func)
     return isinstance(quantity, FunctionType) and str(quantity.__module__).partition(".")[0] == "gnomon"
 
 
-DERIVED: dict[str, Callable[..., object]] = {
+QUANTITIES = {
+    name: quantity
+    for name, quantity in vars(measure).items()
+    if isinstance(quantity, FunctionType) and name in measure.__all__ and name not in OBSERVATIONS
+}
+"""gnomon's own: each can be looked at by another under its name."""
+DERIVED: dict[str, Callable[..., object]] = QUANTITIES | {
     "agop": agop_of,
-    "class_moments": moments_of,
-    "weight": weight_of,
     "bias": bias_of,
+    "centred_means": centred_means_of,
+    "class_means": class_means_of,
+    "classes": classes_of,
+    "classifier": classifier_of,
+    "layer_weight": layer_weight_of,
 }
 """By the name under which quantities ask for them."""
 
 
 def torn(arguments: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The quantities that look at the weight at the end and at features, which then have to be of one layer.
+    """The quantities that look at the final linear layer and at features, which then have to be of one layer.
 
     Args:
         arguments: by quantity what it looks at, in an order in which each comes behind what it looks at.
@@ -65,11 +113,11 @@ def torn(arguments: Mapping[str, tuple[str, ...]]) -> list[str]:
     seen: dict[str, frozenset[str]] = {}
     for name, wanted in arguments.items():
         seen[name] = frozenset(wanted).union(*(seen.get(argument, ()) for argument in wanted))
-    return [name for name in seen if "features" in seen[name] and seen[name] & {"weight", "bias"}]
+    return [name for name in seen if "features" in seen[name] and seen[name] & {"classifier", "bias"}]
 
 
 def require_one_layer(model: nn.Module, x: Tensor, layer: str | None, together: Sequence[str]) -> None:
-    """Raises UnsupportedModuleError if quantities look at the weight at the end and at features of another layer."""
+    """Raises UnsupportedModuleError if quantities look at the final linear layer and at features of another layer."""
     if not together or layer is None:
         return
     if layer_named("Probe", model, layer) is not linear_head("Probe", model, x).layer:

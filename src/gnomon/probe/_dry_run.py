@@ -12,8 +12,8 @@ from gnomon import _checks
 from gnomon.autodiff import DEFAULT_BUDGET, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
 from gnomon.linalg import Covariance, Factored
-from gnomon.measure import check_counts
-from gnomon.probe._derived import agop_of, moments_of, own, require_one_layer
+from gnomon.measure import class_moments
+from gnomon.probe._derived import agop_of, own, require_one_layer
 from gnomon.probe._eval_mode import evaluated
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._side_effects import side_effects_said
@@ -56,7 +56,7 @@ def rehearse(
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
                 known[name] = look(model, x[rows.to(x.device)], name, layer, memory)
-        if not every_class and moments_of in plan.quantities.values():
+        if not every_class and class_moments in plan.quantities.values():
             with noting(why, "class_moments", every_class=True):
                 require_every_class(labels, known.get("logits"))
         features = known.get("features")
@@ -126,7 +126,7 @@ def require_every_class(labels: Tensor | None, logits: object) -> None:
     """Raises EmptyError if some class has no samples: the labels alone tell."""
     if isinstance(labels, Tensor) and isinstance(logits, Tensor):
         _checks.class_labels("Probe", labels, len(labels), logits.shape[1])
-        check_counts("Probe", torch.bincount(labels, minlength=logits.shape[1]))
+        _checks.every_class("Probe", torch.bincount(labels, minlength=logits.shape[1]))
 
 
 @contextmanager

@@ -5,13 +5,14 @@ import graphlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 
 from torch import Tensor
 
 from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
-from gnomon.probe._derived import DERIVED, torn
+from gnomon.probe._derived import DERIVED, QUANTITIES, torn
 from gnomon.probe._reading import Value
 
 Quantity = Callable[..., object]
@@ -36,7 +37,7 @@ class Plan:
 
     @property
     def torn(self) -> list[str]:
-        """The quantities that look at the weight at the end and at features."""
+        """The quantities that look at the final linear layer and at features."""
         return torn({name: self.arguments[name] for name in self.quantities})
 
 
@@ -52,7 +53,7 @@ def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, 
             "Put it into a list.",
             where="Probe",
         )
-    names = [getattr(quantity, "__name__", type(quantity).__name__) for quantity in quantities]
+    names = [name_of(quantity) for quantity in quantities]
     if "<lambda>" in names:
         raise RangeError(
             "quantities",
@@ -65,6 +66,13 @@ def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, 
     if twice:
         raise RangeError("quantities", "distinct names", ", ".join(twice), "Pass a mapping from names.", where="Probe")
     return dict(zip(names, quantities, strict=True))
+
+
+def name_of(quantity: Quantity) -> str:
+    """A function's name, also with some of its settings given; a callable object's class."""
+    if isinstance(quantity, partial):
+        return name_of(quantity.func)
+    return getattr(quantity, "__name__", type(quantity).__name__)
 
 
 def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequence[str]) -> Plan:
@@ -119,21 +127,19 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
             "Wrap it in one, such as lambda logits: ...",
             where="Probe",
         ) from cause
+    settings = quantity.keywords if isinstance(quantity, partial) else {}
     names = []
     for parameter in parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in settings:
             continue
         if parameter.name in known - {name}:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:
+            observed = sorted(known - QUANTITIES.keys() - {name})
             near = difflib.get_close_matches(parameter.name, known, 1)
             hint = f"Did you mean {near[0]}?" if near else "Pass that quantity too, or data that has it."
             raise RangeError(
-                "quantities",
-                f"{name} to ask for {', '.join(sorted(known - {name}))}",
-                parameter.name,
-                f"{hint}",
-                where="Probe",
+                "quantities", f"{name} to ask for {', '.join(observed)}", parameter.name, hint, where="Probe"
             )
     return names
 

@@ -29,9 +29,11 @@ class Probe:
 
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
     name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
-    layer at the end or of `layer`, the `class_moments` of the features, the `weight` and `bias` of the linear layer at
-    the end, the `agop` at the network's input, the `memory` budget, or the name of another quantity here. Each of these
-    is computed once a reading, from one graph, in chunks that fit the budget.
+    layer at the end or of `layer`, the number of `classes`, the `class_means` and `centred_means` of the features, the
+    `classifier`, which is the final linear layer's weight (k p), and its `bias`, the `agop` at the network's input and
+    the `layer_weight` that goes with it, the `memory` budget, or the name of another quantity: one here or any of
+    gnomon's, such as `class_moments`. Each of these is computed once a reading, from one graph, in chunks that fit the
+    budget. Other settings are given by `functools.partial`.
 
     The network is in eval mode while it is read, by its own `eval`, and then as it was, bit for bit: parameters and
     buffers, what its modules hold in attributes, modes, and the streams of random numbers of Python, NumPy and torch.

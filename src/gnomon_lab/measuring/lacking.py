@@ -35,18 +35,20 @@ def lacking(model: nn.Module, data: Data, layer: str | None) -> tuple[int, Lacki
     elif (reason := without_means(data.labels, classes)) is not None:
         reasons[frozenset({"class_moments"})] = reason
     if classes < 2:
-        for what in ("class_moments", "weight"):
+        for what in ("class_moments", "classifier"):
             reasons[frozenset({what})] = "the network has one output, and no classes"
     try:
         look(model, data.x[:1], "features", None)
     except UnsupportedModuleError:
         reason = "the network does not end in a linear layer"
-        reasons[frozenset({"weight"})] = reason
+        reasons[frozenset({"classifier"})] = reason
         if layer is None:
             reasons[frozenset({"features"})] = f"{reason}; name the layer whose input is meant with --layer"
     if layer is not None:
         look(model, data.x[:1], "features", layer)
-        reasons[frozenset({"weight", "features"})] = "the last layer's weight belongs to other features than --layer's"
+        reasons[frozenset({"classifier", "features"})] = (
+            "the final layer's weight belongs to other features than --layer's"
+        )
     return classes, reasons
 
 

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from gnomon import Probe
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon_lab.measuring.lacking import running
-from gnomon_lab.measuring.quantities import TOGETHER, Quantity, needs
+from gnomon_lab.measuring.quantities import Quantity, by_sample
 from gnomon_lab.measuring.samples import Data
 
 LARGEST_BATCH = 256
@@ -22,7 +23,7 @@ class Measured(NamedTuple):
     """The values, and what they cost.
 
     Attributes:
-        values: by quantity; one number, or one or more a sample.
+        values: by quantity, or by the parts of its result; one number, or several, such as one or more a sample.
         seconds: by quantity or by what it looks at, wall time.
     """
 
@@ -55,22 +56,34 @@ def measure(
         DataError: if the network raises what is no GnomonError.
     """
     x, labels = data.x, data.labels
-    together = {name: quantity for name, quantity in quantities.items() if needs(quantity) & TOGETHER}
-    alone = {name: quantity for name, quantity in quantities.items() if name not in together}
+    alone = {name: quantity for name, quantity in quantities.items() if by_sample(quantity)}
+    together = {name: quantity for name, quantity in quantities.items() if name not in alone}
     jacobian = outputs * math.prod(x.shape[1:]) * x.element_size()
     size = max(1, min(LARGEST_BATCH, (memory or DEFAULT_BUDGET) // jacobian))
     parts = [(alone, slice(start, start + size)) for start in range(0, len(x), size) if alone]
     parts += [(together, slice(None))] if together else []
-    pieces: dict[str, list[Tensor]] = {name: [] for name in quantities}
+    pieces: dict[str, list[Tensor]] = {}
     seconds: Counter[str] = Counter()
     for done, (asked, part) in enumerate(parts, 1):
         samples = x[part] if labels is None else (x[part], labels[part])
         with running(x):
             reading = Probe(model, samples, asked, layer=layer, memory=memory).read()
-        for name, value in reading.values.items():
-            pieces[name].append(value.cpu())
+        for name, value in parts_of(reading.values).items():
+            pieces.setdefault(name, []).append(value.cpu())
         seconds.update(reading.seconds)
         show(done, len(parts))
-    return Measured(
-        {name: piece[0] if len(piece) == 1 else torch.cat(piece) for name, piece in pieces.items()}, dict(seconds)
-    )
+    order = [*quantities]
+    names = sorted(pieces, key=lambda name: order.index(name.partition(".")[0]))
+    joined = {name: pieces[name][0] if len(pieces[name]) == 1 else torch.cat(pieces[name]) for name in names}
+    return Measured(joined, dict(seconds))
+
+
+def parts_of(values: Mapping[str, object]) -> dict[str, Tensor]:
+    """The tensors by name, those of a dataclass by its name and theirs."""
+    found: dict[str, Tensor] = {}
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            found[name] = value
+        elif is_dataclass(value):
+            found |= parts_of({f"{name}.{part.name}": getattr(value, part.name) for part in fields(value)})
+    return found

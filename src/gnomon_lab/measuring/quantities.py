@@ -1,53 +1,21 @@
 """The quantities that a checkpoint can be asked for, by name, and what each looks at."""
 
+import inspect
+import re
 from collections.abc import Callable, Iterable
-
-from jaxtyping import Float
-from torch import Tensor
+from contextlib import suppress
 
 import gnomon
+from gnomon import measure
 from gnomon.errors import RangeError
-from gnomon.measure import ClassMoments
 from gnomon.probe import plan
 
-Quantity = Callable[..., Tensor]
-"""From what its argument names say to one number, or to one or more a sample."""
+Quantity = Callable[..., object]
+"""From what its argument names say to a tensor or a dataclass of tensors."""
 
 GIVEN = ("x", "labels", "model", "parameters", "memory")
-TOGETHER = frozenset({"class_moments", "weight", "agop"})
-"""What is of all samples, or of none: a quantity that looks at neither is one of each sample by itself."""
-
-
-def nc2_equinorm(class_moments: ClassMoments) -> Float[Tensor, ""]:
-    """The coefficient of variation of the lengths of the centred class means (NC2)."""
-    return gnomon.equinorm(class_moments.centred_means)
-
-
-def nc2_equiangularity(class_moments: ClassMoments) -> Float[Tensor, ""]:
-    """The standard deviation of the cosines between the centred class means (NC2)."""
-    return gnomon.equiangularity(class_moments.centred_means)
-
-
-def nc2_maximal_equiangularity(class_moments: ClassMoments) -> Float[Tensor, ""]:
-    """The mean distance of the cosines between the centred class means from those of a simplex (NC2)."""
-    return gnomon.maximal_equiangularity(class_moments.centred_means)
-
-
-def classifier_equinorm(weight: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    """The coefficient of variation of the lengths of the last layer's rows (NC2)."""
-    return gnomon.equinorm(weight)
-
-
-def classifier_equiangularity(weight: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    """The standard deviation of the cosines between the last layer's rows (NC2)."""
-    return gnomon.equiangularity(weight)
-
-
-def classifier_maximal_equiangularity(weight: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    """The mean distance of the cosines between the last layer's rows from those of a simplex (NC2)."""
-    return gnomon.maximal_equiangularity(weight)
-
-
+TOGETHER = frozenset({"class_moments", "classifier", "agop", "cumulative_parameters"})
+"""What is of all samples, or of none."""
 DEFAULT: tuple[Quantity, ...] = (
     gnomon.accuracy,
     gnomon.centroid_alignment,
@@ -55,26 +23,31 @@ DEFAULT: tuple[Quantity, ...] = (
     gnomon.explained_variance_ratio,
     gnomon.jacobian_norm,
     gnomon.nc1,
-    nc2_equinorm,
-    nc2_maximal_equiangularity,
-    classifier_equinorm,
-    classifier_maximal_equiangularity,
+    gnomon.equinorm,
+    gnomon.maximal_equiangularity,
+    gnomon.classifier_equinorm,
+    gnomon.classifier_maximal_equiangularity,
     gnomon.self_duality,
     gnomon.nearest_mean_disagreement,
-)
-OTHERS: tuple[Quantity, ...] = (
-    gnomon.centroid_inner_product,
-    gnomon.row_alignment,
-    gnomon.singular_values,
-    gnomon.effective_rank,
-    gnomon.nc1_trace_ratio,
-    nc2_equiangularity,
-    classifier_equiangularity,
 )
 CAUTION = "Training with cross-entropy leaves it undetermined: use jacobian_alignment there."
 CENTROIDS: tuple[Quantity, ...] = (gnomon.centroid_alignment, gnomon.centroid_inner_product)
 """Of the centroid, which that loss does not see (docs/quantities.md)."""
-QUANTITIES = {quantity.__name__: quantity for quantity in (*DEFAULT, *OTHERS)}
+
+
+def supplied(quantity: Quantity) -> bool:
+    """Whether a checkpoint and samples have all that it looks at."""
+    with suppress(RangeError):
+        return bool(plan([quantity], GIVEN))
+    return False
+
+
+QUANTITIES = {
+    quantity.__name__: quantity
+    for quantity in (*DEFAULT, *(getattr(measure, name) for name in measure.__all__))
+    if inspect.isfunction(quantity) and supplied(quantity)
+}
+"""All of gnomon's that a checkpoint and samples suffice for; the default ones first."""
 
 
 def chosen(names: Iterable[str]) -> dict[str, Quantity]:
@@ -92,15 +65,29 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
     return {name: QUANTITIES[name] for name in names}
 
 
+def by_sample(quantity: Quantity) -> bool:
+    """Whether it is one of each sample by itself: as it is annotated, and by what it looks at."""
+    axes = getattr(inspect.signature(quantity).return_annotation, "dim_str", "")
+    return axes.partition(" ")[0] == "n" and not needs(quantity) & TOGETHER
+
+
 def needs(quantity: Quantity) -> frozenset[str]:
     """All that a quantity looks at, and what that in turn follows from."""
     arguments = plan([quantity], GIVEN).arguments
     return frozenset(name for names in arguments.values() for name in names)
 
 
-def explanation(quantity: Quantity) -> str:
-    """The first sentence of its docstring, its formulas as plain text; and where it says nothing."""
+def explanation(name: str) -> str:
+    """The first sentence on a quantity, or on one part of its result; formulas as plain text, and where it is moot."""
+    name, _, part = name.partition(".")
+    quantity = QUANTITIES[name]
     first = (quantity.__doc__ or "").strip().partition("\n\n")[0]
+    if part:
+        result = inspect.signature(quantity).return_annotation
+        found = re.search(
+            rf"^ +{part}: (.+?)(?=\n +\w+: |\n *\n|\Z)", inspect.getdoc(result) or "", re.DOTALL | re.MULTILINE
+        )
+        first = found[1] if found else first
     for written, plain in ((r"^\top", "ᵀ"), (r"\,", " "), ("$", ""), ("`", "")):
         first = first.replace(written, plain)
     return " ".join([*first.split(), *([CAUTION] if quantity in CENTROIDS else [])])

@@ -11,7 +11,7 @@ from gnomon.measure.collapse._mse_decomposition import mse_decomposition
 
 @half_as_single
 def central_path_distance(
-    weight: Float[Tensor, "k p"],
+    classifier: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,
     class_moments: ClassMoments,
     weight_decay: float | int = 0.0,
@@ -28,9 +28,9 @@ def central_path_distance(
         Han, Papyan, Donoho, arXiv:2106.02073, theorem 1: its $\mathcal L_{LS}^\perp$ "quantifies the distance". That
         half the square of a distance is called one there; this is the distance.
     Args:
-        weight: the classifier's; unit: 1 per feature.
+        classifier: its weight; unit: 1 per feature.
         bias: the classifier's, or None if it has none.
-        class_moments: those of the last layer's inputs, in a precision not below the weight's.
+        class_moments: those of the last layer's inputs, in a precision not below the classifier's.
         weight_decay: λ of `mse_decomposition`, on weight and bias alike; from 0 on.
     Returns:
         At least 0, and 0 exactly on the central path, with gradient 0 there; unit: outputs. Without weight decay
@@ -44,6 +44,6 @@ def central_path_distance(
         >>> gnomon.central_path_distance(torch.zeros(2, 1), torch.zeros(2), moments)
         tensor(1.)
     """
-    square = 2 * mse_decomposition(weight, bias, class_moments, weight_decay).deviation
+    square = 2 * mse_decomposition(classifier, bias, class_moments, weight_decay).deviation
     positive = square > 0
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)

@@ -8,11 +8,9 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
 from gnomon.linalg import Covariance, Dense, Factored, smaller
 
-SHOWN = 5
-"""Of many classes without samples, so many are named."""
 CLOSE = 10
 """How many times their spread samples may be away from 0 before they are summed from elsewhere."""
 LOOK = 64
@@ -156,7 +154,7 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     empty = nothing(classes, rows)
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
     moments = ClassMoments(counts, means, smaller(deviations))
-    check_classes(where, moments)
+    _checks.every_class(where, moments.counts)
     check_squares(where, moments, moments.within)
     return moments
 
@@ -256,11 +254,6 @@ def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) ->
     _checks.class_labels(where, labels, len(features), classes)
 
 
-def check_classes(where: str, moments: ClassMoments) -> None:
-    """Raises EmptyError that names the classes without samples."""
-    check_counts(where, moments.counts)
-
-
 def check_squares(where: str, moments: ClassMoments, within: Covariance) -> None:
     """Raises RangeError unless the dtype of what is within holds the squares of deviations; all may be 0."""
     means = moments.means.detach()
@@ -278,20 +271,5 @@ def check_squares(where: str, moments: ClassMoments, within: Covariance) -> None
             f"features whose squares {rows.dtype} holds",
             f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
             "Pass float64, or features in another unit.",
-            where=where,
-        )
-
-
-def check_counts(where: str, counts: Int[Tensor, "k"]) -> None:
-    """Raises EmptyError that names the first of the classes that have no samples, and says how many more there are."""
-    missing = (counts == 0).nonzero().flatten().tolist()
-    if missing:
-        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-        named = f"{'class' if len(missing) == 1 else 'classes'} {', '.join(map(str, missing[:SHOWN]))}{more}"
-        raise EmptyError(
-            "labels",
-            "samples of every class",
-            f"none of {named}",
-            "Pass more samples, or number the classes that there are from 0.",
             where=where,
         )

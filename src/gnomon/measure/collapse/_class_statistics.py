@@ -17,7 +17,6 @@ from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure.collapse._class_moments import (
     ClassMoments,
     at_least_single,
-    check_classes,
     check_samples,
     check_squares,
     further,
@@ -131,7 +130,7 @@ class ClassStatistics(Metric):
             moments = self._joined(none)
         if moments.n == 0:
             raise EmptyError("features", "samples", "none", "Call update first.", where=where)
-        check_classes(where, moments)
+        _checks.every_class(where, moments.counts)
         return self._apart(moments)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,33 +1,30 @@
-"""Whether vectors stand at equal angles (NC2)."""
+"""Whether class means stand at equal angles (NC2)."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
-from gnomon.linalg import unit
+from gnomon.measure._frames import pair_cosines
 
 
 @half_as_single
-def equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    r"""The standard deviation of the cosines between all pairs of the vectors.
+def equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The standard deviation of the cosines between all pairs of centred class means.
 
-    $\operatorname{Std}_{c\ne c'}\cos(v_c, v_{c'})$
+    $\operatorname{Std}_{c\ne c'}\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G)$
 
-    Of class means, `equiangularity(moments.centred_means)`; of classifiers, `equiangularity(weight)`.
+    `classifier_equiangularity` is the same for the rows of the classifier.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 3. The standard deviation is that of the k(k - 1)/2 pairs, over
         their number.
     Args:
-        vectors: one for each class, at least two.
+        centred_means: the class means less the global mean, `moments.centred_means`; or any vectors, at least two.
     Returns:
-        In [0, 1]; 0 exactly where all angles are equal, as they are for two vectors. The cosine with a zero vector is
+        In [0, 1]; 0 exactly where all angles are equal, as they are for two classes. The cosine with a zero vector is
         0. Unchanged by positive scaling of each vector, and by rotations of all.
     Raises:
-        ShapeError: if the vectors are not (k p) with k at least 2.
+        ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.
         RangeError: at NaN or infinity.
     Cost: O(k² p).
@@ -36,16 +33,4 @@ def equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.equiangularity(torch.tensor([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0], [-1.0, 0.0]]))
         tensor(0.9428)
     """
-    return pair_cosines("equiangularity", vectors).std(correction=0)
-
-
-def pair_cosines(where: str, vectors: Float[Tensor, "k p"]) -> Float[Tensor, "q"]:
-    """The cosines of all q = k(k - 1)/2 pairs of different vectors."""
-    _checks.rows(where, vectors=vectors)
-    _checks.finite(where, vectors=vectors)
-    k = len(vectors)
-    if k < 2:
-        raise ShapeError("vectors", "at least 2 vectors", k, "Pass one for each class.", where=where)
-    directions = unit(vectors)
-    first, second = torch.triu_indices(k, k, 1, device=vectors.device)
-    return (directions @ directions.mT)[first, second]
+    return pair_cosines("equiangularity", centred_means=centred_means).std(correction=0)

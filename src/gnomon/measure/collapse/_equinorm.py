@@ -1,32 +1,30 @@
-"""Whether vectors have equal lengths (NC2)."""
+"""Whether class means have equal lengths (NC2)."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.linalg import length
+from gnomon.measure._frames import variation_of_lengths
 
 
 @half_as_single
-def equinorm(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    r"""The coefficient of variation of the vectors' lengths.
+def equinorm(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The coefficient of variation of the lengths of the centred class means.
 
-    $\operatorname{Std}_c\|v_c\| / \operatorname{Ave}_c\|v_c\|$
+    $\operatorname{Std}_c\|\mu_c - \mu_G\| / \operatorname{Ave}_c\|\mu_c - \mu_G\|$
 
-    Of class means, `equinorm(moments.centred_means)`; of classifiers, `equinorm(weight)`.
+    `classifier_equinorm` is the same for the rows of the classifier.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 2. The standard deviation is that of the k classes, over k; the
         authors' notebook divides by k - 1, which is larger by $\sqrt{k/(k-1)}$.
     Args:
-        vectors: one for each class.
+        centred_means: the class means less the global mean, `moments.centred_means`; or any vectors.
     Returns:
         In $[0, \sqrt{k-1}]$; 0 exactly where all lengths are equal, also zero. Unchanged by scaling, and by rotations
         of each vector.
     Raises:
-        ShapeError: if the vectors are not (k p).
+        ShapeError: if the means are not (k p).
         EmptyError: if there are none.
         RangeError: at NaN or infinity.
     Cost: O(k p).
@@ -35,12 +33,4 @@ def equinorm(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.equinorm(torch.tensor([[3.0, 4.0], [0.0, 15.0]]))
         tensor(0.5000)
     """
-    where = "equinorm"
-    _checks.rows(where, vectors=vectors)
-    _checks.finite(where, vectors=vectors)
-    lengths = length(vectors)
-    # A ratio, so that the largest can be divided out: squares neither overflow nor underflow.
-    largest = lengths.detach().amax()
-    lengths = lengths / torch.where(largest > 0, largest, 1)
-    mean = lengths.mean()
-    return lengths.std(correction=0) / torch.where(mean > 0, mean, 1)
+    return variation_of_lengths("equinorm", centred_means=centred_means)

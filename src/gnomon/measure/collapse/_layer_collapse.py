@@ -25,12 +25,12 @@ from gnomon.errors import UnsupportedModuleError
 from gnomon.measure.collapse._class_moments import (
     ClassMoments,
     at_least_single,
-    check_classes,
     check_samples,
     further,
     nothing,
 )
-from gnomon.measure.collapse._nc2 import nc2_etf, nc2_orthogonal
+from gnomon.measure.collapse._nc2_etf import nc2_etf
+from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def layer_collapse(
         with torch.no_grad(), walk.comparing(outputs.shape[1], labels[start : start + size].long()) as add:
             add("", "outputs", run(where, model, x[start : start + size]))
     spreads = walk.spreads
-    check_classes(where, spreads["", "outputs"].moments)
+    _checks.every_class(where, spreads["", "outputs"].moments.counts)
     before = [spreads[name, "before"] for name in order]
     after = [*(spreads[name, "given"] for name in order[1:]), spreads["", "outputs"]]
 

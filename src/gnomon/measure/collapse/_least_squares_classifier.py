@@ -1,6 +1,7 @@
 """The linear classifier of least MSE for given features."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -13,10 +14,23 @@ from gnomon.linalg import smaller
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
+@dataclass(frozen=True)
+class LinearClassifier:
+    """A linear layer from p features to k outputs.
+
+    Attributes:
+        weight: W, a row for each class; unit: 1 per feature.
+        bias: b; unit: 1.
+    """
+
+    weight: Float[Tensor, "k p"]
+    bias: Float[Tensor, "k"]
+
+
 @half_as_single
 def least_squares_classifier(
     class_moments: ClassMoments, weight_decay: float | int = 0.0, *, with_bias: bool = True
-) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
+) -> LinearClassifier:
     r"""The weight and bias that minimise the MSE of one-hot labels, with weight decay.
 
     $\mathcal L(W, b) = \frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2\big(\|W\|_F^2 + \|b\|^2\big)$
@@ -40,7 +54,7 @@ def least_squares_classifier(
         weight_decay: λ of the loss above, on weight and bias alike; from 0 on.
         with_bias: whether there is a bias to choose.
     Returns:
-        Weight and bias; unit: 1 per feature, and 1. The bias is zero where there is none. Without weight decay the
+        Weight and bias; the bias is zero where there is none. Without weight decay the
         predictions are unchanged by every invertible linear map of the features, with bias by every affine one. Where
         features do not span all dimensions and there is no weight decay, the minimiser of least norm (with bias: of
         least norm of W).
@@ -51,13 +65,14 @@ def least_squares_classifier(
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[-1.0], [1.0]])
-        >>> gnomon.least_squares_classifier(gnomon.class_moments(h, torch.tensor([0, 1]), 2))
+        >>> best = gnomon.least_squares_classifier(gnomon.class_moments(h, torch.tensor([0, 1]), 2))
+        >>> best.weight, best.bias
         (tensor([[-0.5000],
                 [ 0.5000]]), tensor([0.5000, 0.5000]))
     """
     decays("least_squares_classifier", weight_decay)
     weight, offset = fitted(class_moments, weight_decay, with_bias=with_bias)
-    return weight.to(class_moments.means.dtype), offset.to(class_moments.means.dtype)
+    return LinearClassifier(weight.to(class_moments.means.dtype), offset.to(class_moments.means.dtype))
 
 
 def fitted(

@@ -1,30 +1,30 @@
-"""Whether vectors stand at equal angles as wide as can be (NC2)."""
+"""Whether class means stand at equal angles as wide as can be (NC2)."""
 
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.measure.collapse._equiangularity import pair_cosines
+from gnomon.measure._frames import distance_from_simplex
 
 
 @half_as_single
-def maximal_equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    r"""The mean distance of the cosines between the vectors from that of a simplex.
+def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The mean distance of the cosines between centred class means from those of a simplex.
 
-    $\operatorname{Ave}_{c\ne c'}\left|\cos(v_c, v_{c'}) + \tfrac1{k-1}\right|$
+    $\operatorname{Ave}_{c\ne c'}\left|\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G) + \tfrac1{k-1}\right|$
 
-    Of class means, `maximal_equiangularity(moments.centred_means)`; of classifiers, `maximal_equiangularity(weight)`.
+    `classifier_maximal_equiangularity` is the same for the rows of the classifier.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 4.
     Args:
-        vectors: one for each class, at least two.
+        centred_means: the class means less the global mean, `moments.centred_means`; or any vectors, at least two.
     Returns:
         In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame, which takes p of at
         least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are one. Unchanged by
         positive scaling of each vector, and by rotations of all.
     Raises:
-        ShapeError: if the vectors are not (k p) with k at least 2.
+        ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.
         RangeError: at NaN or infinity.
     Cost: O(k² p).
@@ -33,4 +33,4 @@ def maximal_equiangularity(vectors: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.maximal_equiangularity(torch.eye(3)), gnomon.maximal_equiangularity(torch.eye(3) - 1 / 3)
         (tensor(0.5000), tensor(0.))
     """
-    return (pair_cosines("maximal_equiangularity", vectors) + 1 / (len(vectors) - 1)).abs().mean()
+    return distance_from_simplex("maximal_equiangularity", centred_means=centred_means)

@@ -35,7 +35,7 @@ class MSEDecomposition:
 
 @half_as_single
 def mse_decomposition(
-    weight: Float[Tensor, "k p"],
+    classifier: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,
     class_moments: ClassMoments,
     weight_decay: float | int = 0.0,
@@ -57,17 +57,17 @@ def mse_decomposition(
         Han, Papyan, Donoho, arXiv:2106.02073, theorems 1 and 2. Departs from them in the weights $w_c$: with the
         printed $1/C$ the sum is the loss for equal classes only (docs/errata.md).
     Args:
-        weight: the classifier's; unit: 1 per feature.
+        classifier: its weight; unit: 1 per feature.
         bias: the classifier's, or None if it has none: then the least-squares classifier has none either.
-        class_moments: those of the last layer's inputs, in a precision not below the weight's.
+        class_moments: those of the last layer's inputs, in a precision not below the classifier's.
         weight_decay: λ, on weight and bias alike; from 0 on.
     Returns:
         All parts, in the moments' dtype; `deviation` is 0 exactly on the central path. Without weight decay unchanged
         by invertible linear maps of the features that the classifier undoes, and with bias by shifts too.
     Raises:
-        ShapeError: if weight or bias have not the shape of the means.
+        ShapeError: if classifier or bias have not the shape of the means.
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, or if the moments are in a
-            lower precision than the weight.
+            lower precision than the classifier.
     Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64; of the deviation, that of a difference of
         classifiers.
     Example:
@@ -79,7 +79,7 @@ def mse_decomposition(
     """
     where = "mse_decomposition"
     decays(where, weight_decay)
-    weight, offset = classifier(where, weight, bias, class_moments)
+    weight, offset = in_dtype_of_moments(where, classifier, bias, class_moments)
     dtype = class_moments.means.dtype
     best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
     # In float64 throughout: outputs at large means are differences of large numbers.
@@ -108,21 +108,23 @@ def at_means(weight: Tensor, offset: Tensor, target: Tensor, class_moments: Clas
     return (class_moments.weights @ (outputs - target).square()).sum() / 2
 
 
-def classifier(where: str, weight: Tensor, bias: Tensor | None, class_moments: ClassMoments) -> tuple[Tensor, Tensor]:
+def in_dtype_of_moments(
+    where: str, classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments
+) -> tuple[Tensor, Tensor]:
     """Checked weight and bias in the moments' dtype; the bias zero if there is none."""
     means = class_moments.means
-    _checks.same_shape(where, class_means=means, weight=weight)
-    offset = torch.zeros_like(weight[:, 0]) if bias is None else bias
-    if offset.shape != weight.shape[:1]:
+    _checks.same_shape(where, class_means=means, classifier=classifier)
+    offset = torch.zeros_like(classifier[:, 0]) if bias is None else bias
+    if offset.shape != classifier.shape[:1]:
         raise ShapeError(
             "bias",
-            f"shape ({len(weight)},)",
+            f"shape ({len(classifier)},)",
             _checks.shape_of(offset),
             "Pass one number a class, or None.",
             where=where,
         )
-    _checks.finite(where, weight=weight, bias=offset)
-    for name, tensor in (("weight", weight), ("bias", offset)):
+    _checks.finite(where, classifier=classifier, bias=offset)
+    for name, tensor in (("classifier", classifier), ("bias", offset)):
         if torch.promote_types(tensor.dtype, means.dtype) != means.dtype:
             raise RangeError(
                 "class_moments",
@@ -131,4 +133,4 @@ def classifier(where: str, weight: Tensor, bias: Tensor | None, class_moments: C
                 f"Take them of features in {tensor.dtype}, or with ClassStatistics.",
                 where=where,
             )
-    return weight.to(means.dtype), offset.to(means.dtype)
+    return classifier.to(means.dtype), offset.to(means.dtype)

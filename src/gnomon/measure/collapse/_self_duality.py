@@ -10,7 +10,7 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 
 
 @half_as_single
-def self_duality(weight: Float[Tensor, "k p"], class_moments: ClassMoments) -> Float[Tensor, ""]:
+def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The squared distance of the classifier from the centred class means, both of unit norm.
 
     $\left\|W/\|W\|_F - \bar M/\|\bar M\|_F\right\|_F^2$, the rows of $\bar M$ being $\mu_c - \mu_G$
@@ -19,14 +19,14 @@ def self_duality(weight: Float[Tensor, "k p"], class_moments: ClassMoments) -> F
         Papyan, Han, Donoho, arXiv:2008.08186, figure 5. The statement of NC3 in Han, Papyan, Donoho, arXiv:2106.02073,
         divides each row by its own length; the figures of both divide the whole by its Frobenius norm, as here.
     Args:
-        weight: the last layer's weight, one row for each class.
-        class_moments: those of the last layer's inputs.
+        classifier: the weight of the final linear layer, one row for each class.
+        class_moments: those of that layer's inputs.
     Returns:
         In [0, 4]; 0 exactly where W is a positive multiple of the centred means, 4 where it is a negative one, 2 where
         they are orthogonal, 1 where either is zero. In the wider of the two dtypes. Unchanged by positive scaling of
         either, and by rotations of both.
     Raises:
-        ShapeError: if the weight has not the shape of the means.
+        ShapeError: if the classifier has not the shape of the means.
         RangeError: at NaN or infinity.
     Cost: O(k p).
     Example:
@@ -36,6 +36,6 @@ def self_duality(weight: Float[Tensor, "k p"], class_moments: ClassMoments) -> F
         tensor(0.)
     """
     where = "self_duality"
-    _checks.same_shape(where, class_means=class_moments.means, weight=weight)
-    _checks.finite(where, weight=weight)
-    return (unit(weight.flatten()) - unit(class_moments.centred_means.flatten())).square().sum()
+    _checks.same_shape(where, class_means=class_moments.means, classifier=classifier)
+    _checks.finite(where, classifier=classifier)
+    return (unit(classifier.flatten()) - unit(class_moments.centred_means.flatten())).square().sum()

@@ -26,7 +26,8 @@ def nfa_correlation(
     The neural feature ansatz says that it is close to 1 in trained networks. What is close to 1 without training is no
     evidence: at default initialisation it is high too, so that the value at initialisation belongs beside it.
 
-    A probe has the last layer's weight and the AGOP at the network's input, which are no pair: take `nfa_table` there.
+    A probe gives it the weight of the linear layer that the samples enter, with the AGOP at the network's input;
+    `nfa_table` has every layer.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, ansatz 3.2 and appendix C. Printed there is the cosine with G itself

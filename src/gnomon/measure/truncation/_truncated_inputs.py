@@ -46,6 +46,6 @@ def truncated_inputs(
                 [-1.,  1.,  2.]], dtype=torch.float64)
     """
     steps = [input_points("truncated_inputs", cumulative_parameters, x)]
-    for layer in range(1, cumulative_parameters.hidden + 1):
-        steps.append(truncation_map(cumulative_parameters, steps[-1], layer))
+    for depth in range(1, cumulative_parameters.hidden + 1):
+        steps.append(truncation_map(cumulative_parameters, steps[-1], depth))
     return torch.stack(steps)

@@ -11,7 +11,7 @@ from gnomon.measure.truncation._cumulative_parameters import CumulativeParameter
 
 @full_precision
 def truncation_map(
-    cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"], layer: int
+    cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"], depth: int = 1
 ) -> Float[Tensor, "n q"]:
     r"""Where a layer's ReLU moves points of input space: to the layer, cut off there, and back.
 
@@ -27,7 +27,7 @@ def truncation_map(
     Args:
         cumulative_parameters: those of the network.
         x: points of input space; further axes are flattened.
-        layer: $\ell$, from 1 to the number of hidden layers.
+        depth: $\ell$, which of the hidden layers, from 1 to their number; default: the first.
     Returns:
         In float64 as the parameters are; unit: that of x. $\tau\circ\tau = \tau$. Unchanged where a row of
         $W^{(\ell)}$ and the entry of $b^{(\ell)}$ are multiplied by a positive number; turns with x and $\beta$.
@@ -42,14 +42,14 @@ def truncation_map(
         >>> model[0].weight.data = torch.tensor([[0.0, 4.0], [2.0, 0.0]])
         >>> model[0].bias.data = torch.tensor([4.0, 6.0])
         >>> x = torch.tensor([[0.0, 0.0], [-5.0, 2.0], [-9.0, -9.0]])
-        >>> gnomon.truncation_map(gnomon.cumulative_parameters(model), x, 1).tolist()
+        >>> gnomon.truncation_map(gnomon.cumulative_parameters(model), x).tolist()
         [[0.0, 0.0], [-3.0, 2.0], [-3.0, -1.0]]
     """
     where = "truncation_map"
     hidden = cumulative_parameters.hidden
-    _checks.settings(where, ("layer", layer, f"from 1 to {hidden}", 1 <= layer <= hidden))
+    _checks.settings(where, ("depth", depth, f"from 1 to {hidden}", 1 <= depth <= hidden))
     points = input_points(where, cumulative_parameters, x)
-    return cumulative_parameters.pull_back(layer, cumulative_parameters.affine(layer, points).relu())
+    return cumulative_parameters.pull_back(depth, cumulative_parameters.affine(depth, points).relu())
 
 
 def input_points(where: str, parameters: CumulativeParameters, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n q"]:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
-from gnomon.measure.collapse._class_moments import ClassMoments, at_least_single, check_classes, further, nothing
+from gnomon.measure.collapse._class_moments import at_least_single, further, nothing
 from gnomon.measure.truncation._cumulative_parameters import relu_layers
 
 
@@ -105,7 +105,7 @@ def truncation_sectors(
     rows = torch.cat([*indicators, coordinates]).mT
     empty = nothing(k, rows)
     counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
-    check_classes(where, ClassMoments(counts, means, empty.within))
+    _checks.every_class(where, counts)
     return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))
 
 

@@ -15,6 +15,9 @@ from gnomon import (
     Probe,
     _checks,
     accuracy,
+    classifier_equiangularity,
+    classifier_equinorm,
+    classifier_maximal_equiangularity,
     deepfool,
     equiangularity,
     equinorm,
@@ -50,6 +53,12 @@ SIGNS = {
     "accuracy": ("Accuracy", "share correct"),
 }
 """Figures 3 to 8: title and unit of each panel. The paper has a logarithmic axis for NC1 alone."""
+NC2 = {
+    equinorm: classifier_equinorm,
+    equiangularity: classifier_equiangularity,
+    maximal_equiangularity: classifier_maximal_equiangularity,
+}
+"""By the quantity of the class means that of the classifier."""
 HARDWARE = (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16"))
 
 
@@ -206,28 +215,18 @@ def quantities(loss: str, prefix: str = "") -> Mapping[str, Callable[..., object
         "self_duality": self_duality,
         "disagreement": nearest_mean_disagreement,
     }
-    for shape in (equinorm, equiangularity, maximal_equiangularity):
-        read[f"{shape.__name__}.means"] = functools.partial(of_means, shape)
+    for of_means, of_classifiers in NC2.items():
+        read[f"{of_means.__name__}.means"] = of_means
         if not prefix:
-            read[f"{shape.__name__}.classifiers"] = functools.partial(of_classifiers, shape)
+            read[f"{of_means.__name__}.classifiers"] = of_classifiers
     if loss == "mse":
         read["loss"] = decomposition
     return {prefix + name: quantity for name, quantity in read.items()}
 
 
-def of_means(shape: Callable[[Tensor], Tensor], class_moments: ClassMoments) -> Tensor:
-    """The shape of the class means around their mean."""
-    return shape(class_moments.centred_means)
-
-
-def of_classifiers(shape: Callable[[Tensor], Tensor], weight: Tensor) -> Tensor:
-    """The shape of the classifiers, the rows of the last weight."""
-    return shape(weight)
-
-
-def decomposition(weight: Tensor, bias: Tensor, class_moments: ClassMoments) -> object:
+def decomposition(classifier: Tensor, bias: Tensor, class_moments: ClassMoments, classes: int) -> object:
     """The loss (2), squares summed over outputs, with the λ that fits training on their mean: C · weight decay / 2."""
-    return mse_decomposition(weight, bias, class_moments, len(weight) * WEIGHT_DECAY / 2)
+    return mse_decomposition(classifier, bias, class_moments, classes * WEIGHT_DECAY / 2)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from gnomon import (
-    ClassMoments,
     GrokAlign,
     Probe,
     _checks,
@@ -172,7 +171,7 @@ def probes(config: Config, seed: int, model: nn.Module, train: Samples, test: Sa
         return local_complexity(model, x, config.radius, generator=generator)[:, -1]
 
     whole: dict[str, Callable[..., object]] = {
-        "train": accuracy, "nc1": nc1, "means_equinorm": means_equinorm, "means_equiangularity": means_equiangularity,
+        "train": accuracy, "nc1": nc1, "means_equinorm": equinorm, "means_equiangularity": equiangularity,
         "self_duality": self_duality, "nearest_mean_disagreement": nearest_mean_disagreement, "truncated": truncated,
     }  # fmt: skip
     jacobians: list[Callable[..., object]] = [
@@ -186,16 +185,6 @@ def probes(config: Config, seed: int, model: nn.Module, train: Samples, test: Sa
         Probe(model, first(config.kernel), {"kernel_cosine": kernel_cosine(model, first(config.kernel)[0])}),
         Probe(model, first(config.near), {"boundary_distance": boundary_distance, "regions": regions}),
     ]
-
-
-def means_equinorm(class_moments: ClassMoments) -> Tensor:
-    """How unequal the lengths of the centred class means are."""
-    return equinorm(class_moments.centred_means)
-
-
-def means_equiangularity(class_moments: ClassMoments) -> Tensor:
-    """How unequal the angles between the centred class means are."""
-    return equiangularity(class_moments.centred_means)
 
 
 def truncated(model: nn.Sequential, x: Tensor, labels: Tensor) -> Tensor:

@@ -1,0 +1,33 @@
+"""Whether the rows of the classifier stand at equal angles (NC2)."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure._frames import pair_cosines
+
+
+@half_as_single
+def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The standard deviation of the cosines between all pairs of the classifier's rows.
+
+    $\operatorname{Std}_{c\ne c'}\cos(w_c, w_{c'})$
+
+    Source:
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 3, in which `equiangularity` stands too.
+    Args:
+        classifier: the weight of the final linear layer, one row for each class.
+    Returns:
+        In [0, 1]; 0 exactly where all angles are equal, as they are for two classes. The cosine with a zero row is 0.
+        Unchanged by positive scaling of each row, and by rotations of all.
+    Raises:
+        ShapeError: if the classifier is not (k p) with k at least 2.
+        EmptyError: if it has no rows.
+        RangeError: at NaN or infinity.
+    Cost: O(k² p).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.classifier_equiangularity(torch.tensor([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0], [-1.0, 0.0]]))
+        tensor(0.9428)
+    """
+    return pair_cosines("classifier_equiangularity", classifier=classifier).std(correction=0)

@@ -1,0 +1,33 @@
+"""Whether the rows of the classifier have equal lengths (NC2)."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure._frames import variation_of_lengths
+
+
+@half_as_single
+def classifier_equinorm(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The coefficient of variation of the lengths of the classifier's rows.
+
+    $\operatorname{Std}_c\|w_c\| / \operatorname{Ave}_c\|w_c\|$
+
+    Source:
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 2, in which `equinorm` stands too.
+    Args:
+        classifier: the weight of the final linear layer, one row for each class.
+    Returns:
+        In $[0, \sqrt{k-1}]$; 0 exactly where all lengths are equal, also zero. Unchanged by scaling, and by rotations
+        of each row.
+    Raises:
+        ShapeError: if the classifier is not (k p).
+        EmptyError: if it has no rows.
+        RangeError: at NaN or infinity.
+    Cost: O(k p).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.classifier_equinorm(torch.tensor([[3.0, 4.0], [0.0, 15.0]]))
+        tensor(0.5000)
+    """
+    return variation_of_lengths("classifier_equinorm", classifier=classifier)

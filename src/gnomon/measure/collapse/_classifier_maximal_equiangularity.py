@@ -1,0 +1,33 @@
+"""Whether the rows of the classifier stand at equal angles as wide as can be (NC2)."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure._frames import distance_from_simplex
+
+
+@half_as_single
+def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The mean distance of the cosines between the classifier's rows from those of a simplex.
+
+    $\operatorname{Ave}_{c\ne c'}\left|\cos(w_c, w_{c'}) + \tfrac1{k-1}\right|$
+
+    Source:
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 4, in which `maximal_equiangularity` stands too.
+    Args:
+        classifier: the weight of the final linear layer, one row for each class.
+    Returns:
+        In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame. Unchanged by positive
+        scaling of each row, and by rotations of all.
+    Raises:
+        ShapeError: if the classifier is not (k p) with k at least 2.
+        EmptyError: if it has no rows.
+        RangeError: at NaN or infinity.
+    Cost: O(k² p).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.classifier_maximal_equiangularity(torch.eye(3))
+        tensor(0.5000)
+    """
+    return distance_from_simplex("classifier_maximal_equiangularity", classifier=classifier)

@@ -1,0 +1,43 @@
+"""Whether class means form a simplex equiangular tight frame (NC2)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure._frames import at_least_two, distance_of_cosines
+
+
+@half_as_single
+def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""How far the centred directions of the class means are from a simplex equiangular tight frame.
+
+    $\|\bar M\bar M^\top - \Sigma_{\mathrm{ETF}}\|_F$, rows $\bar\mu_c = (\mu_c - \bar\mu)/\|\mu_c - \bar\mu\|$ with
+    $\bar\mu = \frac1k\sum_c\mu_c$, and
+    $\Sigma_{\mathrm{ETF}} = (1 + \frac1{k-1})I - \frac1{k-1}\mathbf 1\mathbf 1^\top$
+
+    Lengths are divided out, but where it is 0 they are equal, since centred means sum to 0 and the directions of a
+    simplex do so with equal weights alone: so exactly then are the centred means' inner products
+    $\propto\Sigma_{\mathrm{ETF}}$.
+
+    Source:
+        Beaglehole et al., arXiv:2402.13728, figure 3 and definition 3.1, the norm taken as Frobenius'.
+    Args:
+        class_means: not centred, of k at least 2; `moments.means`.
+    Returns:
+        At least 0; 0 exactly where all angles between centred means are those of the simplex, as they are for two
+        classes. Unchanged by scaling, shift and rotation.
+    Raises:
+        ShapeError: if the means are not (k p) with k at least 2.
+        EmptyError: if there are none.
+        RangeError: at NaN or infinity.
+    Cost: O(k² p).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.nc2_etf(torch.eye(3)) < 1e-6
+        tensor(True)
+    """
+    means = at_least_two("nc2_etf", class_means=class_means)
+    k = len(means)
+    simplex = (1 + 1 / (k - 1)) * torch.eye(k, dtype=means.dtype, device=means.device) - 1 / (k - 1)
+    return distance_of_cosines(means - means.mean(0), simplex)

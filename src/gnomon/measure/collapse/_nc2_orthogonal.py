@@ -1,0 +1,38 @@
+"""Whether class means are orthogonal (NC2)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.measure._frames import at_least_two, distance_of_cosines
+
+
+@half_as_single
+def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""How far the directions of the class means, not centred, are from being orthogonal.
+
+    $\|\hat M\hat M^\top - I\|_F$, rows $\hat\mu_c = \mu_c/\|\mu_c\|$
+
+    Lengths are divided out, and may differ where it is 0: $M M^\top \propto I$ asks for `equinorm` of the means to be 0
+    too. Orthogonal means of one length have centred ones that form a simplex.
+
+    Source:
+        Beaglehole et al., arXiv:2402.13728, definition 3.1, measured as its figure 3 measures the other form.
+    Args:
+        class_means: not centred, of k at least 2; `moments.means`.
+    Returns:
+        In [0, k]; 0 exactly where all means are orthogonal. Unchanged by positive scaling of each mean, and by
+        rotations of all; not by shifts.
+    Raises:
+        ShapeError: if the means are not (k p) with k at least 2.
+        EmptyError: if there are none.
+        RangeError: at NaN or infinity.
+    Cost: O(k² p).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.nc2_orthogonal(torch.tensor([[3.0, 0.0], [0.0, 5.0]]))
+        tensor(0.)
+    """
+    means = at_least_two("nc2_orthogonal", class_means=class_means)
+    return distance_of_cosines(means, torch.eye(len(means)).to(means))
