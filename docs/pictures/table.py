@@ -97,30 +97,3 @@ PICTURES: dict[str, Picture] = {
     "regions.migration": curve(DIGITS, "migration", "area after / area before", ".2f"),
 }
 """By the name under gnomon, which is the file's too."""
-SHARED = {
-    "LayerCentroids": "layer_centroids",
-    "ClassStatistics": "class_moments",
-    "ClassMoments": "class_moments",
-    "AGOP": "agop",
-    "Eigenvectors": "top_eigenvectors",
-    "NFATable": "nfa_table",
-    "LayerCollapse": "layer_collapse",
-    "MSEDecomposition": "mse_decomposition",
-    "DeepFool": "deepfool",
-    "FeatureLearningInterval": "feature_learning_interval",
-    "Plateau": "plateau",
-    "CumulativeParameters": "cumulative_parameters",
-    "TruncationSectors": "truncation_sectors",
-    "PolarDecomposition": "polar_decomposition",
-    "regions.Regions": "regions.slice_regions",
-    "regions.Migration": "regions.migration",
-}
-"""What a function returns, and what streams: drawn with the function."""
-WITHOUT = {
-    "Sketch": "rows that stand for a matrix, with a bound: nothing of a run",
-    "psd_root": "a root of any matrix: nothing of a run",
-    "regions.Polygons": "how regions are stored",
-    "regions.Plane": "where one looks",
-    "regions.plane_through": "where one looks",
-}
-"""What has no picture, and why."""

@@ -80,9 +80,9 @@ def test_nc2_names_bad_input():
             ShapeError, match=rf"{name}\(class_means\): expected vectors \(k, p\) of at least 2 classes"
         ):
             measure(normal(1, 4))
-        with pytest.raises(EmptyError, match=rf"{name}\(means\): expected at least one sample"):
+        with pytest.raises(EmptyError, match=rf"{name}\(class_means\): expected at least one sample"):
             measure(normal(0, 4))
-        with pytest.raises(RangeError, match=rf"{name}\(means\): expected finite numbers, got nan"):
+        with pytest.raises(RangeError, match=rf"{name}\(class_means\): expected finite numbers, got nan"):
             measure(normal(2, 4) * torch.nan)
 
 

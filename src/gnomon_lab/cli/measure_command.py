@@ -162,12 +162,13 @@ def show_table(summary: "Summary", console: "Terminal") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gnomon_lab.measuring import COLUMNS, explanation
+    from gnomon_lab.measuring import COLUMNS, explanations
 
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False, leading=1)
     table.add_column("")
     for column in COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
+    said = explanations(summary.measured.values)
     for name, *cells in summary.rows():
-        table.add_row(Text.assemble(name, "\n", (explanation(name), "dim")), *cells)
+        table.add_row(Text.assemble(name, "\n" if said[name] else "", (said[name], "dim")), *cells)
     console.print(table)

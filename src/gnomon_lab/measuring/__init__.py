@@ -4,13 +4,12 @@ from gnomon_lab.measuring.checkpoint import Weights, read_weights
 from gnomon_lab.measuring.lacking import lacking, left_out
 from gnomon_lab.measuring.measure import Measured, measure
 from gnomon_lab.measuring.network import build, device_of, files_of, foreign, load
-from gnomon_lab.measuring.quantities import QUANTITIES, chosen, explanation
+from gnomon_lab.measuring.quantities import chosen, explanations
 from gnomon_lab.measuring.samples import Data, load_data
 from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, by_reason
 
 __all__ = [
     "COLUMNS",
-    "QUANTITIES",
     "Data",
     "Measured",
     "Summary",
@@ -21,7 +20,7 @@ __all__ = [
     "by_reason",
     "chosen",
     "device_of",
-    "explanation",
+    "explanations",
     "files_of",
     "foreign",
     "lacking",

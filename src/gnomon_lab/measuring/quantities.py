@@ -1,7 +1,6 @@
 """The quantities that a checkpoint can be asked for, by name, and what each looks at."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -78,16 +77,20 @@ def needs(quantity: Quantity) -> frozenset[str]:
 
 
 def explanation(name: str) -> str:
-    """The first sentence on a quantity, or on one part of its result; formulas as plain text, and where it is moot."""
-    name, _, part = name.partition(".")
-    quantity = QUANTITIES[name]
+    """The first sentence on a quantity, or on that whose part this is; formulas as plain text, and where it is moot."""
+    quantity = QUANTITIES[name.partition(".")[0]]
     first = (quantity.__doc__ or "").strip().partition("\n\n")[0]
-    if part:
-        result = inspect.signature(quantity).return_annotation
-        found = re.search(
-            rf"^ +{part}: (.+?)(?=\n +\w+: |\n *\n|\Z)", inspect.getdoc(result) or "", re.DOTALL | re.MULTILINE
-        )
-        first = found[1] if found else first
-    for written, plain in ((r"^\top", "ᵀ"), (r"\,", " "), ("$", ""), ("`", "")):
+    for written, plain in ((r"^\top", "ᵀ"), (r"\,", " "), (r"\ell_2", "ℓ₂"), ("$", ""), ("`", "")):
         first = first.replace(written, plain)
     return " ".join([*first.split(), *([CAUTION] if quantity in CENTROIDS else [])])
+
+
+def explanations(names: Iterable[str]) -> dict[str, str]:
+    """By name the explanation; of the parts of one result only the first has it."""
+    seen: set[str] = set()
+    found = {}
+    for name in names:
+        quantity = name.partition(".")[0]
+        found[name] = "" if quantity in seen else explanation(name)
+        seen.add(quantity)
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.measure import Measured
-from gnomon_lab.measuring.quantities import explanation
+from gnomon_lab.measuring.quantities import explanation, explanations
 from gnomon_lab.report import Report, Table
 from gnomon_lab.runs.machine import machine
 
@@ -82,7 +82,8 @@ def as_report(summary: Summary) -> Report:
         f"Quantities of each sample stand with their mean, median, least and largest value, others as one number.",
         *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(summary.left_out).items()),
     ]
-    rows = tuple((f"{row[0]}: {explanation(row[0])}", *row[1:]) for row in summary.rows())
+    said = explanations(values)
+    rows = tuple((": ".join(filter(None, (row[0], said[row[0]]))), *row[1:]) for row in summary.rows())
     return Report(
         title=f"{setting['checkpoint']} at {setting['data']}",
         summary=f"{setting['samples']:,} samples{accuracy}.",
