@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test empty soak check bench docs pictures clean
+.PHONY: run test coverage lowest empty soak check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
@@ -18,6 +18,16 @@ empty:                      ## what works without any extra, in an environment o
 	.empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt .
 	cd .empty && bin/python ../tests/empty_environment.py
 	rm -rf .empty
+
+coverage: .venv/test        ## which lines no test runs, in coverage.txt and coverage.xml
+	$(BIN)/python -m pytest -n 2 --cov=gnomon --cov=gnomon_lab --cov-report=xml --cov-report=term-missing:skip-covered > coverage.txt; \
+	code=$$?; tail -n 3 coverage.txt; exit $$code
+
+lowest:                     ## the lowest versions that pyproject.toml allows, in an environment of its own; needs uv
+	uv venv --quiet --clear --python 3.11 .lowest
+	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab]' pytest pytest-timeout
+	.lowest/bin/python -m pytest tests/unit -p no:cacheprovider -o filterwarnings=
+	rm -rf .lowest
 
 MINUTES ?= 60
 SEED ?= 0

@@ -11,7 +11,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from gnomon.dynamics import bias_flow
-from timing import median_seconds
+from timing import keep, median_seconds
 
 generator = torch.Generator().manual_seed(0)
 
@@ -58,18 +58,19 @@ if __name__ == "__main__":
     times = torch.tensor([last], dtype=torch.float64)
 
     ours, flow = median_seconds(lambda: bias_flow(points, target, beta, rotation, times), rounds=25)
-    print(
-        f"\nBias flow of {count:,} points in {width} dimensions to time {last}, torch {torch.__version__}, one thread"
-    )
+    title = f"Bias flow of {count:,} points in {width} dimensions to time {last}"
+    print(f"\n{title}, torch {torch.__version__}, one thread")
+    all_took = {"bias_flow": ours}
     print(f"  {'bias_flow':<44} {1e3 * ours:10.2f} ms        1 x")
     seen, cuts = (points @ rotation.T).numpy(), -(flow.beta[0] @ rotation.T).numpy()
     for name, integrate in (("SciPy, without events", without_events), ("SciPy, stopped at each event", with_events)):
         start = time.process_time()
         found = [integrate(seen[:, r], 6.0, -2.0, last) for r in range(width)]
-        took = time.process_time() - start
+        took = all_took[name] = time.process_time() - start
         ends = [part[0] if isinstance(part, tuple) else part for part in found]
         off = max(abs(end - cut) for end, cut in zip(ends, cuts, strict=True))
         print(f"  {name:<44} {1e3 * took:10.2f} ms {took / ours:8.0f} x   off by {off:.1e}")
+    keep(title, all_took, rounds=25, clock="processor")
     events = [p[(p > 0) & (p <= last)].sort().values.numpy() for p in flow.passed.T]
     late = max(np.abs(mine - theirs[1]).max() for mine, theirs in zip(events, found, strict=True))
     print(f"  {sum(map(len, events)):,} events, times equal to {late:.1e}")

@@ -15,7 +15,7 @@ from gnomon.models import mlp
 from gnomon.regions import Plane, plane_through, slice_regions
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import save
-from timing import median_seconds
+from timing import keep, median_seconds
 
 SPLINECAM = {(2, 20, 20, 2): (447, 0.7), (2, 50, 50, 50, 2): (6248, 8.7), (784, 200, 200, 200, 2): (324, 1.0)}
 """Regions and seconds."""
@@ -31,6 +31,7 @@ def plane_of(widths, generator):
 def beside_splinecam():
     """The three networks on boxes that hold about as many regions."""
     print("\nLinear regions, one thread, float64; SplineCam's figures as stated above")
+    all_took = {}
     for widths, half in (((2, 20, 20, 2), 2.2), ((2, 50, 50, 50, 2), 2.2), ((784, 200, 200, 200, 2), 1.2)):
         generator = torch.Generator().manual_seed(0)
         model, plane = mlp(widths, bias=True, generator=generator).double(), plane_of(widths, generator)
@@ -38,7 +39,9 @@ def beside_splinecam():
         count, theirs = SPLINECAM[widths]
         ratio = (theirs / count) / (seconds / len(regions))
         name = "-".join(map(str, widths))
+        all_took[f"{name}, {len(regions):,} regions"] = seconds
         print(f"  {name:<22} {len(regions):>7,} regions {1e3 * seconds:9.1f} ms   {ratio:6.1f} x SplineCam's speed")
+    keep("Linear regions, float64", all_took, rounds=7, clock="processor")
 
 
 def over_decades(path):

@@ -1,15 +1,23 @@
-"""Timing things beside each other: in turns, in one process, on one thread; medians."""
+"""Timing things beside each other: in turns, in one process, on one thread; medians, kept with their machine."""
 
+import json
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 # Before torch is imported: small operations are slower and less repeatable with more.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+
+from gnomon_lab.runs.machine import machine
+
+RESULTS = Path(__file__).with_name("results.jsonl")
+"""A line a comparison, appended: what took how long, when, and on which machine."""
 
 torch.set_num_threads(1)
 T = TypeVar("T")
@@ -32,9 +40,26 @@ def compare(title: str, contenders: Mapping[str, Callable[[], object]], rounds: 
             took[name].append((time.perf_counter() - start) / calls)
     first = took[next(iter(took))]
     print(f"\n{title}; median of {rounds} rounds, torch {torch.__version__}, one thread")
+    seconds = {name: statistics.median(times) for name, times in took.items()}
     for name, times in took.items():
         ratio = statistics.median(mine / base for mine, base in zip(times, first, strict=True))
-        print(f"  {name:<52} {1e3 * statistics.median(times):8.2f} ms   {ratio:5.2f} x")
+        print(f"  {name:<52} {1e3 * seconds[name]:8.2f} ms   {ratio:5.2f} x")
+    keep(title, seconds, rounds=rounds, clock="wall")
+
+
+def keep(title: str, seconds: Mapping[str, float], *, rounds: int, clock: str) -> None:
+    """Appends the seconds of each contender to `results.jsonl`; the clock is "wall" or "processor"."""
+    found = {
+        "title": title,
+        "seconds": dict(seconds),
+        "rounds": rounds,
+        "clock": clock,
+        "threads": torch.get_num_threads(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+    }
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(found, ensure_ascii=False) + "\n")
 
 
 def median_seconds(run: Callable[[], T], rounds: int) -> tuple[float, T]:

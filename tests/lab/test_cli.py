@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from gnomon import __version__
 from gnomon_lab.cli import main
 from gnomon_lab.cli.execute import laid_out, show_claims
 from gnomon_lab.cli.terminal import Terminal
@@ -79,7 +80,7 @@ def test_help_is_there_and_fast(command, tmp_path):
 
 
 def test_version(tmp_path):
-    assert gnomon(tmp_path, "--version").stdout == "gnomon 0.1.0\n"
+    assert gnomon(tmp_path, "--version").stdout == f"gnomon {__version__}\n"
 
 
 def test_run_prints_its_table_and_leaves_its_files(ran):
