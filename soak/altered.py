@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -168,14 +170,14 @@ class settings_judged:  # noqa: N801 - used as a context
     """While it is entered, the tiny settings are among those that claims are about."""
 
     def __enter__(self) -> None:
-        self.before = {name: experiment(name).SETTINGS for name in EXPERIMENTS}
-        for name in EXPERIMENTS:
-            module = experiment(name)
-            module.SETTINGS = (*module.SETTINGS, TINY.setdefault(name, tiny(name)))
+        self.before = {name: experiment(name) for name in EXPERIMENTS}
+        for name, before in self.before.items():
+            judged = (*before.others, TINY.setdefault(name, tiny(name)))
+            sys.modules[before.entry.module].EXPERIMENT = replace(before, others=judged)
 
     def __exit__(self, *error: object) -> None:
-        for name, before in self.before.items():
-            experiment(name).SETTINGS = before
+        for before in self.before.values():
+            sys.modules[before.entry.module].EXPERIMENT = before
 
 
 TINY: dict[str, object] = {}
@@ -185,7 +187,7 @@ def tiny(name: str) -> object:
     """The configuration that the arguments of a tiny run give."""
     import tyro
 
-    return tyro.cli(experiment(name).Config, args=SETTINGS[name])
+    return tyro.cli(type(experiment(name).small), args=SETTINGS[name])
 
 
 def without_machines(page: str) -> str:

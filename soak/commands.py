@@ -9,6 +9,7 @@ from random import Random
 from unittest import mock
 
 from gnomon_lab.cli import execute
+from gnomon_lab.experiment import Experiment
 from soak.case import Case
 from soak.gnomon_command import called, unfit
 from soak.hostile import arguments, furnish, shown
@@ -49,7 +50,7 @@ class Commands:
             copy(entry, folder)
         words, encoding = arguments(chance), chance.choice(["utf-8", "utf-8", "ascii"])
         path = [*sys.path]
-        with mock.patch.object(execute, "train", began), mock.patch.object(execute, "open_executor", began):
+        with mock.patch.object(Experiment, "finish", began), mock.patch.object(execute, "open_executor", began):
             ended = called(words, encoding)
         sys.path[:] = path
         sys.modules.pop("nets", None)

@@ -47,7 +47,7 @@ def run(name: str, seed: int = 0, *, page: bool = False) -> None:
     """Makes it here, or goes on, with a checkpoint at each step; in a child, since it changes gnomon for good."""
     Run.__init__.__kwdefaults__["checkpoint_seconds"] = 0.0
     if not page:
-        execute.build = lambda found: found.folder / "report.html"
+        execute.build = lambda experiment, found: found.folder / "report.html"
     command(arguments(name, seed))
 
 

@@ -42,7 +42,9 @@ def test_claims_hold_within_the_papers_spread():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"methods among .* got \('GrokAlign',\); dtype float32 or float64, got 'int'"):
+    with pytest.raises(
+        RangeError, match=r"methods among .* got \('GrokAlign',\); dtype among \('float32', 'float64'\), got 'int'"
+    ):
         Config(methods=("GrokAlign",), dtype="int")
 
 

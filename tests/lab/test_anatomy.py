@@ -5,8 +5,9 @@ import math
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.own.anatomy.order import ARMS, QUANTITIES, Quantity, change, order
-from gnomon_lab.papers.own.anatomy.run import Config, claims, figures, run, summary, table
+from gnomon_lab.papers.own.anatomy.order import ARMS, QUANTITIES, Quantity, change, claims, order
+from gnomon_lab.papers.own.anatomy.page import figures, summary, table
+from gnomon_lab.papers.own.anatomy.run import Config, run
 from tests.lab.resuming import resumed
 
 STEPS = (0, 1, 3, 10, 30, 100)

@@ -107,7 +107,7 @@ def test_run_prints_its_table_and_leaves_its_files(ran):
 
 def test_the_terminal_names_each_claim_and_what_came_of_it():
     claims = [Claim("it groks", "a paper", "at least 90%", "95.0%", True), Claim("soon", "a paper", "< 9", "12", False)]
-    module = SimpleNamespace(SETTINGS=("its own",), claims=lambda seeds: claims)
+    module = SimpleNamespace(settings=("its own",), claims=lambda seeds: claims)
     run = SimpleNamespace(has_one_of=lambda settings: settings == ("its own",), records=list)
     said = io.StringIO()
     show_claims(module, [run], Terminal(file=said, width=30))
@@ -176,7 +176,7 @@ def test_verify_of_no_folder_is_one_line(tmp_path, here):
         (["verify", "grok"], ["got 'grok'", "Did you mean grok-digits?"]),
         (["run", "grok-digits", "--stesp", "3"], ["--stesp", "Did you mean --steps?"]),
         (["run", "grok-digits", "--steps", "many"], ["--steps", "'many'"]),
-        (["run", "grok-digits", "--loss", "l1"], ["'l1'", "'mse', 'cross-entropy'"]),
+        (["run", "grok-digits", "--loss", "l1"], ["'l1'", "'cross-entropy', 'mse'"]),
         (
             ["run", "grok-digits", "--steps", "0", "--width", "0"],
             ["steps at least 1, got 0", "width at least 1, got 0"],

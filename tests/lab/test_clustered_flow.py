@@ -7,18 +7,8 @@ import torch
 
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon_lab.papers.effective_flow.clustered_flow import run as clustered_flow
-from gnomon_lab.papers.effective_flow.clustered_flow.run import (
-    ARMS,
-    Config,
-    claims,
-    figures,
-    integrated,
-    powers_of_ten,
-    problem,
-    run,
-    summary,
-    table,
-)
+from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, claims, figures, summary, table
+from gnomon_lab.papers.effective_flow.clustered_flow.run import Config, integrated, powers_of_ten, problem, run
 from tests.lab.resuming import resumed
 
 TINY = Config(digits=12, until=0.5)

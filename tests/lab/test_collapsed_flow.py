@@ -10,17 +10,17 @@ from gnomon import cumulative_parameters
 from gnomon.errors import RangeError
 from gnomon_lab.papers.effective_flow._shared import collapsed_network, cone, extrapolated, outputs
 from gnomon_lab.papers.effective_flow.collapsed_flow import run as collapsed_flow
-from gnomon_lab.papers.effective_flow.collapsed_flow.page import powers, ratio
-from gnomon_lab.papers.effective_flow.collapsed_flow.run import (
+from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
     NETWORKS,
     STARTS,
-    Config,
     claims,
     figures,
-    run,
+    powers,
+    ratio,
     summary,
     table,
 )
+from gnomon_lab.papers.effective_flow.collapsed_flow.run import Config, run
 from tests.lab.resuming import resumed
 
 TINY = Config(classes=(2,), early=2.0, late=10.0, steps=1)

@@ -135,7 +135,9 @@ def test_the_gram_matrix_is_that_of_centred_directions_after_the_last_root():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"arms among \['cifar10 gaussian cosine', .* got \('mnist',\); depth at"):
+    with pytest.raises(
+        RangeError, match=r"arms one or more among \('mnist laplace relu', .* got \('mnist',\); depth at"
+    ):
         Config(arms=("mnist",), depth=2)
 
 

@@ -7,17 +7,8 @@ import torch
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers.effective_flow.general_flow import run as general_flow
-from gnomon_lab.papers.effective_flow.general_flow.run import (
-    ARMS,
-    STEPS,
-    Config,
-    begin,
-    claims,
-    figures,
-    run,
-    summary,
-    table,
-)
+from gnomon_lab.papers.effective_flow.general_flow.page import ARMS, STEPS, claims, figures, summary, table
+from gnomon_lab.papers.effective_flow.general_flow.run import Config, begin, run
 from tests.lab.resuming import resumed
 
 TINY = Config(points=2, until=1.0, readings=4)

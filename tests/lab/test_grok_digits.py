@@ -111,8 +111,8 @@ def test_smallest_variant_from_end_to_end(tmp_path):
     found = open_run(tmp_path, "grok-digits", Config(steps=20, width=8, train=20), 0)
     run(Config(steps=20, width=8, train=20), Run(found.folder, 0))
     found.finish()
-    assert not found.has_one_of(grok_digits.SETTINGS)
-    assert open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0).has_one_of(grok_digits.SETTINGS)
+    assert not found.has_one_of(grok_digits.EXPERIMENT.settings)
+    assert open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0).has_one_of(grok_digits.EXPERIMENT.settings)
     with sync_playwright() as play:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
@@ -120,7 +120,7 @@ def test_smallest_variant_from_end_to_end(tmp_path):
         context.set_offline(True)
         page, said = context.new_page(), []
         page.on("console", lambda message: said.append(message.text))
-        page.goto(build(found).as_uri())
+        page.goto(build(grok_digits.EXPERIMENT, found).as_uri())
         page.wait_for_function("() => document.querySelectorAll('.slider-label').length")
         assert page.locator("figure").count() == 2
         assert page.locator("figure").first.locator(".scatterlayer path").count() > 4

@@ -78,9 +78,7 @@ def test_the_figure_shows_every_network_twice():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(
-        RangeError, match=r"init-scaling: expected scales two or more, .* got \(1.0,\); width at least 1"
-    ):
+    with pytest.raises(RangeError, match=r"Config: expected scales two or more, .* got \(1.0,\); width at least 1"):
         Config(scales=(1.0,), width=0)
 
 

@@ -12,8 +12,8 @@ from gnomon.errors import ConvergenceError, RangeError
 from gnomon_lab.papers.agop_collapse import _shared as agop_training
 from gnomon_lab.papers.agop_collapse._shared import DATA, TRAININGS, images, linear_layers, loss, network
 from gnomon_lab.papers.agop_collapse.layer_denoising import (
+    EXPERIMENT,
     PAPER,
-    SETTINGS,
     SMALL,
     Config,
     claims,
@@ -89,12 +89,12 @@ def test_bodies_are_the_paper_s():
 
 
 def test_settings_are_the_paper_s():
-    assert {SMALL, PAPER} <= {*SETTINGS}
-    assert len({*SETTINGS}) == 1 + 2 * len(TRAININGS) * len(DATA)
+    assert {SMALL, PAPER} <= {*EXPERIMENT.settings}
+    assert len({*EXPERIMENT.settings}) == 1 + 2 * len(TRAININGS) * len(DATA)
     assert PAPER.training() == (500, 0.05, 0.0, 0.2)
     assert dataclasses.replace(PAPER, model="vgg", dataset="cifar10").training() == (600, 0.01, 0.9, 0.3)
     assert dataclasses.replace(PAPER, model="resnet", dataset="mnist", epochs=7).training() == (7, 0.05, 0.0, 0.2)
-    match = r"agop_training: expected model one of \('mlp', .*, got 'cnn'; epochs at least 1, got 0; device one of"
+    match = r"Config: expected model among \('mlp', .*, got 'cnn'; epochs at least 1, got 0; device among"
     with pytest.raises(RangeError, match=match):
         Config(model="cnn", epochs=0, device="tpu")
 

@@ -6,17 +6,19 @@ import pytest
 import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.agop_collapse.linear_rfm.page import arms, closed_form, every, observed, within
-from gnomon_lab.papers.agop_collapse.linear_rfm.run import (
-    SETTINGS,
-    Config,
+from gnomon_lab.papers.agop_collapse.linear_rfm.page import (
+    arms,
     claims,
+    closed_form,
+    every,
     figures,
+    observed,
     printed,
-    run,
     summary,
     table,
+    within,
 )
+from gnomon_lab.papers.agop_collapse.linear_rfm.run import PAPER, SMALL, Config, run
 from tests.lab.resuming import resumed
 
 TINY = Config(classes=3, samples=8, kernel_ridges=(0.0, 0.001, 0.002, 0.02, 2.0), feature_ridges=(1.0, 2.0), depth=120)
@@ -106,7 +108,7 @@ def test_layers_that_are_slow_and_a_limit_that_is_not_the_closed_form_fail():
     assert [place for place, claim in enumerate(claims([changed(factor=1.01)])) if not claim.holds] == [6]
 
 
-@pytest.mark.parametrize("config", SETTINGS, ids=["small", "paper"])
+@pytest.mark.parametrize("config", [SMALL, PAPER], ids=["small", "paper"])
 def test_settings_have_ridges_under_the_theorem_s_condition(config):
     """Of each λ_Φ three or more, so that a power can be read; and all reach the end."""
     for features in config.feature_ridges:

@@ -13,10 +13,10 @@ from gnomon.models import resnet18
 from gnomon_lab.papers.mse_collapse import _shared as collapse
 from gnomon_lab.papers.mse_collapse._shared import GRID, Config, balanced, chosen_arms, framed, quantities, terminal
 from gnomon_lab.papers.mse_collapse.mse_collapse import (
+    EXPERIMENT,
     FALLING,
     NOTEBOOK,
     PAPER,
-    SETTINGS,
     SMALL,
     TABLE_1,
     claims,
@@ -200,12 +200,12 @@ def test_share_of_nothing():
 
 
 def test_settings_are_the_paper_s():
-    assert len(SETTINGS) == 1 + 3 * 17
-    assert {SMALL, PAPER, NOTEBOOK} <= {*SETTINGS}
+    assert len(EXPERIMENT.settings) == 1 + 3 * 17
+    assert {SMALL, PAPER, NOTEBOOK} <= {*EXPERIMENT.settings}
     assert {case.split("-")[0] for case in TABLE_1} == {*collapse.DATA}
     assert {case.split("-")[1] for case in TABLE_1} == {*collapse.NETWORKS}
     assert (GRID[0], f"{GRID[16]:.4f}", f"{GRID[20]:.4f}", GRID[24]) == (1e-4, "0.0184", "0.0679", 0.25)
-    match = r"cases DATA-NETWORK of .*, got \('mnist',\); epochs at least 1, got 0; device and precision among .*"
+    match = r"cases one or more DATA-NETWORK of .*, got \('mnist',\); epochs at least 1, got 0; precision with .*"
     with pytest.raises(RangeError, match=match):
         Config(cases=("mnist",), epochs=0, device="cpu", precision="bfloat16")
 

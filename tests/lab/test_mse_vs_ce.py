@@ -2,7 +2,17 @@
 
 import pytest
 
-from gnomon_lab.papers.mse_collapse.mse_vs_ce import PAPER, SETTINGS, SMALL, claims, figures, pairs, run, summary, table
+from gnomon_lab.papers.mse_collapse.mse_vs_ce import (
+    EXPERIMENT,
+    PAPER,
+    SMALL,
+    claims,
+    figures,
+    pairs,
+    run,
+    summary,
+    table,
+)
 from tests.lab.resuming import resumed
 from tests.lab.test_mse_collapse import TINY, made  # noqa: F401
 
@@ -68,8 +78,8 @@ def test_epochs_count_at_which_both_have_no_training_error():
 
 
 def test_settings_are_the_paper_s():
-    assert {SMALL, PAPER} <= {*SETTINGS}
-    assert len(SETTINGS) == 1 + 3 * 16
+    assert {SMALL, PAPER} <= {*EXPERIMENT.settings}
+    assert len(EXPERIMENT.settings) == 1 + 3 * 16
     assert SMALL.epochs == 60
 
 

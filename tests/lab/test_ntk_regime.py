@@ -4,8 +4,18 @@ import pytest
 import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.grokalign.ntk_regime.page import interval, miss, share_inside
-from gnomon_lab.papers.grokalign.ntk_regime.run import CONSTANT, NETWORK, Config, claims, figures, run, summary, table
+from gnomon_lab.papers.grokalign.ntk_regime.page import (
+    CONSTANT,
+    NETWORK,
+    claims,
+    figures,
+    interval,
+    miss,
+    share_inside,
+    summary,
+    table,
+)
+from gnomon_lab.papers.grokalign.ntk_regime.run import Config, run
 from gnomon_lab.runs import series
 from tests.lab.resuming import resumed
 
@@ -64,7 +74,7 @@ def test_claims():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"ntk-regime: expected hidden at least 1, got 0; learning_rate .* got nan"):
+    with pytest.raises(RangeError, match=r"Config: expected hidden at least 1, got 0; learning_rate .* got nan"):
         Config(hidden=0, learning_rate=float("nan"))
 
 

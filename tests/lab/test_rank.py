@@ -50,7 +50,9 @@ def test_claims_hold_in_every_seed_or_not_at_all():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"losses among .* got \(\); coefficient finite and at least 0, got -1"):
+    with pytest.raises(
+        RangeError, match=r"losses one or more among .* got \(\); coefficient finite and at least 0, got -1"
+    ):
         Config(losses=(), coefficient=-1)
 
 

@@ -6,10 +6,8 @@ import torch
 from gnomon import jacobian_alignment
 from gnomon.errors import RangeError
 from gnomon.models import mlp
-from gnomon_lab.papers.grokalign.regions.run import (
+from gnomon_lab.papers.grokalign.regions.page import (
     ARM,
-    Config,
-    bend,
     claims,
     curves,
     figures,
@@ -17,10 +15,10 @@ from gnomon_lab.papers.grokalign.regions.run import (
     memorised,
     moments,
     others,
-    run,
     summary,
     table,
 )
+from gnomon_lab.papers.grokalign.regions.run import Config, bend, run
 from gnomon_lab.papers.grokalign.regions.slices import cut, frame, plane_of, reach
 from tests.lab.resuming import resumed
 
@@ -118,7 +116,7 @@ def test_a_slice_holds_the_regions_and_the_centroids_along_their_digits():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"goal in \(0, 1\), got 2; classes at least one of 0 to 9, got \(10,\)"):
+    with pytest.raises(RangeError, match=r"goal in \(0, 1\), got 2; classes one or more from 0 to 9, got \(10,\)"):
         Config(goal=2, classes=(10,))
 
 

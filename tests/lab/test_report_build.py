@@ -5,8 +5,7 @@ import torch
 
 from gnomon import Probe, accuracy, every, jacobian_norm
 from gnomon_lab.figures import Curves, Line, Mark, Panel
-from gnomon_lab.papers import EXPERIMENTS, experiment
-from gnomon_lab.papers.own.anatomy import run as anatomy
+from gnomon_lab.papers.own.anatomy import EXPERIMENT
 from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.over_seeds import build_over_seeds, together
@@ -45,20 +44,12 @@ def test_cost_is_that_of_the_readings(tmp_path):
 
 
 def finished(root, seed, late):
-    found = open_run(root, "anatomy", anatomy.SMALL, seed)
+    found = open_run(root, "anatomy", EXPERIMENT.small, seed)
     run = Run(found.folder, seed)
     for record in made_up(late=late):
         run.record(record["step"], **{key: value for key, value in record.items() if key not in ("step", "seconds")})
     found.finish()
     return found
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_figures_over_seeds_are_the_experiments_own(name):
-    """Not a helper of the same name that it imports."""
-    module = experiment(name)
-    if hasattr(module, "figures_over_seeds"):
-        assert module.figures_over_seeds.__module__ == module.__name__
 
 
 def test_what_differs_between_the_seeds_is_not_said_of_all():
@@ -102,7 +93,7 @@ def test_tables_are_joined_by_the_names_of_their_rows():
 
 def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
     runs = [finished(tmp_path, 1, 1), finished(tmp_path, 0, 0)]
-    path = build_over_seeds(runs)
+    path = build_over_seeds(EXPERIMENT, runs)
     page = path.read_text()
     assert path == tmp_path / "anatomy" / f"{runs[0].digest}-seeds" / "report.html"
     assert "anatomy, 2 seeds: one training run" in page
@@ -112,8 +103,8 @@ def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
         "order-over-seeds.svg",
         "anatomy-seeds.svg",
     }
-    steps = [line.x for panel in anatomy.figures(runs[0].records())[1].panels for line in panel.lines]
-    (together_,) = together([anatomy.figures(run.records()) for run in runs])
+    steps = [line.x for panel in EXPERIMENT.figures(runs[0].records())[1].panels for line in panel.lines]
+    (together_,) = together([EXPERIMENT.figures(run.records()) for run in runs])
     assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
     # They are not on the page of one.
-    assert "order-over-seeds" not in build(runs[0]).read_text()
+    assert "order-over-seeds" not in build(EXPERIMENT, runs[0]).read_text()

@@ -3,15 +3,15 @@
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gnomon.errors import DataError
-from gnomon_lab.papers.own.grok_digits import Config
+from gnomon_lab.papers.own.grok_digits import EXPERIMENT, Config
 from gnomon_lab.runs import all_runs, load_run, open_run, read_records
 from gnomon_lab.runs.files import read_json_object, replace_file, replace_text, write_json
-from gnomon_lab.runs.sweep import train
 from tests.lab.test_runs import StoppedError, count
 from tests.unit.test_lines import largest_file
 
@@ -41,7 +41,9 @@ def begun(root, seed=0):
 
 def finished(root, seed=0):
     found = begun(root, seed)
-    train(Counting, CONFIG, found, lambda part, done, total: None, None)
+    replace(EXPERIMENT, run=Counting.run, table=Counting.table, summary=Counting.summary).finish(
+        CONFIG, found, lambda part, done, total: None
+    )
     return load_run(found.folder)
 
 

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,12 +52,16 @@ def test_a_setting_is_told_by_the_options_that_make_it(tmp_path):
     small, paper = grok_digits.SMALL, grok_digits.PAPER
 
     def told(config):
-        return setting(open_run(tmp_path, "grok-digits", config, 0))
+        return setting(grok_digits.EXPERIMENT, open_run(tmp_path, "grok-digits", config, 0))
 
     assert told(small) == "default setting"
     assert told(CONFIG) == "--steps 2 --train 20 --width 8"
     assert told(paper) == ("default setting" if paper == small else "--paper")
-    assert setting(open_run(tmp_path, "unknown", CONFIG, 0)) == "of an experiment that is not known here"
+
+
+def test_list_names_runs_of_unknown_experiments(gnomon, tmp_path):
+    open_run(tmp_path / "runs", "unknown", CONFIG, 0)
+    assert "unknown, of an experiment that is not known here\n" in gnomon("list").stdout
 
 
 def test_list_tells_settings_results_and_durations(gnomon, runs, tmp_path):
@@ -77,7 +82,7 @@ def test_report_takes_the_default_setting_or_says_what_it_took(gnomon, runs, tmp
     done = gnomon("report", "grok-digits")
     assert done.stdout == f"runs/grok-digits/{runs[2].folder.name}/report.html\n"
     assert done.stderr == "grok-digits, --coefficient 0.5 --steps 2 --train 20 --width 8, seed 0\n"
-    monkeypatch.setattr(grok_digits, "SMALL", CONFIG)
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, small=CONFIG))
     done = gnomon("report", "grok-digits")
     assert done.stdout == f"runs/grok-digits/{runs[0].digest}-seeds/report.html\n"
     assert done.stderr == "grok-digits, default setting, seed 0, 1\n"
@@ -94,16 +99,17 @@ def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
 
 
 def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypatch):
-    monkeypatch.setattr(grok_digits, "SETTINGS", (CONFIG,))
+    judged = replace(grok_digits.EXPERIMENT, others=(CONFIG,))
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", judged)
     healthy = gnomon("verify", "grok-digits")
     assert healthy.returncode == 1, "so small a run reproduces nothing"
-    assert len(by_setting(Path("runs"), "grok-digits")[0][runs[0].digest]) == 2
+    assert len(by_setting(Path("runs"), judged)[0][runs[0].digest]) == 2
     (runs[1].folder / "records.jsonl").write_text("")
     (runs[2].folder / "config.json").write_text("{")
     said = gnomon("verify", "grok-digits").stdout
     assert "not reproduced" in said
     assert said.count("left out: ") == 2
-    assert len(by_setting(Path("runs"), "grok-digits")[0][runs[0].digest]) == 1
+    assert len(by_setting(Path("runs"), judged)[0][runs[0].digest]) == 1
     swept = gnomon(*TINY, "--seeds", "0,1")
     assert swept.returncode == 1
     assert "seed 0: finished before" in swept.stdout
@@ -143,7 +149,7 @@ def test_resuming_says_from_which_step(gnomon, tmp_path):
     assert f"seed 0, not finished: {words}" in gnomon("list").stdout
     for more in ([], ["--seeds", "0,1"]):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("gnomon_lab.cli.execute.train", lambda *_: None)
+            patched.setattr("gnomon_lab.experiment.Experiment.finish", lambda *_: None)
             patched.setattr("gnomon_lab.cli.execute.sweep", lambda *_: (_ for _ in ()))
             assert f"goes on from its checkpoints: {words}\n" in gnomon(*TINY, *more).stdout
 

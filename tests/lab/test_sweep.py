@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from rich.console import Console
 from gnomon.errors import DataError, MissingExtraError
 from gnomon_lab.cli import run_command
 from gnomon_lab.cli.execute import Board
-from gnomon_lab.papers import EXPERIMENTS, Entry
+from gnomon_lab.experiment import Entry
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.runs import Run, open_run
 from gnomon_lab.runs.executors import open_executor
@@ -32,14 +34,16 @@ from dataclasses import dataclass
 
 import torch
 
+from gnomon_lab.experiment import Entry, Experiment
+from gnomon_lab.settings import Settings
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     steps: int = 3
     seconds: float = 0.0
     fail: tuple[int, ...] = ()
     die: tuple[int, ...] = ()
-    threads: int = 1
 
 
 def run(config, run):
@@ -57,26 +61,33 @@ def table(records):
     return ("", "readings"), [("only", str(len(records)))]
 
 
-SMALL = PAPER = Config(steps=50, seconds=0.04, die=(2,))
-SETTINGS, INTRODUCTION = (), ""
-summary, figures = str, lambda records: []
+def none(records):
+    return []
+
+
+SMALL = Config(steps=50, seconds=0.04, die=(2,))
+EXPERIMENT = Experiment(Entry("made_up", "", ""), "", SMALL, SMALL, run, table, str, none, none)
 """
 GNOMON = """
 from gnomon_lab.cli import main
-from gnomon_lab.papers import EXPERIMENTS, Entry
+from gnomon_lab.experiment import Entry
+from gnomon_lab.papers import EXPERIMENTS
 
 EXPERIMENTS["made-up"] = Entry("made_up", "", "")
 main()
 """
 PARENT = """
 import sys
+from functools import partial
 from pathlib import Path
 import made_up
 from gnomon_lab.runs.executors import open_executor
 from gnomon_lab.runs.sweep import Task, sweep
 
 if __name__ == "__main__":
-    task = Task("made_up", "made-up", made_up.Config(steps=1000, seconds=0.1), 0, Path(sys.argv[1]))
+    config = made_up.Config(steps=1000, seconds=0.1)
+    make = partial(made_up.EXPERIMENT.finish, config)
+    task = Task("made-up", config, 0, Path(sys.argv[1]), make)
     with open_executor(None, 1, 1, Path()) as executor:
         list(sweep([task], executor))
 """
@@ -93,7 +104,11 @@ def made_up(tmp_path, monkeypatch):
 
 
 def tasks_of(made_up, root, seeds=range(3), **settings):
-    return [Task("made_up", "made-up", made_up.Config(**settings), seed, root) for seed in seeds]
+    return tasks_with(made_up.EXPERIMENT, made_up.Config(**settings), root, seeds)
+
+
+def tasks_with(experiment, config, root, seeds):
+    return [Task(experiment.name, config, seed, root, partial(experiment.finish, config)) for seed in seeds]
 
 
 def ends(tasks, executor):
@@ -250,7 +265,7 @@ def test_a_cluster_that_stops_the_command_does_what_ctrl_c_does(made_up, tmp_pat
 
 def test_two_workers_make_the_records_of_runs_one_after_another(tmp_path):
     config = grok_digits.Config(steps=10, width=8, train=20)
-    tasks = [Task(grok_digits.__name__, "grok-digits", config, seed, tmp_path) for seed in range(2)]
+    tasks = tasks_with(grok_digits.EXPERIMENT, config, tmp_path, range(2))
     with open_executor(None, 2, config.threads, tmp_path) as executor:
         assert ends(tasks, executor) == {0: (), 1: ()}
         # What a worker prints when Ctrl-C reaches it as it starts would spoil the one line.
@@ -351,7 +366,7 @@ def test_missing_and_broken_extras_are_told_apart(on, module, name, tmp_path, mo
 def shown(*, terminal, seconds_between_lines):
     """What is printed while three runs begin, two get on, and one of them ends."""
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-    tasks = [Task("", "", None, seed, Path()) for seed in range(3)]
+    tasks = [Task("", None, seed, Path(), lambda *_: None) for seed in range(3)]
     with Board(console, 3, seconds_between_lines) as board:
         for event in (
             Moved(tasks[0], "starting", 0, 0),

@@ -8,18 +8,8 @@ import torch
 from gnomon import TruncationFlow
 from gnomon.errors import RangeError
 from gnomon_lab.papers.effective_flow.truncation import run as truncation
-from gnomon_lab.papers.effective_flow.truncation.run import (
-    KINDS,
-    Config,
-    claims,
-    clusters,
-    compared,
-    figures,
-    moments,
-    run,
-    summary,
-    table,
-)
+from gnomon_lab.papers.effective_flow.truncation.page import KINDS, claims, figures, summary, table
+from gnomon_lab.papers.effective_flow.truncation.run import Config, clusters, compared, moments, run
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
@@ -186,9 +176,7 @@ def test_comparison_finds_a_wrong_right_side_and_leaves_out_faces():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(
-        RangeError, match=r"dimensions at least one, of 2 or more, got \(1,\); points .* 2, got 1; until"
-    ):
+    with pytest.raises(RangeError, match=r"dimensions one or more at least 2, got \(1,\); points .* 2, got 1; until"):
         Config(dimensions=(1,), points=1, until=0.0)
 
 

@@ -8,19 +8,8 @@ import torch
 from scipy.integrate import solve_ivp
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.effective_flow.truncation_bias.page import CASES
-from gnomon_lab.papers.effective_flow.truncation_bias.run import (
-    DATA,
-    SETTINGS,
-    Config,
-    FixedRotation,
-    claims,
-    figures,
-    principal,
-    run,
-    summary,
-    table,
-)
+from gnomon_lab.papers.effective_flow.truncation_bias.page import CASES, DATA, claims, figures, summary, table
+from gnomon_lab.papers.effective_flow.truncation_bias.run import PAPER, SMALL, Config, FixedRotation, principal, run
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
@@ -126,7 +115,7 @@ def test_settings_are_checked_together():
 
 def test_settings_wait_for_the_last_point():
     """Falling, the least of N points is met within N log((m + gap) / m) or so: ten margins for its gap are rare."""
-    for config in SETTINGS:
+    for config in (SMALL, PAPER):
         assert config.until > config.points * math.log(11)
 
 

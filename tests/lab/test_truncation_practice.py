@@ -10,18 +10,8 @@ import gnomon
 from gnomon.errors import RangeError
 from gnomon_lab.papers.own.truncation_practice import descents
 from gnomon_lab.papers.own.truncation_practice.descents import ADAPTED, CUMULATIVE, EFFECTIVE, RUNGS, TRAINING, Affine
-from gnomon_lab.papers.own.truncation_practice.page import of
-from gnomon_lab.papers.own.truncation_practice.run import (
-    FOLLOWED,
-    RESTS,
-    SMALL,
-    Config,
-    claims,
-    figures,
-    run,
-    summary,
-    table,
-)
+from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED, claims, figures, of, summary, table
+from gnomon_lab.papers.own.truncation_practice.run import RESTS, SMALL, Config, run
 from tests.lab.resuming import resumed
 
 TINY = Config(cluster=6, images=3, classes=3, until=0.4, finer=2, readings=4)

@@ -14,4 +14,4 @@ OUTCOME = re.compile(
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_title_and_introduction_state_no_outcome(name):
-    assert not OUTCOME.search(" ".join((EXPERIMENTS[name].shows, experiment(name).INTRODUCTION)))
+    assert not OUTCOME.search(" ".join((EXPERIMENTS[name].shows, experiment(name).introduction)))

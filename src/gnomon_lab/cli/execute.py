@@ -3,8 +3,9 @@
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from rich.box import SIMPLE_HEAD
@@ -18,21 +19,23 @@ from gnomon_lab.cli.progress import Progress
 from gnomon_lab.cli.say import say
 from gnomon_lab.cli.state import how_far
 from gnomon_lab.cli.terminal import Terminal
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.build import build, then
 from gnomon_lab.report.over_seeds import build_over_seeds
 from gnomon_lab.report.page import UNJUDGED
 from gnomon_lab.runs import Found, find_run, finished_runs, open_run
 from gnomon_lab.runs.claims import reproduced
 from gnomon_lab.runs.executors import open_executor, require_place
-from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep, train
+from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep
+from gnomon_lab.settings import Settings
 
 WIDE = 1000
 """Columns that hold any table."""
 
 
-def execute(name: str, module: ModuleType, config: object, seed: int, root: Path, data_dir: Path | None) -> int:
+def execute(experiment: Experiment[Settings], config: Settings, seed: int, root: Path, data_dir: Path | None) -> int:
     """Makes one run here, if it is not finished; prints its table, its claims, the path of its page and what next."""
-    console = Terminal()
+    console, name = Terminal(), experiment.name
     found = open_run(root, name, config, seed)
     if found.finished:
         say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
@@ -41,19 +44,18 @@ def execute(name: str, module: ModuleType, config: object, seed: int, root: Path
         if reached := how_far(found):
             say(f"goes on from its checkpoints: {reached}", console)
         with Progress(console) as progress:
-            train(module, config, found, progress.show, data_dir)
-    show_table(module, found, console)
-    show_claims(module, [found], console)
-    show_page(found, console)
-    show_page_of_seeds(found, root, console)
+            experiment.finish(config, found, progress.show, data_dir)
+    show_table(experiment, found, console)
+    show_claims(experiment, [found], console)
+    show_page(experiment, found, console)
+    show_page_of_seeds(experiment, found, root, console)
     say(then(name), console)
     return 0
 
 
 def execute_many(
-    name: str,
-    module: ModuleType,
-    config: object,
+    experiment: Experiment[Settings],
+    config: Settings,
     seeds: Sequence[int],
     root: Path,
     data_dir: Path | None,
@@ -61,17 +63,16 @@ def execute_many(
     workers: int | None,
 ) -> int:
     """Makes the runs that are not finished in workers, and prints each one's table or last lines; 1 if one failed."""
-    console, finished, failed, threads = Terminal(), list[Found](), list[int](), getattr(config, "threads", 1)
-    require_place(on, workers, threads)
-    looked = {seed: finished_before(name, config, seed, root, console) for seed in seeds}
+    console, finished, failed, name = Terminal(), list[Found](), list[int](), experiment.name
+    require_place(on, workers, config.threads)
+    looked = {seed: finished_before(experiment, config, seed, root, console) for seed in seeds}
     before = [found for found in looked.values() if found is not None]
-    made = (module.__name__, name, config)
-    where = (root.resolve(), data_dir and data_dir.resolve())
-    tasks = [Task(*made, seed, *where) for seed, found in looked.items() if found is None]
+    make = partial(experiment.finish, config, data_dir=data_dir and data_dir.resolve())
+    tasks = [Task(name, config, seed, root.resolve(), make) for seed, found in looked.items() if found is None]
     if not tasks:
         return 0
     with (
-        open_executor(on, workers, threads, root.resolve() / ".slurm") as executor,
+        open_executor(on, workers, config.threads, root.resolve() / ".slurm") as executor,
         Board(console, len(tasks)) as board,
         closing(sweep(tasks, executor)) as events,
     ):
@@ -89,21 +90,24 @@ def execute_many(
                 found = open_run(root, name, config, seed)
                 finished.append(found)
                 say(f"{name}, seed {seed}: finished, in {found.folder}", console)
-                show_table(module, found, console)
+                show_table(experiment, found, console)
     if finished:
-        show_claims(module, [*before, *finished], console)
+        show_claims(experiment, [*before, *finished], console)
     for found in sorted(finished, key=lambda run: run.seed):
-        show_page(found, console)
+        show_page(experiment, found, console)
     if finished:
-        show_page_of_seeds(finished[0], root, console)
+        show_page_of_seeds(experiment, finished[0], root, console)
     if failed:
         which = ", ".join(map(str, sorted(failed)))
         say(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", console)
     return int(bool(failed))
 
 
-def finished_before(name: str, config: object, seed: int, root: Path, console: Terminal) -> Found | None:
+def finished_before(
+    experiment: Experiment[Settings], config: Settings, seed: int, root: Path, console: Terminal
+) -> Found | None:
     """The run if it is finished; says so, or from where it goes on. What is wrong with it its worker says."""
+    name = experiment.name
     try:
         found = find_run(root, name, config, seed)
         if found is not None and found.finished:
@@ -116,7 +120,7 @@ def finished_before(name: str, config: object, seed: int, root: Path, console: T
         return None
     say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
     if not (found.folder / "report.html").exists():  # the command ended between a run and its page
-        show_page(found, console)
+        show_page(experiment, found, console)
     return found
 
 
@@ -176,34 +180,34 @@ class Board:
         return "; ".join((f"{self._ended} of {self._total} runs ended", *runs))
 
 
-def show_table(module: ModuleType, found: Found, console: Terminal) -> None:
+def show_table(experiment: Experiment[Settings], found: Found, console: Terminal) -> None:
     """Prints the run's table."""
-    columns, rows = module.table(found.records())
+    columns, rows = experiment.table(found.records())
     console.print(laid_out(columns, rows, console))
 
 
-def show_claims(module: ModuleType, runs: Sequence[Found], console: Terminal) -> None:
+def show_claims(experiment: Experiment[Settings], runs: Sequence[Found], console: Terminal) -> None:
     """Prints what came of the claims in runs of one setting, a line each."""
-    if not runs[0].has_one_of(module.SETTINGS):
+    if not runs[0].has_one_of(experiment.settings):
         say(UNJUDGED, console)
         return
-    claims = module.claims([run.records() for run in runs])
+    claims = experiment.claims([run.records() for run in runs])
     say(f"{reproduced(claims)}:", console)
     for claim in claims:
         sign, style = ("✓", "green") if claim.holds else ("✗ not reproduced:", "red")
         say(f"  {sign} {claim.message}: {claim.measured} (expected: {claim.expected})", console, style=style)
 
 
-def show_page(found: Found, console: Terminal) -> None:
+def show_page(experiment: Experiment[Settings], found: Found, console: Terminal) -> None:
     """Writes the run's page and says where."""
-    say(f"report: {build(found)}", console)
+    say(f"report: {build(experiment, found)}", console)
 
 
-def show_page_of_seeds(found: Found, root: Path, console: Terminal) -> None:
+def show_page_of_seeds(experiment: Experiment[Settings], found: Found, root: Path, console: Terminal) -> None:
     """Writes the page of all finished seeds of a run's setting and says where, if there are several."""
     runs = [run for run in finished_runs(root, found.experiment)[0] if run.digest == found.digest]
     if len(runs) > 1:
-        say(f"report over {len(runs)} seeds: {build_over_seeds(runs)}", console)
+        say(f"report over {len(runs)} seeds: {build_over_seeds(experiment, runs)}", console)
 
 
 def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
-from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers import EXPERIMENTS, experiment
 
 if TYPE_CHECKING:
     from gnomon_lab.runs import Found
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     runs, damaged = all_runs(options.runs)
     by_setting: dict[str, list[Found]] = {}
     for found in runs:
-        by_setting.setdefault(f"{found.experiment}, {setting(found)}", []).append(found)
+        known = found.experiment in EXPERIMENTS
+        words = setting(experiment(found.experiment), found) if known else "of an experiment that is not known here"
+        by_setting.setdefault(f"{found.experiment}, {words}", []).append(found)
     for words, group in by_setting.items():
         say(f"  {words}")
         for found in group:

@@ -34,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.run in EXPERIMENTS:
         say(str(page_of(options.run, options.runs)))
     else:
-        say(str(build(load_run(Path(options.run)))))
+        found = load_run(Path(options.run))
+        say(str(build(experiment(found.experiment), found)))
     return 0
 
 
@@ -46,15 +47,15 @@ def page_of(name: str, root: Path) -> Path:
     from gnomon_lab.report.setting import setting
     from gnomon_lab.runs import finished_runs
 
-    terminal = Terminal(stderr=True)
+    terminal, shown = Terminal(stderr=True), experiment(name)
     finished, damaged = finished_runs(root, name)
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
     if not finished:
         raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.", where="report")
-    usual = [run for run in finished if run.has_one_of([experiment(name).SMALL])]
+    usual = [run for run in finished if run.has_one_of([shown.small])]
     latest = (usual or finished)[-1]
     seeds = [run for run in finished if run.digest == latest.digest]
     which = ", ".join(str(seed) for seed in sorted(run.seed for run in seeds))
-    say(f"{name}, {setting(latest)}, seed {which}", terminal)
-    return build(latest) if len(seeds) == 1 else build_over_seeds(seeds)
+    say(f"{name}, {setting(shown, latest)}, seed {which}", terminal)
+    return build(shown, latest) if len(seeds) == 1 else build_over_seeds(shown, seeds)

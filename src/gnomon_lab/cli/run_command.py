@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from gnomon.errors import DataError
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.papers import EXPERIMENTS, experiment
+
+if TYPE_CHECKING:
+    from gnomon_lab.settings import Settings
 
 SEEDS, MOST = 10**9, 10_000
 """Seeds are below the one, and in one command there are at most the other."""
@@ -52,26 +56,37 @@ def main(arguments: Sequence[str]) -> int:
             None, "an experiment's name first", None, f"There are: {', '.join(EXPERIMENTS)}.", where="gnomon run"
         )
     name, rest = arguments[0], arguments[1:]
-    module = experiment(name)
-    default = module.PAPER if "--paper" in rest else module.SMALL
+    chosen = experiment(name)
+    default = chosen.paper if "--paper" in rest else chosen.small
 
-    def both(options: Options, config: object) -> tuple[Options, object]:
+    def both(options: Options, config: "Settings") -> tuple[Options, "Settings"]:
         return options, config
 
     # Known only now: the type whose fields become options, and the variant that gives their defaults.
-    both.__annotations__ = {"options": unnamed(Options), "config": unnamed(module.Config)}
+    both.__annotations__ = {"options": unnamed(Options), "config": unnamed(with_ranges(type(default)))}
     both.__defaults__ = (Options(), default)
-    options, config = parse(both, rest, f"gnomon run {name}", module.__doc__)
+    options, config = parse(both, rest, f"gnomon run {name}", f"{chosen.entry.shows} ({chosen.entry.source})")
     if options.small and options.paper:
         raise DataError(None, "--small or --paper", "both", "Choose one.", where="gnomon run")
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise DataError("--data-dir", "a folder", f"{str(options.data_dir)!r}", "Correct the path.", where="run")
-    chosen = seeds(options.seeds)
+    wanted = seeds(options.seeds)
     from gnomon_lab.cli.execute import execute, execute_many
 
-    if len(chosen) == 1 and options.on is None and options.workers is None:
-        return execute(name, module, config, chosen[0], options.runs, options.data_dir)
-    return execute_many(name, module, config, chosen, options.runs, options.data_dir, options.on, options.workers)
+    if len(wanted) == 1 and options.on is None and options.workers is None:
+        return execute(chosen, config, wanted[0], options.runs, options.data_dir)
+    return execute_many(chosen, config, wanted, options.runs, options.data_dir, options.on, options.workers)
+
+
+def with_ranges(config: "type[Settings]") -> "type[Settings]":
+    """The type, whose help says each field's range beside its default."""
+    from gnomon_lab.settings import ranges
+
+    hints = {field.name: field.type for field in fields(config)}
+    for name, wanted in ranges(config).items():
+        shown = partial("({}; default: {})".format, wanted.words)
+        config.__annotations__[name] = Annotated[hints[name], tyro.conf.arg(help_behavior_hint=shown)]
+    return config
 
 
 def unnamed(config: type) -> object:

@@ -15,7 +15,9 @@ from gnomon_lab.papers import EXPERIMENTS, experiment
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from gnomon_lab.experiment import Experiment
     from gnomon_lab.runs import Claim, Record
+    from gnomon_lab.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
     console, verdicts, left_out = Terminal(), list[bool](), list[str]()
     for name in [options.name] if options.name else EXPERIMENTS:
-        groups, damaged = by_setting(options.runs, name)
+        groups, damaged = by_setting(options.runs, experiment(name))
         left_out += damaged
         say(f"{name} ({EXPERIMENTS[name].source})" + ("" if groups else ": not run"), console, style="bold")
         for digest, seeds in groups.items():
@@ -64,15 +66,14 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(left_out) or not all(verdicts))
 
 
-def by_setting(root: Path, name: str) -> tuple[dict[str, list[list["Record"]]], list[str]]:
+def by_setting(root: Path, of: "Experiment[Settings]") -> tuple[dict[str, list[list["Record"]]], list[str]]:
     """The records of the finished runs that claims are about, by their setting's digest; and what others lack."""
     from gnomon_lab.runs import finished_runs
 
     groups: dict[str, list[list[Record]]] = {}
-    finished, damaged = finished_runs(root, name)
-    settings = experiment(name).SETTINGS
+    finished, damaged = finished_runs(root, of.name)
     for found in sorted(finished, key=lambda run: run.digest):
-        if found.has_one_of(settings):
+        if found.has_one_of(of.settings):
             groups.setdefault(found.digest, []).append(found.records())
     return groups, damaged
 

@@ -1,156 +1,148 @@
-"""One file per experiment; this table is all that is imported until one of them is asked for."""
+"""A wing a paper, and the table of its experiments, which is all that is imported until one of them is asked for."""
 
 import difflib
 import importlib
-from dataclasses import dataclass
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from gnomon.errors import DataError
+from gnomon_lab.experiment import Entry, Experiment
 
+if TYPE_CHECKING:
+    from gnomon_lab.settings import Settings
 
-@dataclass(frozen=True)
-class Entry:
-    """An experiment: where it is, what it shows, and whose it is."""
-
-    module: str
-    shows: str
-    source: str
-
-
-EXPERIMENTS = {
-    "grok-digits": Entry(
+ENTRIES = (
+    Entry(
         "gnomon_lab.papers.own.grok_digits",
         "what two networks trained on handwritten digits make of others, with GrokAlign and without",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
-    "accelerate": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.accelerate",
         "how soon a network groks MNIST, with weight decay, Grokfast, input noise and GrokAlign",
         "Walker et al., arXiv:2506.12284, table 1",
     ),
-    "anatomy": Entry(
-        "gnomon_lab.papers.own.anatomy.run",
+    Entry(
+        "gnomon_lab.papers.own.anatomy",
         "one training run watched by everything: when each quantity changes, and in which order",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
-    "row-alignment": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.row_alignment",
         "how far GrokAlign and input noise turn the rows of the Jacobians along the data",
         "Walker et al., arXiv:2506.12284, table 2",
     ),
-    "rank": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.rank",
         "how near the Jacobians at the training digits come to rank one, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figure 2",
     ),
-    "inhibit": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.inhibit",
         "what comes of generalisation if the Jacobian norm is minimised, and if it is held at 5",
         "Walker et al., arXiv:2506.12284, figure 7",
     ),
-    "xor": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.xor",
         "when a network memorises, generalises and grows robust, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figure 4",
     ),
-    "ntk-regime": Entry(
-        "gnomon_lab.papers.grokalign.ntk_regime.run",
+    Entry(
+        "gnomon_lab.papers.grokalign.ntk_regime",
         "what moves a digit's inner product with its centroid: theorem 9, with and without feature learning",
         "Walker et al., arXiv:2506.12284, figure 3",
     ),
-    "init-scaling": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.init_scaling",
         "how the size of the weights or of the output at the start decides the alignment that training reaches",
         "Walker et al., arXiv:2506.12284, figure 10",
     ),
-    "delayed-robustness": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.delayed_robustness",
         "how robust a CIFAR-10 network is against attacks as it trains, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figures 5 and 6",
     ),
-    "modular-addition": Entry(
+    Entry(
         "gnomon_lab.papers.grokalign.modular_addition",
         "whether GrokAlign helps a transformer to grok modular addition, with embeddings learned or fixed",
         "Walker et al., arXiv:2506.12284, figures 8 and 9",
     ),
-    "regions": Entry(
-        "gnomon_lab.papers.grokalign.regions.run",
+    Entry(
+        "gnomon_lab.papers.grokalign.regions",
         "the linear regions around training digits, from memorisation to generalisation",
         "Walker et al., arXiv:2506.12284, figures 1 and 11",
     ),
-    "mse-collapse": Entry(
+    Entry(
         "gnomon_lab.papers.mse_collapse.mse_collapse",
         "what becomes of features and classifiers after the last training error, and of the central path",
         "Han, Papyan, Donoho, arXiv:2106.02073, figures 2 to 9 and 12, table 1",
     ),
-    "mse-vs-ce": Entry(
+    Entry(
         "gnomon_lab.papers.mse_collapse.mse_vs_ce",
         "the same network under the squared error and under cross-entropy: which collapses sooner, which is robust",
         "Han, Papyan, Donoho, arXiv:2106.02073, figures 10 and 11",
     ),
-    "central-path": Entry(
+    Entry(
         "gnomon_lab.papers.mse_collapse.central_path",
         "free features flow into neural collapse along a closed form, which is not that of the flow the paper defines",
         "Han, Papyan, Donoho, arXiv:2106.02073, proposition 2, corollaries 1 and 2",
     ),
-    "layer-denoising": Entry(
+    Entry(
         "gnomon_lab.papers.agop_collapse.layer_denoising",
         "what of each layer collapses the classes: its weight, or the ReLU behind it",
         "Beaglehole et al., arXiv:2402.13728, figures 2 and 7 to 9",
     ),
-    "nfa": Entry(
+    Entry(
         "gnomon_lab.papers.agop_collapse.nfa",
         "how each layer's weight correlates with the AGOP at its input, before training, on the way and at the end",
         "Beaglehole et al., arXiv:2402.13728, figures 10 to 12",
     ),
-    "deep-rfm": Entry(
+    Entry(
         "gnomon_lab.papers.agop_collapse.deep_rfm",
         "an untrained network layer by layer: what the root of the AGOP collapses, and what its features undo",
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, figures 1 and 3 to 6",
     ),
-    "linear-rfm": Entry(
-        "gnomon_lab.papers.agop_collapse.linear_rfm.run",
+    Entry(
+        "gnomon_lab.papers.agop_collapse.linear_rfm",
         "the recursion in which deep collapse can be proved, with the theorem's constants and with the exact ones",
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3",
     ),
-    "truncation": Entry(
-        "gnomon_lab.papers.effective_flow.truncation.run",
+    Entry(
+        "gnomon_lab.papers.effective_flow.truncation",
         "whether clusters fall behind the faces of their layer's sector and become one point, on film",
         "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
     ),
-    "truncation-bias": Entry(
-        "gnomon_lab.papers.effective_flow.truncation_bias.run",
+    Entry(
+        "gnomon_lab.papers.effective_flow.truncation_bias",
         "the cumulative bias at a fixed rotation, exactly, event by event: each point cut away makes the cut faster",
         "Chen, arXiv:2501.07400, section 4.3",
     ),
-    "general-flow": Entry(
-        "gnomon_lab.papers.effective_flow.general_flow.run",
+    Entry(
+        "gnomon_lab.papers.effective_flow.general_flow",
         "maps that all act on all clusters: the flow beside automatic differentiation and small steps",
         "Chen, arXiv:2501.07400, theorem 5.1",
     ),
-    "collapsed-flow": Entry(
-        "gnomon_lab.papers.effective_flow.collapsed_flow.run",
+    Entry(
+        "gnomon_lab.papers.effective_flow.collapsed_flow",
         "classes cut to one point each: an integral of motion makes the loss decay, as long as the classes stay cut",
         "Chen, arXiv:2501.07400, section 8",
     ),
-    "clustered-flow": Entry(
-        "gnomon_lab.papers.effective_flow.clustered_flow.run",
+    Entry(
+        "gnomon_lab.papers.effective_flow.clustered_flow",
         "nothing is cut: the flow of the output layer solved for all times, down to its least-squares fit",
         "Chen, arXiv:2501.07400, section 9",
     ),
-    "truncation-practice": Entry(
-        "gnomon_lab.papers.own.truncation_practice.run",
+    Entry(
+        "gnomon_lab.papers.own.truncation_practice",
         "ordinary training beside the effective gradient flow, and what of their difference comes from where",
         "setting of this project, after Chen, arXiv:2501.07400",
     ),
-}
+)
+"""In the order in which they are listed."""
+EXPERIMENTS = {entry.name: entry for entry in ENTRIES}
 
 
-def experiment(name: str) -> ModuleType:
-    """The module of an experiment: Config, SETTINGS, run, table, figures, claims and the report's words.
-
-    SETTINGS are those that the claims are about, SMALL and PAPER among them. Some have `figures_over_seeds`,
-    of the records of several seeds.
+def experiment(name: str) -> "Experiment[Settings]":
+    """The experiment of a name, imported now.
 
     Raises:
         DataError: if there is none of that name; the nearest is named.
@@ -160,4 +152,5 @@ def experiment(name: str) -> ModuleType:
         raise DataError(
             "NAME", "an experiment", repr(name), f"Did you mean {near[0]}? See `gnomon list`.", where="experiment"
         )
-    return importlib.import_module(EXPERIMENTS[name].module)
+    found: "Experiment[Settings]" = importlib.import_module(EXPERIMENTS[name].module).EXPERIMENT
+    return found

@@ -1,6 +1,7 @@
 """What experiments of several wings share: the papers' losses, MNIST as they take it, arms beside each other."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch.nn import functional
 from gnomon.data import Samples, load_images, normalise
 from gnomon_lab.figures import Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, series
+from gnomon_lab.settings import among
 
 MEAN, DEVIATION = 0.1307, 0.3081
 """Of all training pixels of MNIST."""
@@ -30,6 +32,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mse": squared_error,
 }
 """The papers' two losses, by the names that configurations use."""
+Loss = Annotated[str, among(*LOSSES)]
 
 
 def mnist_rows(run: Run, split: str, samples: int, dtype: torch.dtype) -> Samples:

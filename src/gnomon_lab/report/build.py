@@ -4,15 +4,16 @@ from functools import partial
 from pathlib import Path
 
 from gnomon.errors import EmptyError
-from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
+from gnomon_lab.settings import Settings
 
 
-def build(found: Found) -> Path:
+def build(experiment: Experiment[Settings], found: Found) -> Path:
     """Writes the run's figures (SVG) and its page, both from records alone; returns the page's path.
 
     Raises:
@@ -27,18 +28,18 @@ def build(found: Found) -> Path:
             f"Call `gnomon run {found.experiment}` with the same options to finish it.",
             where="report",
         )
-    records, module = found.records(), experiment(found.experiment)
-    figures = module.figures(records)
+    records = found.records()
+    figures = experiment.figures(records)
     (found.folder / "figures").mkdir(exist_ok=True)
     for figure in figures:
         replace_file(found.folder / "figures" / f"{figure.name}.svg", partial(save, figure))
-    columns, rows = module.table(records)
+    columns, rows = experiment.table(records)
     page = Report(
-        title=f"{found.experiment}: {EXPERIMENTS[found.experiment].shows}",
-        summary=module.summary(records),
-        introduction=module.INTRODUCTION.strip(),
+        title=f"{experiment.name}: {experiment.entry.shows}",
+        summary=experiment.summary(records),
+        introduction=experiment.introduction.strip(),
         table=Table(columns, tuple(rows)),
-        claims=tuple(module.claims([records])) if found.has_one_of(module.SETTINGS) else (),
+        claims=tuple(experiment.claims([records])) if found.has_one_of(experiment.settings) else (),
         figures=tuple(figures),
         details={
             "seed": found.seed,
@@ -46,7 +47,7 @@ def build(found: Found) -> Path:
             **{f"resumed with, {k}" if k else "made with": here for k, here in enumerate(found.made_with)},
             "what the readings cost": cost(records),
         },
-        then=then(found.experiment),
+        then=then(experiment.name),
     )
     path = found.folder / "report.html"
     write(page, path)

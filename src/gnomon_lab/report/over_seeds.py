@@ -5,17 +5,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
-from gnomon_lab.papers import EXPERIMENTS, experiment
 from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.spread import spread
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
+from gnomon_lab.settings import Settings
 
 
-def build_over_seeds(runs: Sequence[Found]) -> Path:
+def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) -> Path:
     """Writes the figures and the page of finished runs that differ in the seed alone, beside their folders.
 
     Returns:
@@ -26,25 +27,26 @@ def build_over_seeds(runs: Sequence[Found]) -> Path:
     """
     runs = sorted(runs, key=lambda run: run.seed)
     first, seeds = runs[0], [run.records() for run in runs]
-    module = experiment(first.experiment)
-    own = module.figures_over_seeds(seeds) if hasattr(module, "figures_over_seeds") else []
-    figures = (*own, *together([module.figures(records) for records in seeds]))
+    by_seed = [experiment.figures(records) for records in seeds]
+    figures = (*experiment.figures_over_seeds(seeds), *together(by_seed))
     folder = first.folder.parent / f"{first.digest}-seeds"
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
         replace_file(folder / "figures" / f"{figure.name}.svg", partial(save, figure))
-    columns, rows = spread([module.table(records) for records in seeds])
+    columns, rows = spread([experiment.table(records) for records in seeds])
     page = Report(
-        title=f"{first.experiment}, {len(runs)} seeds: {EXPERIMENTS[first.experiment].shows}",
-        summary=f"{len(runs)} runs that differ in the seed alone ({setting(first)}). In the table stands their mean "
-        f"and, in brackets, the lowest and the highest of them.",
-        introduction=module.INTRODUCTION.strip(),
+        title=f"{experiment.name}, {len(runs)} seeds: {experiment.entry.shows}",
+        summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). In the table stands "
+        f"their mean and, in brackets, the lowest and the highest of them.",
+        introduction=experiment.introduction.strip(),
         table=Table(columns, rows),
-        claims=tuple(module.claims(seeds)) if first.has_one_of(module.SETTINGS) else (),
+        claims=tuple(experiment.claims(seeds)) if first.has_one_of(experiment.settings) else (),
         figures=figures,
         details={
             "configuration": first.config,
-            "each run": {f"seed {run.seed}": module.summary(records) for run, records in zip(runs, seeds, strict=True)},
+            "each run": {
+                f"seed {run.seed}": experiment.summary(records) for run, records in zip(runs, seeds, strict=True)
+            },
         },
     )
     path = folder / "report.html"

@@ -1,16 +1,14 @@
 """A run's setting, as the options of `gnomon run` say it."""
 
-from gnomon_lab.papers import EXPERIMENTS, experiment
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.find import plain
+from gnomon_lab.settings import Settings
 
 
-def setting(found: Found) -> str:
+def setting(experiment: Experiment[Settings], found: Found) -> str:
     """`default setting`, or the options that differ from it, or from that of `--paper` if fewer do."""
-    if found.experiment not in EXPERIMENTS:
-        return "of an experiment that is not known here"
-    module = experiment(found.experiment)
-    small, paper = _options(found, module.SMALL), ["--paper", *_options(found, module.PAPER)]
+    small, paper = _options(found, experiment.small), ["--paper", *_options(found, experiment.paper)]
     return " ".join(paper if len(paper) < len(small) else small) or "default setting"
 
 

@@ -118,7 +118,7 @@ class Found:
         return hashlib.sha256(read_bytes(self.folder / name)).hexdigest()
 
     def has_one_of(self, settings: Iterable[object]) -> bool:
-        """Whether its configuration is one of these; those that claims are about are an experiment's SETTINGS."""
+        """Whether its configuration is one of these."""
         return self.config in [plain(setting) for setting in settings]
 
     @property

@@ -4,22 +4,19 @@ The runs and whoever waits for them share one folder, beside the runs' own: ther
 went wrong, and each sees whether it is still wanted. So workers may be processes here or on other machines.
 """
 
-import importlib
 import json
 import shutil
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from types import ModuleType
 
 from gnomon.errors import GnomonError
 from gnomon_lab.runs.find import Found, open_run
-from gnomon_lab.runs.run import Run, Show
-from gnomon_lab.runs.series import seconds_of
+from gnomon_lab.runs.run import Show
 
 POLL = 0.5
 """Seconds between two looks at how far the runs are."""
@@ -34,20 +31,18 @@ class Task:
     """One run that a worker can make.
 
     Attributes:
-        module: the experiment's module, which the worker imports by this name.
         experiment: the experiment's name.
         config: its configuration.
         seed: the run's seed.
         root: the folder that holds all runs, absolute, and the same for every worker.
-        data_dir: where to look for data sets first.
+        make: makes the run in its folder, from where it stands; a worker imports it by its name.
     """
 
-    module: str
     experiment: str
     config: object
     seed: int
     root: Path
-    data_dir: Path | None = None
+    make: Callable[[Found, Show], None]
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,7 @@ def work(task: Task, place: Path) -> None:
         if found.finished:
             found.records()  # which raises if they were altered
         else:
-            train(importlib.import_module(task.module), task.config, found, show, task.data_dir)
+            task.make(found, show)
     except CancelledError:
         raise
     except Exception as error:
@@ -123,19 +118,6 @@ def work(task: Task, place: Path) -> None:
         raise
     finally:
         place.unlink(missing_ok=True)
-
-
-def train(module: ModuleType, config: object, found: Found, show: Show, data_dir: Path | None) -> None:
-    """Runs one seed to its end; its result.json says that it got there."""
-    run = Run(found.folder, found.seed, show, data_dir=data_dir)
-    with run.locked():
-        if found.finished:  # by another process, since we looked
-            return
-        found.begin()
-        module.run(config, run)
-        records = run.records()
-        columns, rows = module.table(records)
-        found.finish(columns=columns, rows=rows, summary=module.summary(records), seconds=seconds_of(records))
 
 
 class Reported:

@@ -4,18 +4,19 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnomon import Probe, Reading, _checks, accuracy
+from gnomon import Probe, Reading, accuracy
 from gnomon.data import Samples, load_images, standardise
 from gnomon.models import mlp, resnet18, vgg11
 from gnomon_lab.figures import Line, Panel
 from gnomon_lab.runs import Record, Run
+from gnomon_lab.settings import Count, Device, Positive, Settings, among, at_least
 
 SOURCE = "Beaglehole et al., arXiv:2402.13728, "
 DATA = ("mnist", "cifar10", "svhn")
@@ -43,45 +44,27 @@ MNIST_GAIN = 0.2
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of appendix C."""
 
-    model: str = "mlp"
+    model: Annotated[str, among(*TRAININGS)] = "mlp"
     """What stands before the hidden layers: mlp, nothing; resnet, ResNet-18; vgg, VGG-11 less its last two poolings."""
-    dataset: str = "mnist"
+    dataset: Annotated[str, among(*DATA)] = "mnist"
     """The images: mnist, cifar10 or svhn."""
-    samples: int = 2000
+    samples: Annotated[int, at_least(10)] = 2000
     """The first training images, so many."""
-    width: int = 256
+    width: Count = 256
     """Of the five hidden layers."""
-    gain: float | None = None
+    gain: Positive | None = None
     """Of their Xavier-uniform initialisation; None: the paper's for this network and these images."""
-    learning_rate: float | None = 0.2
+    learning_rate: Positive | None = 0.2
     """Of SGD; None: the paper's for this network."""
-    epochs: int | None = 500
+    epochs: Count | None = 500
     """Passes over the training images, each in a new order; None: as many as the paper has for this network."""
-    spacing: int = 10
+    spacing: Count = 10
     """Epochs from one reading to the next."""
-    device: str = "cpu"
+    device: Device = "cpu"
     """Where the network is trained and read: cpu or cuda."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        gain, rate = self.gain, self.learning_rate
-        _checks.settings(
-            "agop_training",
-            ("model", self.model, f"one of {(*TRAININGS,)}", self.model in TRAININGS),
-            ("dataset", self.dataset, f"one of {DATA}", self.dataset in DATA),
-            ("samples", self.samples, "at least 10", self.samples >= 10),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("gain", gain, "finite and above 0", gain is None or 0 < gain < math.inf),
-            ("learning_rate", rate, "finite and above 0", rate is None or 0 < rate < math.inf),
-            ("epochs", self.epochs, "at least 1", self.epochs is None or self.epochs >= 1),
-            ("spacing", self.spacing, "at least 1", self.spacing >= 1),
-            ("device", self.device, f"one of {DEVICES}", self.device in DEVICES),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
     def training(self) -> Training:
         """The paper's training of this network, but for what is told."""
@@ -96,20 +79,16 @@ class Config:
 
 SMALL = Config()
 PAPER = Config(samples=50_000, width=512, learning_rate=None, epochs=None)
-SETTINGS = (
-    SMALL,
-    *(
-        dataclasses.replace(PAPER, model=model, dataset=dataset, device=device)
-        for model in TRAININGS
-        for dataset in DATA
-        for device in DEVICES
-    ),
+OTHERS = tuple(
+    dataclasses.replace(PAPER, model=model, dataset=dataset, device=device)
+    for model in TRAININGS
+    for dataset in DATA
+    for device in DEVICES
 )
 
 
 def train(config: Config, run: Run, quantities: Mapping[str, Callable[..., object]]) -> None:
     """Trains the network, a step an epoch, and records the quantities, those with a value a layer as lists."""
-    torch.set_num_threads(config.threads)
     generator = torch.Generator().manual_seed(run.seed)
     epochs, rate, momentum, gain = config.training()
     samples = images(config, run)

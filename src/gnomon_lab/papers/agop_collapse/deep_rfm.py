@@ -6,23 +6,28 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import correlation, mean
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon import DeepRFM, _checks
+from gnomon import DeepRFM
 from gnomon.data import Samples, load_images
 from gnomon.dynamics import DeepRFMReading
 from gnomon.kernels import FeatureMap, FourierFeatures, GaussianKernel, Kernel, LaplaceKernel, ReLUFeatures
 from gnomon.linalg import unit
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
+from gnomon_lab.settings import Count, Device, Settings, among, at_least, between
 
 DATA, FEATURES = ("mnist", "cifar10"), ("relu", "cosine")
 KERNELS: dict[str, Kernel] = {"laplace": LaplaceKernel(2.0), "gaussian": GaussianKernel(2.0)}
 """With the paper's bandwidth."""
+Arm = Annotated[str, among(*map(" ".join, itertools.product(DATA, KERNELS, FEATURES)))]
 STAGES = {"inputs": "X", "mapped": "M^½ X", "features": "Φ(M^½ X)"}
 """What a layer's inputs go through, by the names of the readings."""
 EXPONENTIAL = -(0.9**0.5)
@@ -42,41 +47,25 @@ that does it. What the root does and what the random features do is shown apart.
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figures 1 and 3 to 6."""
 
-    arms: tuple[str, ...] = ("mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine")
+    arms: tuple[Arm, ...] = ("mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine")
     """Of mnist or cifar10, with a laplace or gaussian kernel, and relu or cosine features."""
-    samples: int = 2000
+    samples: Annotated[int, between(100, 50_000)] = 2000
     """The first so many training images."""
-    test: int = 1000
+    test: Annotated[int, between(1, 10_000)] = 1000
     """The first so many test images."""
-    depth: int = 10
+    depth: Annotated[int, at_least(3)] = 10
     """Layers."""
-    relu_width: int = 1024
+    relu_width: Count = 1024
     """ReLU features of a layer."""
-    cosine_width: int = 1024
+    cosine_width: Count = 1024
     """Random Fourier features of a layer, of exp(-‖x - z‖₁ / 20)."""
-    shown: int = 6
+    shown: Annotated[int, between(1, 50)] = 6
     """Images of each class in the drawings of the Gram matrix."""
-    device: str = "cpu"
+    device: Device = "cpu"
     """Where to compute."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        known = {" ".join(parts) for parts in itertools.product(DATA, KERNELS, FEATURES)}
-        _checks.settings(
-            "deep-rfm",
-            ("arms", self.arms, f"among {sorted(known)}", bool(self.arms) and {*self.arms} <= known),
-            ("samples", self.samples, "from 100 to 50000", 100 <= self.samples <= 50_000),
-            ("test", self.test, "from 1 to 10000", 1 <= self.test <= 10_000),
-            ("depth", self.depth, "at least 3", self.depth >= 3),
-            ("relu_width", self.relu_width, "at least 1", self.relu_width >= 1),
-            ("cosine_width", self.cosine_width, "at least 1", self.cosine_width >= 1),
-            ("shown", self.shown, "from 1 to 50", 1 <= self.shown <= 50),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
@@ -88,7 +77,6 @@ PAPER = Config(
     cosine_width=4096,
     device="cuda",
 )
-SETTINGS = (SMALL, PAPER, replace(PAPER, device="cpu"))
 
 
 class Layers:
@@ -108,7 +96,6 @@ class Layers:
 
 def run(config: Config, run: Run) -> None:
     """Fits all arms."""
-    torch.set_num_threads(config.threads)
     for arm in config.arms:
         fit_arm(config, run, arm)
 
@@ -328,3 +315,17 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         found.append(claim("random ReLU features change NC1 only marginally: geometric mean of the factor",
                            "appendix A, proposition A.1", raised, 0, MARGINAL, "relu"))  # fmt: skip
     return found
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["deep-rfm"],
+    INTRODUCTION,
+    SMALL,
+    PAPER,
+    run,
+    table,
+    summary,
+    figures,
+    claims,
+    (replace(PAPER, device="cpu"),),
+)

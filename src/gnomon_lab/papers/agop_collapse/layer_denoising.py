@@ -8,11 +8,13 @@ from functools import partial
 from torch import Tensor, nn
 
 from gnomon import LayerCollapse, layer_collapse
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.agop_collapse._shared import (
     LAYERS,
+    OTHERS,
     PAPER,
-    SETTINGS,
     SMALL,
     SOURCE,
     Config,
@@ -24,8 +26,6 @@ from gnomon_lab.papers.agop_collapse._shared import (
     train,
 )
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
-
-__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
 """Where NC1 is measured, in the order in which a layer W = USVᵀ gets there."""
@@ -194,3 +194,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         Claim("the ReLU does not directly reduce NC1, in any hidden layer",
               SOURCE + "section 5", "at least 1 times, the smallest", over_seeds(relu), min(relu) >= 1),
     ]  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["layer-denoising"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
+)

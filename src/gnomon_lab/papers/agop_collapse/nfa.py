@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from gnomon import NFATable, nc1_trace_ratio, nfa_table
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.agop_collapse._shared import (
     LAYERS,
+    OTHERS,
     PAPER,
-    SETTINGS,
     SMALL,
     SOURCE,
     Config,
@@ -22,8 +24,6 @@ from gnomon_lab.papers.agop_collapse._shared import (
     train,
 )
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
-
-__all__ = ["PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 
 PRINTED = {"mlp mnist": (0.74, 0.13), "resnet cifar10": (0.74, 0.17)}
 """Section 5: mean and deviation of the correlation at the end, over layers and seeds."""
@@ -156,3 +156,6 @@ def printed(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
             abs(found - expected) <= deviation,
         )
     ]
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["nfa"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS)

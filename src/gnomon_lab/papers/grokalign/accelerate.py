@@ -1,10 +1,10 @@
 """accelerate: how much sooner GrokAlign groks MNIST than weight decay, Grokfast and input noise (table 1)."""
 
 import itertools
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
@@ -13,7 +13,6 @@ from gnomon import (
     GrokfastEMA,
     InputNoise,
     Probe,
-    _checks,
     accuracy,
     centroid_alignment,
     explained_variance_ratio,
@@ -23,10 +22,13 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
-from gnomon_lab.papers._shared import LOSSES, geometry, lines, mnist_rows
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines, mnist_rows
 from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.runs.run import Stateful
+from gnomon_lab.settings import Count, Dtype, Positive, Range, Settings, Share, between
 
 METHODS = ("baseline", "GrokAlign", "Grokfast", "input noise")
 PAPER_STEPS = {
@@ -52,56 +54,42 @@ digits. Each method is trained until it recognises more than 85 % of 1,024 digit
 how many times sooner than with weight decay alone.
 """
 
+BASELINE_FIRST = Range(
+    f"among {METHODS}, the baseline first",
+    lambda methods, _: methods[:1] == ("baseline",) and {*methods} <= {*METHODS},
+)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of table 1."""
 
-    losses: tuple[str, ...] = ("cross-entropy",)
+    losses: tuple[Loss, ...] = ("cross-entropy",)
     """Of cross-entropy and mse."""
-    methods: tuple[str, ...] = ("baseline", "GrokAlign")
+    methods: Annotated[tuple[str, ...], BASELINE_FIRST] = ("baseline", "GrokAlign")
     """Of baseline, GrokAlign, Grokfast and input noise; the baseline first."""
-    dtype: str = "float64"
+    dtype: Dtype = "float64"
     """In float32 the baseline's cross-entropy underflows to zero and other ratios come out."""
-    samples: int = 1024
+    samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
-    width: int = 196
+    width: Count = 196
     """Of the three hidden layers."""
-    init_scale: float = 8.0
+    init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
-    goal: float = 0.85
+    goal: Share = 0.85
     """Training ends when the test accuracy is above it."""
-    steps: int = 40_000
+    steps: Count = 40_000
     """At most; a step is a pass over all batches of 256."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "accelerate",
-            ("losses", self.losses, f"among {(*LOSSES,)}", bool(self.losses) and {*self.losses} <= {*LOSSES}),
-            ("methods", self.methods, f"among {METHODS}, the baseline first",
-             self.methods[:1] == ("baseline",) and {*self.methods} <= {*METHODS}),
-            ("dtype", self.dtype, "float32 or float64", self.dtype in ("float32", "float64")),
-            ("samples", self.samples, "from 10 to 10000", 10 <= self.samples <= 10_000),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("init_scale", self.init_scale, "finite and above 0", 0 < self.init_scale < math.inf),
-            ("goal", self.goal, "in (0, 1)", 0 < self.goal < 1),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config()
 PAPER = Config(losses=tuple(LOSSES), methods=METHODS)
 HALVES = tuple(Config(losses=(loss,), methods=METHODS) for loss in LOSSES)
 """The paper's setting with one loss each: its halves share nothing."""
-SETTINGS = (SMALL, PAPER, *HALVES)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains every method with every loss, from the same start."""
-    torch.set_num_threads(config.threads)
     train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
     for loss, method in itertools.product(config.losses, config.methods):
         train_arm(config, run, loss, method, train, test)
@@ -230,3 +218,8 @@ def claim(seeds: Sequence[Sequence[Record]], loss: str, method: str, unit: str, 
         measured + (f", {missed} did not reach the goal" if missed and ratios else ""),
         not missed and abs(mean / factor - 1) <= SPREAD,
     )
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["accelerate"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, HALVES
+)

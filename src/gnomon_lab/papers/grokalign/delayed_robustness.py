@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 from gnomon import (
     GrokAlign,
     Probe,
-    _checks,
     accuracy,
     centroid,
     centroid_alignment,
@@ -22,10 +22,13 @@ from gnomon import (
 )
 from gnomon.data import Samples, load_images, normalise
 from gnomon.models import cnn
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import geometry, lines, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
+from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, among, between
 
 ARMS = ("weight decay", "GrokAlign")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 5"
@@ -40,53 +43,38 @@ weight decay alone, withstands this less and less the longer it trains; GrokAlig
 towards the images, its Jacobians tend to rank one, and it withstands the attack more and more often.
 """
 
+THREE = Range("three of at least 1", lambda widths, _: len(widths) == 3 and min(widths) >= 1)
+IN_FOURS = Range("a multiple of 4", lambda readings, _: readings >= 4 and readings % 4 == 0)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figure 5."""
 
-    train: int = 512
+    train: Annotated[int, between(SHOWN, 50_000)] = 512
     """Training images."""
-    test: int = 512
+    test: Annotated[int, between(1, 10_000)] = 512
     """Test images, all of them attacked."""
-    widths: tuple[int, ...] = (8, 16, 32)
+    widths: Annotated[tuple[int, ...], THREE] = (8, 16, 32)
     """Channels of the three blocks."""
-    coefficient: float = 0.3
+    coefficient: NonNegative = 0.3
     """Of the GrokAlign penalty; weight decay acts on both networks."""
-    learning_rate: float = 3e-3
+    learning_rate: Positive = 3e-3
     """Of AdamW."""
-    weight_decay: float = 1e-3
+    weight_decay: NonNegative = 1e-3
     """Of AdamW."""
-    steps: int = 300
+    steps: Count = 300
     """Passes over the training images, in batches of 256."""
-    attacks: tuple[str, ...] = ATTACKS[:1]
+    attacks: tuple[Annotated[str, among(*ATTACKS)], ...] = ATTACKS[:1]
     """Of AutoAttack's apgd-ce, apgd-t, fab-t and square; the fewer, the higher the robust accuracy."""
-    readings: int = 16
+    readings: Annotated[int, IN_FOURS] = 16
     """Readings in each factor of ten of the passes; a quarter of them with an attack."""
     stop_at_plateau: bool = False
     """End GrokAlign's training when alignment and PC1 say that more is unlikely to help."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "delayed-robustness",
-            ("train", self.train, f"from {SHOWN} to 50000", SHOWN <= self.train <= 50_000),
-            ("test", self.test, "from 1 to 10000", 1 <= self.test <= 10_000),
-            ("widths", self.widths, "three of at least 1", len(self.widths) == 3 and min(self.widths) >= 1),
-            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
-            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
-            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("attacks", self.attacks, f"among {ATTACKS}", bool(self.attacks) and {*self.attacks} <= {*ATTACKS}),
-            ("readings", self.readings, "a multiple of 4", self.readings >= 4 and self.readings % 4 == 0),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config()
 PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTACKS)
-SETTINGS = (SMALL, PAPER)
 
 
 class Normalise(nn.Module):
@@ -100,7 +88,6 @@ class Normalise(nn.Module):
 
 def run(config: Config, run: Run) -> None:
     """Trains both networks, the same start and the same images."""
-    torch.set_num_threads(config.threads)
     train = normalise(load_images("cifar10", "train", data_dir=run.data_dir, limit=config.train), MEAN, DEVIATION)
     test = load_images("cifar10", "test", data_dir=run.data_dir, limit=config.test)
     for arm in ARMS:
@@ -306,3 +293,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 def first(values: Sequence[float]) -> float:
     """Where a series starts."""
     return values[0]
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["delayed-robustness"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
+)

@@ -4,13 +4,13 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
 from gnomon import (
     GrokAlign,
     Probe,
-    _checks,
     accuracy,
     centroid_alignment,
     explained_variance_ratio,
@@ -19,9 +19,12 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import geometry, lines, mnist_rows, squared_error
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
+from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 
 ARMS = ("minimise", "hold")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 7"
@@ -38,45 +41,29 @@ digits that it has not seen, and that the second does not.
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figure 7."""
 
-    coefficient: float = 1e-3
+    coefficient: Positive = 1e-3
     """Of the penalty, in both arms."""
-    weight_decay: float = 0.01
+    weight_decay: NonNegative = 0.01
     """Of AdamW."""
-    init_scale: float = 8.0
+    init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
-    samples: int = 1024
+    samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
-    width: int = 196
+    width: Count = 196
     """Of the three hidden layers."""
-    steps: int = 32_000
+    steps: Count = 32_000
     """A step is a pass over all batches of 196, drawn anew."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "inhibit",
-            ("coefficient", self.coefficient, "finite and above 0", 0 < self.coefficient < math.inf),
-            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
-            ("init_scale", self.init_scale, "finite and above 0", 0 < self.init_scale < math.inf),
-            ("samples", self.samples, "from 10 to 10000", 10 <= self.samples <= 10_000),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config(coefficient=0.01, weight_decay=0.1, init_scale=3.0, width=64, steps=1200)
 PAPER = Config()
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains both networks, from the same start."""
-    torch.set_num_threads(config.threads)
     train, test = (mnist_rows(run, split, config.samples, torch.float32) for split in ("train", "test"))
     for arm in ARMS:
         train_arm(config, run, arm, train, test)
@@ -169,3 +156,6 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         ordered("held, the norms of the centroids stay high", "centroid_norm", "minimise", "hold"),
         ordered("held, the centroids do not align", "centroid_alignment", "hold", "minimise"),
     ]
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["inhibit"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -4,18 +4,22 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from gnomon import _checks, centroid_alignment, centroid_rate, log_spaced
+from gnomon import centroid_alignment, centroid_rate, log_spaced
 from gnomon.data import Samples
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.settings import Count, Positive, Range, Settings, between
 
 MECHANISMS = ("output", "weights")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 10"
@@ -30,46 +34,34 @@ The paper says that the second matters more: the shorter the centroids at the st
 reached, and scaling the output does it better than scaling the weights.
 """
 
+SCALES = Range(
+    "two or more, finite and above 0",
+    lambda scales, _: len(scales) > 1 and all(0 < scale < math.inf for scale in scales),
+)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figure 10."""
 
-    scales: tuple[float, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+    scales: Annotated[tuple[float, ...], SCALES] = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
     """Of each mechanism; the paper does not print its own."""
-    digits: int = 1024
+    digits: Annotated[int, between(10, 60_000)] = 1024
     """The zeros and ones among the first so many of MNIST's training digits; the paper names no number."""
-    width: int = 64
+    width: Count = 64
     """Of each hidden layer; the figure names none, the authors' code has 64."""
-    hidden: int = 1
+    hidden: Count = 1
     """Hidden layers: the paper says two-layer, which is 1; the authors' code has 2."""
-    learning_rate: float = 0.01
+    learning_rate: Positive = 0.01
     """Of full-batch gradient descent."""
-    steps: int = 4000
+    steps: Count = 4000
     """Of gradient descent."""
-    readings: int = 24
+    readings: Count = 24
     """Readings of the alignment in each factor of ten of the steps."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        positive = len(self.scales) > 1 and all(0 < scale < math.inf for scale in self.scales)
-        _checks.settings(
-            "init-scaling",
-            ("scales", self.scales, "two or more, finite and above 0", positive),
-            ("digits", self.digits, "from 10 to 60000", 10 <= self.digits <= 60_000),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("hidden", self.hidden, "at least 1", self.hidden >= 1),
-            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config(scales=tuple(2 ** (power / 2) for power in range(-8, 5)))
-SETTINGS = (SMALL, PAPER)
 
 
 class Scaled(nn.Module):
@@ -131,7 +123,6 @@ def sweep(config: Config, run: Run, train: Samples) -> list[Scaled]:
 
 def run(config: Config, run: Run) -> None:
     """Trains the networks of all scales at once: a batch of networks, one update a step."""
-    torch.set_num_threads(config.threads)
     train = zeros_and_ones(run, config.digits, torch.float32)
     networks, place = sweep(config, run, train), first_one(train)
     stacked, point = stack(networks), train.x[place : place + 1]
@@ -287,3 +278,6 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
             all(output > weights for output, weights in best),
         ),
     ]
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["init-scaling"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

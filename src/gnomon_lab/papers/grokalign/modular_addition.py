@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from gnomon import (
     GrokAlign,
     Probe,
     Reading,
-    _checks,
     accuracy,
     centroid_alignment,
     fourier_norms,
@@ -24,9 +24,12 @@ from gnomon import (
 )
 from gnomon.data import Tokens, modular_addition
 from gnomon.models import OneLayerTransformer
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 
 EMBEDDINGS = ("learned", "fixed")
 METHODS = ("weight decay", "GrokAlign")
@@ -45,66 +48,45 @@ GrokAlign groks earlier. A network that knows only that a + b = b + a is right o
 trains on.
 """
 
+DIVISOR = Range("a divisor of the width", lambda heads, config: heads >= 1 and config.width % heads == 0)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figures 8 and 9."""
 
-    embeddings: tuple[str, ...] = EMBEDDINGS
+    embeddings: tuple[Annotated[str, among(*EMBEDDINGS)], ...] = EMBEDDINGS
     """Of learned and fixed; fixed leaves embedding and unembedding as drawn."""
-    prime: int = 31
+    prime: Annotated[int, at_least(2)] = 31
     """The modulus."""
-    fraction: float = 0.7
+    fraction: Share = 0.7
     """Of all pairs, for training."""
-    width: int = 64
+    width: Count = 64
     """Of the embeddings."""
-    heads: int = 4
+    heads: Annotated[int, DIVISOR] = 4
     """Of attention."""
-    hidden: int = 256
+    hidden: Count = 256
     """Neurons of the ReLU layer."""
-    learning_rate: float = 1e-2
+    learning_rate: Positive = 1e-2
     """Of AdamW, betas 0.9 and 0.98."""
-    weight_decay: float = 1.0
+    weight_decay: NonNegative = 1.0
     """Of AdamW, in all arms."""
-    coefficient: float = 1e-3
+    coefficient: NonNegative = 1e-3
     """Of the GrokAlign penalty, on the Jacobian from the embeddings to the logits."""
-    steps: int = 1500
+    steps: Count = 1500
     """Full-batch steps."""
-    jacobians: int = 128
+    jacobians: Count = 128
     """Training pairs, at most, whose whole Jacobian is taken for its norm; alignments are over all."""
-    readings: int = 24
+    readings: Count = 24
     """Readings in each factor of ten of the steps."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "modular-addition",
-            ("embeddings", self.embeddings, f"among {EMBEDDINGS}",
-             bool(self.embeddings) and {*self.embeddings} <= {*EMBEDDINGS}),
-            ("prime", self.prime, "at least 2", self.prime >= 2),
-            ("fraction", self.fraction, "in (0, 1)", 0 < self.fraction < 1),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("heads", self.heads, "a divisor of the width", self.heads >= 1 and self.width % self.heads == 0),
-            ("hidden", self.hidden, "at least 1", self.hidden >= 1),
-            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
-            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
-            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("jacobians", self.jacobians, "at least 1", self.jacobians >= 1),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config()
 PAPER = Config(prime=113, fraction=0.3, width=128, hidden=512, learning_rate=1e-3, steps=48_000, jacobians=256)
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains every arm from the same weights on the same pairs."""
-    torch.set_num_threads(config.threads)
     for embeddings, method in itertools.product(config.embeddings, METHODS):
         train_arm(config, run, embeddings, method)
 
@@ -295,3 +277,8 @@ def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[f
         never = sum(grokked_at(records, embeddings, method) is None for records in seeds)
         said += [f"{method} never groks in {never} of {len(seeds)}"] if never else []
     return statistics.mean(ratios), "; ".join(said)
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["modular-addition"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
+)

@@ -4,15 +4,19 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
-from gnomon import GrokAlign, Probe, _checks, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
+from gnomon import GrokAlign, Probe, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
 from gnomon.data import Samples
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
-from gnomon_lab.papers._shared import LOSSES, lines, mnist_rows
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import LOSSES, Loss, lines, mnist_rows
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
+from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, between
 
 ARMS = ("weight decay", "GrokAlign")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 2"
@@ -28,42 +32,25 @@ one with weight decay alone and one with GrokAlign beside it. The paper says tha
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figure 2, of which the paper prints the data, the optimiser and the losses."""
 
-    losses: tuple[str, ...] = tuple(LOSSES)
+    losses: tuple[Loss, ...] = tuple(LOSSES)
     """Of cross-entropy and mse."""
-    coefficient: float | None = None
+    coefficient: NonNegative | None = None
     """Of the GrokAlign penalty; that of table 1, 1e-3 for cross-entropy and 1e-4 for mse, unless told."""
-    weight_decay: float = 0.01
+    weight_decay: NonNegative = 0.01
     """Of AdamW, in both arms."""
-    init_scale: float = 8.0
+    init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
-    samples: int = 1024
+    samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
-    width: int = 196
+    width: Count = 196
     """Of the three hidden layers."""
-    steps: int = 100_000
+    steps: Count = 100_000
     """A step is a pass over all batches of 256."""
-    dtype: str = "float64"
+    dtype: Dtype = "float64"
     """float32 or float64."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "rank",
-            ("losses", self.losses, f"among {(*LOSSES,)}", bool(self.losses) and {*self.losses} <= {*LOSSES}),
-            ("coefficient", self.coefficient, "finite and at least 0",
-             self.coefficient is None or 0 <= self.coefficient < math.inf),
-            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
-            ("init_scale", self.init_scale, "finite and above 0", 0 < self.init_scale < math.inf),
-            ("samples", self.samples, "from 10 to 10000", 10 <= self.samples <= 10_000),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("dtype", self.dtype, "float32 or float64", self.dtype in ("float32", "float64")),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config(
@@ -77,12 +64,10 @@ SMALL = Config(
     dtype="float32",
 )
 PAPER = Config()
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains both arms with each loss, from the same start."""
-    torch.set_num_threads(config.threads)
     train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
     for loss, arm in itertools.product(config.losses, ARMS):
         train_arm(config, run, loss, arm, train, test)
@@ -198,3 +183,6 @@ def sooner(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
         f"{over_seeds(align, ',.0f')} / {over_seeds(decay, ',.0f')}".replace("inf", "never"),
         all(ours < base for ours, base in zip(align, decay, strict=True)),
     )
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["rank"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -3,12 +3,12 @@
 import statistics
 from collections.abc import Sequence
 
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES, lines
 from gnomon_lab.papers.grokalign.accelerate import SPREAD, Config, arms, run
 from gnomon_lab.runs import Claim, Record, last
-
-__all__ = ["INTRODUCTION", "PAPER", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 
 SOURCE = "Walker et al., arXiv:2506.12284, table 2"
 METHODS = ("baseline", "GrokAlign", "input noise")
@@ -30,7 +30,6 @@ training digits, the paper prints the two cosines that are furthest apart.
 # No network reaches this goal, so that all train equally long: those that table 1 stops at 85 % cannot be table 2's.
 SMALL = Config(methods=METHODS, dtype="float32", samples=512, width=64, init_scale=2.0, goal=0.99, steps=2500)
 PAPER = Config(losses=tuple(LOSSES), methods=METHODS, goal=0.99)
-SETTINGS = (SMALL, PAPER)
 
 
 def extremes(records: Sequence[Record], loss: str, method: str) -> tuple[float, float]:
@@ -128,3 +127,6 @@ def noise_does_not(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
     holds = all(abs(noise - base) < abs(noise - align) for base, align, noise in spans)
     message = f"{loss}: input noise does not align them: range of cosines, baseline, GrokAlign, input noise"
     return Claim(message, SOURCE, "the third nearer to the first", measured, holds)
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["row-alignment"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -4,17 +4,21 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from gnomon import GrokAlign, Probe, _checks, centroid_alignment, log_spaced
+from gnomon import GrokAlign, Probe, centroid_alignment, log_spaced
 from gnomon.data import xor_clusters
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+from gnomon_lab.settings import Count, NonNegative, Positive, Settings, at_least
 
 ARMS = ("weight decay", "GrokAlign")
 BASE = ARMS[0]
@@ -40,54 +44,35 @@ it.
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figure 4, but for the width."""
 
-    dimension: int = 40_000
+    dimension: Annotated[int, at_least(2)] = 40_000
     """Coordinates of a point, two of them signal."""
-    samples: int = 400
+    samples: Count = 400
     """Training points, and as many for testing."""
-    noise: float = 0.05
+    noise: NonNegative = 0.05
     """Size of the coordinates without signal."""
-    width: int = 512
+    width: Count = 512
     """Of the hidden layer."""
-    coefficient: float = 1.0
+    coefficient: Positive = 1.0
     """Of the GrokAlign penalty; the workshop version of the paper has 0.001."""
-    steps: int = 1000
+    steps: Count = 1000
     """Full-batch SGD steps."""
-    learning_rate: float = 0.1
+    learning_rate: Positive = 0.1
     """Of SGD."""
-    weight_decay: float = 0.1
+    weight_decay: NonNegative = 0.1
     """Of SGD, in both arms."""
-    readings: int = 24
+    readings: Count = 24
     """Readings in each factor of ten of the steps."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "xor",
-            ("dimension", self.dimension, "at least 2", self.dimension >= 2),
-            ("samples", self.samples, "at least 1", self.samples >= 1),
-            ("noise", self.noise, "finite and at least 0", 0 <= self.noise < math.inf),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("coefficient", self.coefficient, "finite and above 0", 0 < self.coefficient < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
-            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config(width=2048)
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains both networks from one start, in the subspace in which training takes place."""
-    torch.set_num_threads(config.threads)
     generator = torch.Generator().manual_seed(run.seed)
     points = [
         xor_clusters(config.samples, config.dimension, noise=config.noise, generator=generator, dtype=torch.float64)
@@ -278,3 +263,6 @@ def checked(message: str, values: Sequence[float | None], above: float, below: f
     expected = f"above {above:g}" if below == math.inf else f"below {below:g}"
     holds = len(reached) == len(values) and all(above < value < below for value in reached)
     return Claim(message, SOURCE, expected, measured, holds)
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["xor"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,6 @@ from torch.nn import functional
 from gnomon import (
     ClassMoments,
     Probe,
-    _checks,
     accuracy,
     classifier_equiangularity,
     classifier_equinorm,
@@ -33,6 +33,7 @@ from gnomon.errors import ConvergenceError
 from gnomon_lab.figures import Line, Mark, Panel
 from gnomon_lab.papers._shared import LOSSES
 from gnomon_lab.runs import Claim, Record, Run, last
+from gnomon_lab.settings import Count, Device, Positive, Range, Settings, at_least
 
 SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073"
 DATA = ("mnist", "fashion_mnist", "cifar10", "svhn", "stl10")
@@ -61,61 +62,43 @@ NC2 = {
 """By the quantity of the class means that of the classifier."""
 HARDWARE = (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16"))
 
+CASE = Range(
+    f"DATA-NETWORK of {DATA} and {(*NETWORKS,)}",
+    lambda case, _: case in {f"{data}-{network}" for data in DATA for network in NETWORKS},
+)
+ON_DEVICE = Range(f"with the device among {HARDWARE}", lambda precision, config: (config.device, precision) in HARDWARE)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of appendix A."""
 
-    cases: tuple[str, ...] = ("fashion_mnist-resnet18",)
+    cases: tuple[Annotated[str, CASE], ...] = ("fashion_mnist-resnet18",)
     """Data set and network, joined by a hyphen."""
-    train: int | None = 100
+    train: Annotated[int, at_least(2)] | None = 100
     """Training images of each class; None: as many as the smallest class has."""
-    test: int | None = 2000
+    test: Count | None = 2000
     """Test images; None: all."""
-    side: int = 28
+    side: Annotated[int, at_least(8)] = 28
     """Smaller images get a black frame, up to so many pixels a side."""
-    width: int | None = 8
+    width: Count | None = 8
     """Channels of the first stage, in a DenseNet the growth; None: the network's own."""
-    learning_rates: tuple[float, ...] = (0.1,)
+    learning_rates: tuple[Positive, ...] = (0.1,)
     """Of SGD, divided by 10 after a third and two thirds; of several, the one of the best test accuracy counts."""
-    epochs: int = 350
+    epochs: Count = 350
     """Passes over the training images, each in a new order."""
-    early: int = 50
+    early: Annotated[int, at_least(0)] = 50
     """So many epochs are read one by one."""
-    spacing: int = 5
+    spacing: Count = 5
     """Epochs from one reading to the next after these."""
-    attacked: int = 100
+    attacked: Count = 100
     """Test images that DeepFool attacks."""
-    attack_spacing: int = 50
+    attack_spacing: Count = 50
     """Epochs from one attack to the next; also at the first epoch without training error."""
-    device: str = "cpu"
+    device: Device = "cpu"
     """Where networks are trained and read: cpu or cuda."""
-    precision: str = "float32"
+    precision: Annotated[str, ON_DEVICE] = "float32"
     """Of training; bfloat16: mixed precision, autocast. Readings are in float32."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        known = {f"{data}-{network}" for data in DATA for network in NETWORKS}
-        rates = self.learning_rates
-        _checks.settings(
-            "collapse",
-            ("cases", self.cases, f"DATA-NETWORK of {DATA} and {(*NETWORKS,)}",
-             bool(self.cases) and {*self.cases} <= known),
-            ("train", self.train, "at least 2", self.train is None or self.train >= 2),
-            ("test", self.test, "at least 1", self.test is None or self.test >= 1),
-            ("side", self.side, "at least 8", self.side >= 8),
-            ("width", self.width, "at least 1", self.width is None or self.width >= 1),
-            ("learning_rates", rates, "finite and above 0", bool(rates) and all(0 < r < math.inf for r in rates)),
-            ("epochs", self.epochs, "at least 1", self.epochs >= 1),
-            ("early", self.early, "at least 0", self.early >= 0),
-            ("spacing", self.spacing, "at least 1", self.spacing >= 1),
-            ("attacked", self.attacked, "at least 1", self.attacked >= 1),
-            ("attack_spacing", self.attack_spacing, "at least 1", self.attack_spacing >= 1),
-            ("device and precision", (self.device, self.precision), f"among {HARDWARE}",
-             (self.device, self.precision) in HARDWARE),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
@@ -124,7 +107,6 @@ def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
     Raises:
         ConvergenceError: if a network diverges, and there is no other learning rate.
     """
-    torch.set_num_threads(config.threads)
     for case in config.cases:
         data, network = case.split("-")
         train, test = images(config, run, data)

@@ -5,15 +5,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import truediv
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import CentralPath, CentralPathFlow, _checks, equiangularity, equinorm, maximal_equiangularity, snr_growth
+from gnomon import CentralPath, CentralPathFlow, equiangularity, equinorm, maximal_equiangularity, snr_growth
 from gnomon.dynamics import Projection
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.settings import Count, Range, Settings, between
 
 FLOWS: tuple[Projection, ...] = ("orthogonal", "renormalised")
 """The projections of the gradient: the one that proposition 2 holds for, and the one that the paper defines."""
@@ -39,39 +43,30 @@ defines, a gradient step followed by renormalisation, is another one, and has a 
 By their closed forms both end in neural collapse.
 """
 
+SIZE = Range(
+    "C and N of at least 2 and C - 1 dimensions or more",
+    lambda size, _: min(size[:2]) >= 2 and size[2] >= size[0] - 1,
+)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of the central path."""
 
-    sizes: tuple[tuple[int, int, int], ...] = ((3, 10, 4), (5, 20, 16), (10, 100, 64))
+    sizes: tuple[Annotated[tuple[int, int, int], SIZE], ...] = ((3, 10, 4), (5, 20, 16), (10, 100, 64))
     """Classes C, samples N of each, and dimensions of the features, C - 1 or more."""
-    decades: int = 10
+    decades: Annotated[int, between(1, 12)] = 10
     """The flows end at time 10 to this power."""
-    readings: int = 4
+    readings: Count = 4
     """In each factor of ten of the time."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        fit = all(classes >= 2 and samples >= 2 and width >= classes - 1 for classes, samples, width in self.sizes)
-        _checks.settings(
-            "central-path",
-            ("sizes", self.sizes, "C and N of at least 2 and C - 1 dimensions or more", bool(self.sizes) and fit),
-            ("decades", self.decades, "from 1 to 12", 1 <= self.decades <= 12),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config(sizes=((3, 10, 4), (5, 20, 16), (10, 100, 64), (10, 500, 64), (100, 20, 128)), decades=12)
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Integrates both flows of every size, from the same features."""
-    torch.set_num_threads(config.threads)
     powers = range(config.decades * config.readings + 1)
     times = sorted({0, *(round(10 ** (power / config.readings)) for power in powers)})
     for size, projection in itertools.product(config.sizes, FLOWS):
@@ -287,3 +282,6 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         claim("both flows: the class means become the simplex of equation 10: its three measures, the distance from it",
               "corollary 2", FLOWS, 4 * SPREAD, lambda arm: apart(arm[-1])),
     ]  # fmt: skip
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["central-path"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -5,7 +5,9 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.mse_collapse._shared import (
     GRID,
     HARDWARE,
@@ -53,13 +55,10 @@ NOTEBOOK = dataclasses.replace(PAPER, cases=("mnist-resnet18",), learning_rates=
 """The authors' public notebook: one network, and the learning rate that their search has found for it."""
 SINGLE = tuple(dataclasses.replace(PAPER, cases=(case,)) for case in TABLE_1)
 """The paper's setting with one network each: they share nothing."""
-SETTINGS = (
-    SMALL,
-    *(
-        dataclasses.replace(setting, device=device, precision=precision)
-        for setting in (PAPER, NOTEBOOK, *SINGLE)
-        for device, precision in HARDWARE
-    ),
+OTHERS = tuple(
+    dataclasses.replace(setting, device=device, precision=precision)
+    for setting in (PAPER, NOTEBOOK, *SINGLE)
+    for device, precision in HARDWARE
 )
 FALLING = {
     "equinorm.means": ("3", "equinorm of the class means"),
@@ -226,3 +225,8 @@ def lead(records: Sequence[Record], arm: str, place: int) -> float | None:
         ours, *others = (reading[term] / first[term] for term in ("loss.nc23", "loss.nc1", "loss.deviation"))
         return float(ours / min(others))
     return None
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["mse-collapse"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
+)

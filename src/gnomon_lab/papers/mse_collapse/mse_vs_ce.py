@@ -4,7 +4,9 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._shared import (
     HARDWARE,
@@ -28,13 +30,10 @@ larger perturbations of the images.
 
 SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)
 PAPER = mse_collapse.PAPER
-SETTINGS = (
-    SMALL,
-    *(
-        dataclasses.replace(setting, device=device, precision=precision)
-        for setting in (PAPER, *mse_collapse.SINGLE)
-        for device, precision in HARDWARE
-    ),
+OTHERS = tuple(
+    dataclasses.replace(setting, device=device, precision=precision)
+    for setting in (PAPER, *mse_collapse.SINGLE)
+    for device, precision in HARDWARE
 )
 
 
@@ -126,3 +125,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         checked("under both losses NC1 ends larger on test images than on training images",
                 "figure 12", "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
     ]  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["mse-vs-ce"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
+)

@@ -1,10 +1,9 @@
 """grok-digits: the first run a newcomer sees. Two networks fit 500 digits: do they recognise others?"""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ import torch
 from gnomon import (
     GrokAlign,
     Probe,
-    _checks,
     accuracy,
     centroid,
     centroid_alignment,
@@ -22,9 +20,12 @@ from gnomon import (
 )
 from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
-from gnomon_lab.papers._shared import LOSSES, geometry, lines
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 
 ARMS = ("baseline", "GrokAlign")
 CLASSES = 10
@@ -41,58 +42,35 @@ loss of the second, the GrokAlign penalty, which keeps small how strongly the ou
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of grok-digits."""
 
-    loss: Literal["mse", "cross-entropy"] = "mse"
+    loss: Loss = "mse"
     """The training loss; mse is against one-hot labels."""
-    init_scale: float | None = None
+    init_scale: Positive | None = None
     """Multiplies PyTorch's default initialisation; 4 for mse and 8 for cross-entropy unless told."""
-    coefficient: float = 0.1
+    coefficient: NonNegative = 0.1
     """Of the GrokAlign penalty in the second network."""
-    steps: int = 6000
+    steps: Count = 6000
     """Full-batch AdamW steps."""
-    learning_rate: float = 3e-3
+    learning_rate: Positive = 3e-3
     """Of AdamW."""
-    weight_decay: float = 0.003
+    weight_decay: NonNegative = 0.003
     """Of AdamW."""
-    train: int = 500
+    train: Annotated[int, between(CLASSES, 1796)] = 500
     """Training digits; the rest of the 1,797 are for testing."""
-    width: int = 128
+    width: Count = 128
     """Of the three hidden layers."""
-    readings: int = 12
+    readings: Count = 12
     """Readings in each factor of ten of the steps."""
-    threads: int = 1
-    """Processor threads; these small networks are slower with more."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "grok-digits",
-            (
-                "init_scale",
-                self.init_scale,
-                "finite and above 0",
-                self.init_scale is None or 0 < self.init_scale < math.inf,
-            ),
-            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
-            ("weight_decay", self.weight_decay, "finite and at least 0", 0 <= self.weight_decay < math.inf),
-            ("train", self.train, f"from {CLASSES} to 1796", CLASSES <= self.train <= 1796),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config()
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Trains both networks and records their geometry."""
-    torch.set_num_threads(config.threads)
     drawn = digits(config.train, generator=torch.Generator().manual_seed(run.seed))
     train, test = scaled(*drawn)
     looked_at = typical(train)
@@ -277,3 +255,6 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         claim("GrokAlign fits the training digits: train accuracy", "GrokAlign", "train", LEAST["train"], 1.0),
         claim("GrokAlign groks: test accuracy", "GrokAlign", "test", LEAST["test"], 1.0),
     ]
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["grok-digits"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

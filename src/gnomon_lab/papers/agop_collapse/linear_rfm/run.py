@@ -2,16 +2,17 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon import LinearDeepRFM, _checks
-from gnomon_lab.papers.agop_collapse.linear_rfm.page import SCALINGS, Scaling, claims, figures, printed, summary, table
+from gnomon import LinearDeepRFM
+from gnomon_lab.papers.agop_collapse.linear_rfm.page import SCALINGS, Scaling, printed
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Count, Range, Settings, at_least
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 INTRODUCTION = """
 A Deep RFM whose kernel and random features are linear but for a ridge can be solved. Each layer takes the Gram matrix
 of the data to another one, and this recursion ends at the Gram matrix of the labels, which is deep neural collapse. The
@@ -23,46 +24,40 @@ of the ridge, not of its square. With the exact factor no distance is left at al
 """
 
 
+def rising(ridges: tuple[float, ...]) -> bool:
+    """Whether each is above the one before."""
+    return all(a < b for a, b in itertools.pairwise(ridges))
+
+
+FROM_ZERO = Range(
+    "0 and three more or further, rising",
+    lambda ridges, _: ridges[:1] == (0.0,) and len(ridges) >= 4 and rising(ridges),
+)
+RISING = Range("above 0, rising", lambda ridges, _: bool(ridges) and ridges[0] > 0 and rising(ridges))
+
+
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of theorem 4.3."""
 
-    classes: int = 10
+    classes: Annotated[int, at_least(2)] = 10
     """Of the labels, one-hot."""
-    samples: int = 50
+    samples: Count = 50
     """Of each class: the eigenvalue of the labels' Gram matrix."""
-    kernel_ridges: tuple[float, ...] = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.05, 0.5, 5.0)
+    kernel_ridges: Annotated[tuple[float, ...], FROM_ZERO] = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.05, 0.5, 5.0)
     """λ_k, what the kernel adds to the diagonal: 0 first, then rising."""
-    feature_ridges: tuple[float, ...] = (1.0, 3.0, 10.0)
+    feature_ridges: Annotated[tuple[float, ...], RISING] = (1.0, 3.0, 10.0)
     """λ_Φ, what the random features add, rising."""
-    depth: int = 150
+    depth: Annotated[int, at_least(3)] = 150
     """Layers."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        kernel, features = self.kernel_ridges, self.feature_ridges
-        rising = all(a < b for ridges in (kernel, features) for a, b in itertools.pairwise(ridges))
-        _checks.settings(
-            "linear-rfm",
-            ("classes", self.classes, "at least 2", self.classes >= 2),
-            ("samples", self.samples, "at least 1", self.samples >= 1),
-            ("kernel_ridges", kernel, "0 and three more or further, rising",
-             kernel[:1] == (0.0,) and len(kernel) >= 4 and rising),
-            ("feature_ridges", features, "above 0, rising", bool(features) and features[0] > 0 and rising),
-            ("depth", self.depth, "at least 3", self.depth >= 3),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config()
 PAPER = Config(samples=500, kernel_ridges=(0.0, 0.00005, 0.0001, 0.0002, 0.0004, 0.05, 0.5, 5.0))
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Runs the recursion for all ridges, from the same data."""
-    torch.set_num_threads(config.threads)
     n = config.classes * config.samples
     x = torch.randn(n, 2 * n, generator=torch.Generator().manual_seed(run.seed), dtype=torch.float64)
     gram, labels = x @ x.mT / x.shape[1], torch.arange(n) % config.classes

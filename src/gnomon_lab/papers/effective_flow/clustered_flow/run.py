@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -9,14 +10,14 @@ from jaxtyping import Float
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from gnomon import ClusteredFlow, _checks
+from gnomon import ClusteredFlow
 from gnomon.data import digits
 from gnomon.errors import ConvergenceError
 from gnomon_lab.papers.effective_flow._shared import near, normal, outputs
-from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, SETTLED, SHOWN, claims, figures, summary, table
+from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, SETTLED, SHOWN
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Settings, above, between
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 Parameters = tuple[Float[Tensor, "c q"], Float[Tensor, "l q"], Float[Tensor, "l q q"]]
 """The product W of all weights, the cumulative biases, the cumulative weights."""
 SIZES = (2, 10)
@@ -41,28 +42,17 @@ are not invertible, as theorem 9.1 wants them; and on two classes of unlike size
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of section 9."""
 
-    digits: int = 1500
+    digits: Annotated[int, between(1, 1_796)] = 1500
     """Handwritten digits, of 1,797."""
-    until: float = 30.0
+    until: Annotated[float, above(0.01)] = 30.0
     """The gradient flow is integrated up to this time."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "clustered-flow",
-            ("digits", self.digits, "from 1 to 1796", 1 <= self.digits <= 1796),
-            ("until", self.until, "finite and above 0.01", 0.01 < self.until < math.inf),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config()
-SETTINGS = (SMALL, PAPER)
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,6 @@ def problem(config: Config, arm: str, generator: torch.Generator) -> Problem:
 
 def run(config: Config, run: Run) -> None:
     """Every arm: the solution, and the integrated flow of a network."""
-    torch.set_num_threads(config.threads)
     for arm in ARMS:
         follow(config, run, arm)
 

@@ -3,27 +3,24 @@
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import CollapsedFlow, _checks
+from gnomon import CollapsedFlow
 from gnomon_lab.papers.effective_flow._shared import collapsed_network, extrapolated, near, normal
 from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
     DEFINITE,
     HALVINGS,
     NETWORKS,
     STARTS,
-    claims,
-    figures,
-    summary,
-    table,
 )
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Count, Positive, Range, Settings
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 GOAL = 3.0
 PACE, PACES = 0.05, 40
 """Time from one reading of a network to the next, and how many there are."""
@@ -43,48 +40,35 @@ it becomes the flow with smaller and smaller steps, as long as every class stays
 point, and leaves it where the biases grow past the points.
 """
 
+SIZES = Range("2 or more, each once", lambda sizes, _: min(sizes, default=0) >= 2 and len({*sizes}) == len(sizes))
+SMALLER = Range("above 0 and at most a quarter of larger", lambda smaller, config: 0 < smaller <= config.larger / 4)
+LATER = Range("finite and above early", lambda late, config: config.early < late < math.inf)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of section 8."""
 
-    classes: tuple[int, ...] = (3, 4, 5, 6)
+    classes: Annotated[tuple[int, ...], SIZES] = (3, 4, 5, 6)
     """Classes Q, and as many dimensions, of each flow; the networks have the first."""
-    smaller: float = 0.3
+    smaller: Annotated[float, SMALLER] = 0.3
     """Size of the smaller of W and B at the start, in units of an orthogonal matrix."""
-    larger: float = 2.0
+    larger: Positive = 2.0
     """Size of the larger."""
-    early: float = 8.0
+    early: Positive = 8.0
     """The flows are read at 80 even times up to this one."""
-    late: float = 40.0
+    late: Annotated[float, LATER] = 40.0
     """And at 8 further ones up to this, when they should have come to rest."""
-    steps: int = 5
+    steps: Count = 5
     """Of gradient descent on the networks in 0.05 of the flow's time; and 2, 4 and 8 times as many."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "collapsed-flow",
-            ("classes", self.classes, "2 or more, each once",
-             bool(self.classes) and min(self.classes) >= 2 and len({*self.classes}) == len(self.classes)),
-            ("smaller", self.smaller, "above 0 and at most a quarter of larger", 0 < self.smaller <= self.larger / 4),
-            ("larger", self.larger, "finite", math.isfinite(self.larger)),
-            ("early", self.early, "above 0", self.early > 0),
-            ("late", self.late, "finite and above early", self.early < self.late < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config()
 PAPER = Config()
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Every flow, then the two networks."""
-    torch.set_num_threads(config.threads)
     early = torch.linspace(0, config.early, 81, dtype=torch.float64)
     late = torch.linspace(config.early, config.late, 9, dtype=torch.float64)[1:]
     sizes = {"biases": (config.smaller, config.larger), "weight": (config.larger, config.smaller), "even": (1.0, 1.0)}

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon import GeneralFlow, GeneralOrbit, TruncationFlow, _checks
+from gnomon import GeneralFlow, GeneralOrbit, TruncationFlow
 from gnomon.data import digits
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
@@ -19,14 +20,10 @@ from gnomon_lab.papers.effective_flow.general_flow.page import (
     HORIZON,
     PLANE,
     STEPS,
-    claims,
-    figures,
-    summary,
-    table,
 )
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Settings, at_least, between
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 NEAR = 1e-9
 """Nearer than this to a face a point has no gradient to compare with."""
 INTRODUCTION = """
@@ -42,31 +39,19 @@ map alone.
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting, which is this project's: the paper states the theorem alone."""
 
-    points: int = 12
+    points: Annotated[int, between(2, 170)] = 12
     """Of each cluster."""
-    until: float = 6.0
+    until: Annotated[float, at_least(1.0)] = 6.0
     """The flows end at this s."""
-    readings: int = 40
+    readings: Annotated[int, at_least(3)] = 40
     """Of each flow, denser at its start."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "general-flow",
-            ("points", self.points, "from 2 to 170", 2 <= self.points <= 170),
-            ("until", self.until, "finite and at least 1", 1 <= self.until < math.inf),
-            ("readings", self.readings, "at least 3", self.readings >= 3),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config(points=30, until=10.0)
-SETTINGS = (SMALL, PAPER)
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,6 @@ class Start:
 
 def run(config: Config, run: Run) -> None:
     """Lets the maps flow on each of the data; where it is stopped, an arm begins again."""
-    torch.set_num_threads(config.threads)
     later = config.until * torch.linspace(0, 1, config.readings, dtype=torch.float64) ** 2
     times = torch.tensor(sorted({*later.tolist(), HORIZON}), dtype=torch.float64)
     for arm in ARMS:

@@ -1,20 +1,19 @@
 """truncation: each layer's sector takes in one cluster and carries it to its target (theorem 3.2, proposition 4.2)."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit, _checks, truncation_time_bound
-from gnomon_lab.papers.effective_flow.truncation.page import ESTIMATES, KINDS, Kind, claims, figures, summary, table
+from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit, truncation_time_bound
+from gnomon_lab.papers.effective_flow.truncation.page import ESTIMATES, KINDS, Kind
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Positive, Settings, at_least
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 UNIT: dict[Kind, float] = {"collapse": 0.001, "large": 4.0, "inside": 1.0, "rest": 1.0}
 """A cluster's spread: to the flow it is more than a unit, since β moves at a speed of it and R turns at its square."""
 BEYOND: dict[Kind, float] = {"collapse": 3.5, "large": 3.5, "inside": 0.8, "rest": 3.5}
@@ -43,35 +42,21 @@ the clusters, which then do not become points.
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of the truncation flow."""
 
-    dimensions: tuple[int, ...] = (2, 3)
+    dimensions: tuple[Annotated[int, at_least(2)], ...] = (2, 3)
     """Q, of the input space and of both layers."""
-    points: int = 60
+    points: Annotated[int, at_least(2)] = 60
     """Of each of the two clusters."""
-    until: float = 4.0
+    until: Positive = 4.0
     """The flows end at this s."""
-    readings: int = 44
+    readings: Annotated[int, at_least(12)] = 44
     """Of each flow, but for those at the moments of collapse."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        widths = self.dimensions
-        _checks.settings(
-            "truncation",
-            ("dimensions", widths, "at least one, of 2 or more", bool(widths) and min(widths) >= 2),
-            ("points", self.points, "at least 2", self.points >= 2),
-            ("until", self.until, "finite and above 0", 0 < self.until < math.inf),
-            ("readings", self.readings, "at least 12", self.readings >= 12),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config(dimensions=(2, 3, 8, 16), points=300)
-SETTINGS = (SMALL, PAPER)
 
 
 class Cluster(NamedTuple):
@@ -85,7 +70,6 @@ class Cluster(NamedTuple):
 
 def run(config: Config, run: Run) -> None:
     """Lets two clusters flow, in every dimension and kind; where it is stopped, an arm begins again."""
-    torch.set_num_threads(config.threads)
     for width, kind in itertools.product(config.dimensions, KINDS):
         generator = torch.Generator().manual_seed(run.seed)
         for _ in run.steps(f"{width} {kind}", 0, generator=generator):

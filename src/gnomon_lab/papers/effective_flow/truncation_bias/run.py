@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import TruncationFlow, _checks, bias_flow
+from gnomon import TruncationFlow, bias_flow
 from gnomon.data import digits
 from gnomon.dynamics import Sides, State
 from gnomon_lab.papers.effective_flow.truncation_bias.page import (
@@ -17,14 +18,10 @@ from gnomon_lab.papers.effective_flow.truncation_bias.page import (
     FALLS_WITHIN,
     RISES,
     RISES_WITHIN,
-    claims,
-    figures,
-    summary,
-    table,
 )
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Count, Range, Settings, at_least, between
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 LOW, HIGH = 0.3, 0.7
 """Shares of the points below the cut where it begins to rise and to fall; among the points, the other's is the goal."""
 MARGIN = 0.3
@@ -42,45 +39,31 @@ random points. As in the paper, the target may lie above all points. It may also
 cut stops short of some points, or falls and gives points back, and the rate behaves otherwise.
 """
 
+COMPONENTS = Range("from 1 to 60, less than points", lambda count, config: 1 <= count <= min(60, config.points - 1))
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of section 4.3."""
 
-    digit: int = 3
+    digit: Annotated[int, between(0, 9)] = 3
     """The class of scikit-learn's digits."""
-    points: int = 200
+    points: Annotated[int, at_least(5)] = 200
     """Random points, and digits at most; there are about 180 of a class."""
-    components: int = 3
+    components: Annotated[int, COMPONENTS] = 3
     """Principal components of the digits, and dimensions of the random points."""
-    until: float = 1000.0
+    until: Annotated[float, at_least(10.0)] = 1000.0
     """The flows end at this time."""
-    readings: int = 20
+    readings: Count = 20
     """In each factor of ten of the time."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "truncation-bias",
-            ("digit", self.digit, "from 0 to 9", 0 <= self.digit <= 9),
-            ("points", self.points, "at least 5", self.points >= 5),
-            ("components", self.components, "from 1 to 60, less than points",
-             1 <= self.components <= min(60, self.points - 1)),
-            ("until", self.until, "finite and at least 10", 10 <= self.until < math.inf),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )  # fmt: skip
 
 
 SMALL = Config()
 PAPER = Config(points=1000, until=10_000.0)
-SETTINGS = (SMALL, PAPER)
 
 
 def run(config: Config, run: Run) -> None:
     """Solves and integrates the flow of each case on both data."""
-    torch.set_num_threads(config.threads)
     generator, shape = torch.Generator().manual_seed(run.seed), (config.points, config.components)
     parts = digits(generator=generator, dtype=torch.float64)
     images = torch.cat([part.x[part.labels == config.digit] for part in parts])[: config.points] / 16
@@ -92,10 +75,10 @@ def run(config: Config, run: Run) -> None:
     for data, points in zip(DATA, (principal(images, config.components), random), strict=True):
         seen = points @ rotation.mT
         for case, cut, goal in (
-            (RISES, between(seen, LOW), seen.amax(0) + MARGIN),
-            (RISES_WITHIN, between(seen, LOW), between(seen, HIGH)),
-            (FALLS_WITHIN, between(seen, HIGH), between(seen, LOW)),
-            (FALLS, between(seen, HIGH), seen.amin(0) - MARGIN),
+            (RISES, halfway(seen, LOW), seen.amax(0) + MARGIN),
+            (RISES_WITHIN, halfway(seen, LOW), halfway(seen, HIGH)),
+            (FALLS_WITHIN, halfway(seen, HIGH), halfway(seen, LOW)),
+            (FALLS, halfway(seen, HIGH), seen.amin(0) - MARGIN),
         ):
             solve(run, f"{data} {case}", points, cut, goal, rotation, times)
 
@@ -106,7 +89,7 @@ def principal(x: Float[Tensor, "n d"], components: int) -> Float[Tensor, "n q"]:
     return centred @ torch.linalg.svd(centred, full_matrices=False)[2][:components].mT
 
 
-def between(seen: Float[Tensor, "n q"], share: float) -> Float[Tensor, "q"]:
+def halfway(seen: Float[Tensor, "n q"], share: float) -> Float[Tensor, "q"]:
     """Half way between two neighbouring points, so that this share of them lies below."""
     below = round(share * len(seen))
     return seen.sort(0).values[below - 1 : below + 1].mean(0)

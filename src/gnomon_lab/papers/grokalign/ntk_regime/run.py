@@ -1,7 +1,7 @@
 """ntk-regime: a sample's inner product with its centroid, and the neural tangent kernel that moves it (figure 3)."""
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,6 @@ from torch.nn import functional
 
 from gnomon import (
     Probe,
-    _checks,
     centroid_alignment,
     centroid_inner_product,
     centroid_rate,
@@ -20,10 +19,10 @@ from gnomon import (
 from gnomon.data import Samples
 from gnomon.models import mlp
 from gnomon_lab.papers._shared import mnist_rows
-from gnomon_lab.papers.grokalign.ntk_regime.page import CONSTANT, NETWORK, claims, figures, summary, table
+from gnomon_lab.papers.grokalign.ntk_regime.page import CONSTANT, NETWORK
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Count, Positive, Settings, between
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 INTRODUCTION = """
 A network with one output learns to tell zeros from ones. One training digit x is followed: the mean of its neural
 tangent kernel to the other digits, its inner product with the centroid of its linear region, and its alignment with it.
@@ -36,40 +35,25 @@ what the network does beyond that is what feature learning adds.
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting of figure 3."""
 
-    digits: int = 1024
+    digits: Annotated[int, between(10, 60_000)] = 1024
     """The zeros and ones among the first so many of MNIST's training digits; the paper names no number."""
-    width: int = 64
+    width: Count = 64
     """Of each hidden layer; the figure names none, the authors' code has 64."""
-    hidden: int = 1
+    hidden: Count = 1
     """Hidden layers: the paper says two-layer, which is 1; the authors' code has 2."""
-    learning_rate: float = 0.01
+    learning_rate: Positive = 0.01
     """Of full-batch gradient descent."""
-    steps: int = 4000
+    steps: Count = 4000
     """Of gradient descent."""
-    readings: int = 24
+    readings: Count = 24
     """Readings in each factor of ten of the steps."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        _checks.settings(
-            "ntk-regime",
-            ("digits", self.digits, "from 10 to 60000", 10 <= self.digits <= 60_000),
-            ("width", self.width, "at least 1", self.width >= 1),
-            ("hidden", self.hidden, "at least 1", self.hidden >= 1),
-            ("learning_rate", self.learning_rate, "finite and above 0", 0 < self.learning_rate < math.inf),
-            ("steps", self.steps, "at least 1", self.steps >= 1),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config()
-SETTINGS = (SMALL, PAPER)
 
 
 def zeros_and_ones(run: Run, digits: int, dtype: torch.dtype) -> Samples:
@@ -90,7 +74,6 @@ def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 def run(config: Config, run: Run) -> None:
     """Trains the network, and then the same start with its kernel held constant."""
-    torch.set_num_threads(config.threads)
     train = zeros_and_ones(run, config.digits, torch.float64)
     train_network(config, run, train)
     hold_kernel(config, run, train)

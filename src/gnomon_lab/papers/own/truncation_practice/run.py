@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from gnomon import (
     Probe,
-    _checks,
     activation_misalignment,
     cumulative_parameters,
     polar_decomposition,
@@ -36,10 +35,10 @@ from gnomon_lab.papers.own.truncation_practice.descents import (
     standard_loss,
     velocities,
 )
-from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED, claims, figures, summary, table
+from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED
 from gnomon_lab.runs import Run
+from gnomon_lab.settings import Count, Positive, Range, Settings, at_least, between
 
-__all__ = ["INTRODUCTION", "PAPER", "SETTINGS", "SMALL", "Config", "claims", "figures", "run", "summary", "table"]
 RESTS = ("untruncated", "collapsed")
 """Starts of which only the velocities are asked: all points in every positive sector; each cluster cut to a point."""
 ON_FACE = 1e-9
@@ -55,46 +54,33 @@ trained too, and steps of the usual size.
 What differs, then, is neither the network nor the loss but in which coordinates it descends.
 """
 
+LARGE_STEP_OR_MORE = Range(
+    "finite and at least large_step", lambda until, config: config.large_step <= until < math.inf
+)
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """The setting, which is this project's: the paper has no experiment."""
 
-    cluster: int = 30
+    cluster: Annotated[int, at_least(2)] = 30
     """Points in each of the two clusters in the plane."""
-    images: int = 10
+    images: Annotated[int, between(2, 170)] = 10
     """Images of each digit."""
-    classes: int = 4
+    classes: Annotated[int, between(2, 10)] = 4
     """Digits 0, 1, ..., and as many principal components: the network's width."""
-    until: float = 10.0
+    until: Annotated[float, LARGE_STEP_OR_MORE] = 10.0
     """The end; unit: of gradient flow on the loss."""
-    large_step: float = 0.1
+    large_step: Positive = 0.1
     """The usual learning rate."""
-    finer: int = 50
+    finer: Count = 50
     """How many of the small steps make a large one."""
-    readings: int = 40
+    readings: Count = 40
     """Of each orbit, denser at its start."""
-    threads: int = 1
-    """Processor threads."""
-
-    def __post_init__(self) -> None:
-        large = self.large_step
-        _checks.settings(
-            "truncation-practice",
-            ("cluster", self.cluster, "at least 2", self.cluster >= 2),
-            ("images", self.images, "from 2 to 170", 2 <= self.images <= 170),
-            ("classes", self.classes, "from 2 to 10", 2 <= self.classes <= 10),
-            ("large_step", large, "finite and above 0", 0 < large < math.inf),
-            ("until", self.until, "finite and at least large_step", large <= self.until < math.inf),
-            ("finer", self.finer, "at least 1", self.finer >= 1),
-            ("readings", self.readings, "at least 1", self.readings >= 1),
-            ("threads", self.threads, "at least 1", self.threads >= 1),
-        )
 
 
 SMALL = Config()
 PAPER = Config(cluster=100, images=15, until=20.0, finer=200)
-SETTINGS = (SMALL, PAPER)
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,6 @@ class Seen:
 
 def run(config: Config, run: Run) -> None:
     """Asks for the velocities at the starts that should rest, and follows all rungs from the others."""
-    torch.set_num_threads(config.threads)
     large = round(config.until / config.large_step)
     marks = sorted({round(large * (k / config.readings) ** 2) for k in range(config.readings + 1)})
     for name in (*RESTS, *FOLLOWED):

@@ -1,0 +1,79 @@
+"""anatomy's page: its table and figures, from its records."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gnomon_lab.figures import Curves, Figure, Line, Panel
+from gnomon_lab.papers._shared import lines
+from gnomon_lab.papers.own.anatomy.order import (
+    ARMS,
+    QUANTITIES,
+    WAY,
+    Quantity,
+    change,
+    done,
+    memorised,
+    order,
+    words,
+)
+from gnomon_lab.runs import Record, last
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """For each quantity where it starts, and in each arm where it ends and when it is done."""
+    columns = ("", "start", *(word for arm in ARMS for word in (arm, "done at")))
+    zero = [cell for arm in ARMS for cell in ("", words(memorised([records], arm)[0]))]
+    rows = [("Zero training error", "", *zero)]
+    for quantity in QUANTITIES:
+        cells = [f"{records[0][quantity.name]:.3g}"]
+        for arm in ARMS:
+            (step,) = done([records], arm, quantity.name)
+            cells += [f"{last(records, arm)[quantity.name]:.3g}", words(step, "no change")]
+        rows.append((quantity.title, *cells))
+    return columns, rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The story of each arm in a sentence."""
+    said = []
+    for arm in ARMS:
+        memory, aligned, known = (words(steps[0]) for steps in (
+            memorised([records], arm), done([records], arm, "centroid_alignment"), done([records], arm, "test")
+        ))  # fmt: skip
+        said.append(
+            f"With {arm}: zero training error at step {memory}, the centroids' alignment done at {aligned}, the test "
+            f"accuracy done at {known}, {last(records, arm)['test']:.1%} of unseen digits at the end."
+        )
+    return " ".join(said)
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """The order of the changes, and each quantity against steps."""
+    return [order([records]), curves(records)]
+
+
+def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+    """The order of the changes over all seeds."""
+    return [replace(order(seeds), name="order-over-seeds")]
+
+
+def curves(records: Sequence[Record]) -> Curves:
+    """Small multiples over one time axis, a dot on each curve where its quantity is done."""
+    return Curves(
+        "anatomy",
+        "One training run, watched by everything",
+        f"Means over the training digits that each quantity is read at, but for the test accuracy. A dot: from here on "
+        f"the quantity has gone {WAY:.0%} of its way from its first to its last value, on the axis as it is drawn; a "
+        f"curve without one does not change.",
+        "step (a pass over all batches)",
+        tuple(panel(records, quantity) for quantity in QUANTITIES),
+        panel_height=96,
+    )
+
+
+def panel(records: Sequence[Record], quantity: Quantity) -> Panel:
+    """One quantity in both arms."""
+    changes = ((place, arm, change(records, arm, quantity)) for place, arm in enumerate(ARMS))
+    dots = tuple(Line(arm, (at.step,), (at.value,), colour=place) for place, arm, at in changes if at is not None)
+    drawn = lines(records, {arm: arm for arm in ARMS}, quantity.name)
+    return Panel(quantity.title, quantity.unit, drawn + dots, log_y=quantity.log)

@@ -1,0 +1,74 @@
+"""The training loop that experiments share."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gnomon_lab.runs.run import Run, Stateful
+
+Batch = tuple[Tensor, Tensor]
+"""Inputs and labels."""
+
+
+def fit(
+    run: Run,
+    arm: str,
+    steps: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Callable[[int], Iterable[Batch]],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    *,
+    due: Callable[[int], bool],
+    forward: Callable[[Tensor], Tensor] | None = None,
+    penalty: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+    filter_gradients: Callable[[], object] | None = None,
+    **state: Stateful | torch.Generator,
+) -> Iterator[int]:
+    """Trains one arm of an experiment, and stops at each step that is to be read.
+
+    ```python
+    for step in fit(run, "baseline", 1000, model, optimizer, lambda step: batches, cross_entropy, due=log_spaced(12)):
+        run.record(step, probe.read(step))
+    ```
+
+    A killed run goes on from its last checkpoint, as `Run.steps` says, and ends with the same records if all
+    randomness comes from what stands in `state`.
+
+    Args:
+        run: where checkpoints are kept; `run.stop()` ends the arm.
+        arm: its name in the records.
+        steps: of training.
+        model: whose parameters that require a gradient are trained.
+        optimizer: of these parameters.
+        batches: the batches of a step, an update each; asked from step 1 on.
+        loss: of the model's outputs and a batch's labels.
+        due: whether to read at a step; at the last one always.
+        forward: from inputs to outputs; default: the model.
+        penalty: of the model, the inputs and the outputs, added to the loss; the inputs have a gradient.
+        filter_gradients: changes the gradients before each update.
+        state: what else a resumed run needs.
+
+    Yields:
+        Step 0, before any update, and each step that is due, after its updates.
+
+    Raises:
+        ConvergenceError: if the loss is no longer finite.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for step in run.steps(arm, steps, model=model, optimizer=optimizer, **state):
+        for batch, labels in batches(step) if step > 0 else ():
+            x = batch.detach().requires_grad_() if penalty is not None and not batch.requires_grad else batch
+            logits = (forward or model)(x)
+            objective = loss(logits, labels)
+            if penalty is not None:
+                objective = objective + penalty(model, x, logits)
+            run.require_finite(objective=objective)
+            optimizer.zero_grad()
+            torch.autograd.backward(objective, inputs=parameters)
+            if filter_gradients is not None:
+                filter_gradients()
+            optimizer.step()
+        if due(step) or step == steps:
+            yield step
