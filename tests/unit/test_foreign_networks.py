@@ -346,4 +346,4 @@ def test_a_layer_that_gets_the_samples_in_another_order_is_refused():
     with pytest.raises(UnsupportedModuleError, match="^layer_collapse" + expected):
         gnomon.layer_collapse(model, x, labels, layers=names)
     with pytest.raises(UnsupportedModuleError, match="Probe" + expected):
-        gnomon.Probe(model, (x, labels), [gnomon.nc1], layer=names[0])
+        gnomon.Probe(model, (x, labels), [gnomon.nc1], layers=names[0])

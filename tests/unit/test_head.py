@@ -123,16 +123,16 @@ def test_what_the_logits_do_not_follow_from_is_refused_until_it_is_named():
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* Name the layer whose input is meant"):
             Probe(model, (X, LABELS), [nc1])
         name = "head" if isinstance(model, Averaged) else "first"
-        read = Probe(model, (X, LABELS), {"seen": lambda features: features, "nc1": nc1}, layer=name).read().values
+        read = Probe(model, (X, LABELS), {"seen": lambda features: features, "nc1": nc1}, layers=name).read().values
         torch.testing.assert_close(read["seen"], model.body(X).detach())
 
 
 def test_the_head_may_be_named_too():
     model = Network(body(), nn.Linear(5, CLASSES)).double()
-    named, found = (Probe(model, (X, LABELS), [self_duality], layer=layer).read() for layer in ("first", None))
+    named, found = (Probe(model, (X, LABELS), [self_duality], layers=layer).read() for layer in ("first", None))
     assert named == found
-    with pytest.raises(UnsupportedModuleError, match=r"Probe\(layer\): .* self_duality look at its weight .* 'last'"):
-        Probe(model, (X, LABELS), [self_duality], layer="last")
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(layers\): .* self_duality look at its weight .* 'last'"):
+        Probe(model, (X, LABELS), [self_duality], layers="last")
 
 
 @pytest.mark.bad_input

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
@@ -288,7 +287,7 @@ def test_features_are_the_last_layers_input_and_the_class_moments_theirs():
     parts = gnomon.mse_decomposition(model[-1].weight.detach(), model[-1].bias.detach(), moments)
     torch.testing.assert_close(reading.values["mse"].total, parts.total)
     assert reading.scalars()["mse.nc23"] == parts.nc23.item()
-    seen = gnomon.Probe(model, x, {"seen": lambda features: features}, layer="0").read()
+    seen = gnomon.Probe(model, x, {"seen": lambda features: features}, layers="0").read()
     torch.testing.assert_close(seen.values["seen"], x)
 
 
@@ -297,12 +296,12 @@ def test_the_last_weight_is_not_read_with_another_layers_features():
     """Where the widths are equal nothing else would notice."""
     model = mlp((5, 3, 3, 3)).double()
     _, x, labels = collapsing()
-    named, unnamed = (Probe(model, (x, labels), [gnomon.self_duality], layer=layer).read() for layer in ("4", None))
+    named, unnamed = (Probe(model, (x, labels), [gnomon.self_duality], layers=layer).read() for layer in ("4", None))
     torch.testing.assert_close(named.values, unnamed.values)
     for asked in ([gnomon.self_duality], {"duality": gnomon.self_duality, "half": lambda duality: duality / 2}):
-        with pytest.raises(UnsupportedModuleError, match=r"Probe\(layer\): .* look at its weight and at .* got '2'\."):
-            Probe(model, (x, labels), asked, layer="2")
-    weight = Probe(model, x, {"alone": lambda classifier: classifier}, layer="2").read().values["alone"]
+        with pytest.raises(UnsupportedModuleError, match=r"Probe\(layers\): .* look at its weight and at .* got '2'\."):
+            Probe(model, (x, labels), asked, layers="2")
+    weight = Probe(model, x, {"alone": lambda classifier: classifier}, layers="2").read().values["alone"]
     torch.testing.assert_close(weight, model[4].weight.detach())
 
 
@@ -342,7 +341,7 @@ def test_what_has_no_linear_head_is_said_before_training():
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected a network with a linear layer at"):
             gnomon.Probe(bare, (x, labels), given)
     with pytest.raises(RangeError, match=r"Probe\(layer\): expected one of 0, 1, 2, got 'fc'"):
-        gnomon.Probe(model, (x, labels), [gnomon.nc1], layer="fc")
+        gnomon.Probe(model, (x, labels), [gnomon.nc1], layers="fc")
     with pytest.raises(UnsupportedModuleError, match=r"whose last linear layer puts out the logits, got one that goes"):
         gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)
     torch.testing.assert_close(gnomon.features(nn.Sequential(model, nn.Softmax(1)), x, layer="1"), model(x))
@@ -690,29 +689,6 @@ def test_data_that_are_no_tensors_are_named():
     for data in (x, (torch.zeros(4, 2), np.zeros(4))):
         with pytest.raises(RangeError, match=r"Probe\(data\): expected tensors, got ndarray\. Convert it with"):
             Probe(nn.Linear(2, 2), data, [gnomon.jacobian_norm])
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("part", "message"),
-    [
-        (lambda x: DataLoader(TensorDataset(x)), r"got DataLoader\. Pass a batch of it, x, labels = next\(iter\("),
-        (TensorDataset, r"got TensorDataset\. Pass samples of it, such as torch.utils.data.default_collate"),
-        (lambda x: {"pixels": x, "labels": x}, r"got dict\. Pass one of pixels, labels, as the network takes it"),
-    ],
-)
-def test_how_tensors_are_made_of_what_holds_them_is_said(part, message):
-    with pytest.raises(RangeError, match=message):
-        Probe(nn.Linear(2, 2), part(torch.zeros(4, 2)), [gnomon.jacobian_norm])
-
-
-def test_what_is_advised_makes_samples():
-    x, labels = torch.randn(6, 3), torch.arange(6) % 2
-    dataset = TensorDataset(x, labels)
-    batch = next(iter(DataLoader(dataset, 6)))
-    samples = default_collate([dataset[i] for i in range(6)])
-    probes = [Probe(nn.Linear(3, 2), data, [accuracy]) for data in (batch, samples)]
-    assert [probe.read().values["accuracy"].shape for probe in probes] == [(6,), (6,)]
 
 
 def test_a_probe_says_what_it_is():

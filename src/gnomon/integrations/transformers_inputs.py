@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
-from gnomon.probe import evaluated
+from gnomon.probe import in_eval_mode
 
 Network = Any
 """A network of transformers, called as its authors call it; importing their class would take seconds."""
@@ -141,7 +141,7 @@ def embeddings(
                 )
         return x
 
-    return evaluated(model, checked)[0]
+    return in_eval_mode(model, checked)[0]
 
 
 def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:

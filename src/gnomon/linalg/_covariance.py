@@ -56,9 +56,9 @@ class Dense:
         beyond = beyond - self.matrix @ (inverse @ beyond)
         return inverse @ v, torch.where(rank < len(v), beyond, 0)
 
-    def double(self) -> "Dense":
-        """The same in float64."""
-        return Dense(self.matrix.double())
+    def to(self, dtype: torch.dtype) -> "Dense":
+        """The same in another precision."""
+        return Dense(self.matrix.to(dtype))
 
     def __truediv__(self, divisor: Tensor | float | int) -> "Dense":
         return Dense(self.matrix / divisor)
@@ -128,9 +128,9 @@ class Factored:
         beyond = beyond - self.rows.mT @ (inverse @ (self.rows @ beyond))
         return self.rows.mT @ (inverse @ within), beyond
 
-    def double(self) -> "Factored":
-        """The same in float64."""
-        return Factored(self.rows.double())
+    def to(self, dtype: torch.dtype) -> "Factored":
+        """The same in another precision."""
+        return Factored(self.rows.to(dtype))
 
     def __truediv__(self, divisor: Tensor | float | int) -> "Factored":
         return Factored(self.rows / torch.as_tensor(divisor, dtype=self.rows.dtype).sqrt())

@@ -1,7 +1,7 @@
 """Which quantities, when: readings of a network while it trains."""
 
 from gnomon.probe._cost import Cost
-from gnomon.probe._eval_mode import evaluated
+from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._plan import plan
 from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
@@ -15,8 +15,8 @@ __all__ = [
     "Schedule",
     "Stop",
     "at",
-    "evaluated",
     "every",
+    "in_eval_mode",
     "log_spaced",
     "plan",
     "stop_when",

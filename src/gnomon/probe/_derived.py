@@ -1,6 +1,6 @@
 """What quantities may ask for by name that follows from what is observed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 
@@ -104,28 +104,37 @@ DERIVED: dict[str, Callable[..., object]] = QUANTITIES | {
 """By the name under which quantities ask for them."""
 
 
-def torn(arguments: Mapping[str, tuple[str, ...]]) -> list[str]:
+OF_ANY_SAMPLES = (classes_of, classifier_of, bias_of, layer_weight_of)
+"""What is the same of any samples, and so is computed of the first ones."""
+
+
+def across_layers(arguments: Mapping[str, Sequence[str]], order: Sequence[str]) -> list[str]:
     """The quantities that look at the final linear layer and at features, which then have to be of one layer.
 
     Args:
-        arguments: by quantity what it looks at, in an order in which each comes behind what it looks at.
+        arguments: by quantity what it looks at.
+        order: in which each comes behind what it looks at.
     """
     seen: dict[str, frozenset[str]] = {}
-    for name, wanted in arguments.items():
+    for name in order:
+        wanted = arguments.get(name, ())
         seen[name] = frozenset(wanted).union(*(seen.get(argument, ()) for argument in wanted))
     return [name for name in seen if "features" in seen[name] and seen[name] & {"classifier", "bias"}]
 
 
-def require_one_layer(model: nn.Module, x: Tensor, layer: str | None, together: Sequence[str]) -> None:
+def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[str | None], together: Sequence[str]) -> None:
     """Raises UnsupportedModuleError if quantities look at the final linear layer and at features of another layer."""
-    if not together or layer is None:
+    others = [layer for layer in layers if layer is not None]
+    if not together or not others:
         return
-    if layer_named("Probe", model, layer) is not linear_head("Probe", model, x).layer:
-        raise UnsupportedModuleError(
-            "layer",
-            f"the last linear one, or none, since {', '.join(together)} look at its weight and at the "
-            "features together",
-            repr(layer),
-            "Read the two in probes of their own.",
-            where="Probe",
-        )
+    last = linear_head("Probe", model, x).layer
+    for layer in others:
+        if layer_named("Probe", model, layer) is not last:
+            raise UnsupportedModuleError(
+                "layers",
+                f"the last linear one, or none, since {', '.join(together)} look at its weight and at the "
+                "features together",
+                repr(layer),
+                "Read the two in probes of their own.",
+                where="Probe",
+            )

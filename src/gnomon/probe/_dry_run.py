@@ -14,8 +14,9 @@ from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, 
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import class_moments
 from gnomon.probe._derived import agop_of, own, require_one_layer
-from gnomon.probe._eval_mode import evaluated
+from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._plan import Plan, Quantity, presentable
+from gnomon.probe._samples import Samples
 from gnomon.probe._side_effects import side_effects_said
 from gnomon.probe._wrapped import has_shapes
 
@@ -23,65 +24,68 @@ CLASSES = 128
 """Up to so many classes give a sample each; of more, only the first and the last."""
 
 
-def rehearse(
-    plan: Plan, model: nn.Module, given: Mapping[str, object], *, layer: str | None, memory: int | None
-) -> set[str]:
-    """Raises one error that names all quantities that cannot be had, and says why; leaves everything as it was.
+def dry_run(
+    plan: Plan, model: nn.Module, samples: Samples, given: Mapping[str, object], *, memory: int | None
+) -> tuple[dict[str, GnomonError], set[str]]:
+    """Which quantities cannot be had, by name, and why; leaves everything as it was.
 
-    Observations are made, and gnomon's own functions are called, on one sample of each class, or two in all. A function
-    of the user's is not called before it is due: it may keep a state, cost much, or want all samples. A network that is
-    not yet where its samples are, or has lazy layers without a shape, is left alone.
+    Observations are made, and gnomon's own functions are called, on one sample of each class, or two in all; where
+    samples come in batches, of the first. A function of the user's is not called before it is due: it may keep a state,
+    cost much, or want all samples. A network that is not yet where its samples are, or has lazy layers without a shape,
+    is left alone.
 
     Returns:
-        The names of the parameters to which passes write, in eval mode too.
-    Raises:
-        GnomonError: of the kind of the first, if something lacks for good.
+        What lacks for good, and the names of the parameters to which passes write, in eval mode too.
     """
-    x, labels = given["x"], given.get("labels")
-    if not isinstance(x, Tensor) or not ready(model, x):
-        return set()
-    labels = labels if isinstance(labels, Tensor) else None
+    if not ready(model, samples):
+        return {}, set()
+    first = samples.first_on(device_of(model))
+    x, labels = first["x"], first.get("labels")
     budget = DEFAULT_BUDGET if memory is None else memory
     rows, every_class = few(len(x), labels, budget // (16 * max(1, x[0].nbytes)))
-    known = {
-        name: value[rows.to(value.device)] if isinstance(value, Tensor) else value for name, value in given.items()
-    }
+    every_class = every_class and samples.tensors
+    known = {**given, **{name: value[rows.to(value.device)] for name, value in first.items()}}
+    some = first["x"][rows.to(x.device)]
 
     def try_all() -> dict[str, GnomonError]:
         why: dict[str, GnomonError] = {}
-        if layer is not None and plan.torn:
-            with in_a_sentence("x", "samples that the network takes", x):
-                require_one_layer(model, x[rows.to(x.device)], layer, plan.torn)
-        for name in sorted(plan.observations):
+        with in_a_sentence("x", "samples that the network takes", x):
+            require_one_layer(model, some, plan.features.values(), plan.across_layers)
+        for name in sorted(plan.observed):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
-                known[name] = look(model, x[rows.to(x.device)], name, layer, memory)
-        if not every_class and class_moments in plan.quantities.values():
+                known[name] = look(model, some, name, plan.features, memory)
+        if samples.tensors and not every_class and class_moments in plan.quantities.values():
             with noting(why, "class_moments", every_class=True):
                 require_every_class(labels, known.get("logits"))
-        features = known.get("features")
-        fewer = isinstance(features, Tensor) and len(x) < features[0].numel()
         for name, quantity in plan.quantities.items():
             wanted = plan.arguments[name]
-            if lacking := [why[argument] for argument in wanted if argument in why]:
+            if lacking := [why[key] for key in wanted.values() if key in why]:
                 why[name] = lacking[0]
-            elif own(quantity) and known.keys() >= set(wanted):
-                with (
-                    noting(why, name, every_class, fewer),
-                    in_a_sentence(name, "what it can be computed of", x),
-                ):
-                    value = IN_BRIEF.get(quantity, quantity)(**{argument: known[argument] for argument in wanted})
+            elif own(quantity) and known.keys() >= set(wanted.values()):
+                features = next((known[key] for key in plan.features if key in known), None)
+                fewer = isinstance(features, Tensor) and len(x) < features[0].numel()
+                with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
+                    value = IN_BRIEF.get(quantity, quantity)(**{of: known[key] for of, key in wanted.items()})
                     known[name] = presentable(name, value) if name in plan.reported else value
         return why
 
-    why, written = evaluated(model, lambda: side_effects_said(model, try_all), None)
-    say({name: why[name] for name in plan.reported if name in why})
-    return written
+    why, written = in_eval_mode(model, lambda: side_effects_said(model, try_all), None)
+    return {name: why[name] for name in plan.reported if name in why}, written
 
 
-def ready(model: nn.Module, x: Tensor) -> bool:
-    """Whether the network is where the samples are, and has all its shapes."""
-    return has_shapes(model) and all(parameter.device == x.device for parameter in model.parameters())
+def device_of(model: nn.Module) -> torch.device | None:
+    """Where the network is, by its first parameter; None if it has none."""
+    return next((parameter.device for parameter in model.parameters()), None)
+
+
+def ready(model: nn.Module, samples: Samples) -> bool:
+    """Whether the network is where the samples are, or they can go there, and has all its shapes."""
+    at = samples.first["x"].device
+    return has_shapes(model) and all(
+        parameter.device == at if samples.tensors else parameter.device.type != "meta"
+        for parameter in model.parameters()
+    )
 
 
 def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], bool]:
@@ -99,14 +103,15 @@ def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], boo
     return (first, True) if len(first) <= max(2, min(CLASSES, most)) else (first[[0, -1]], False)
 
 
-def look(model: nn.Module, x: Tensor, name: str, layer: str | None, memory: int | None) -> Tensor:
+def look(model: nn.Module, x: Tensor, name: str, features: Mapping[str, str | None], memory: int | None) -> Tensor:
     """One observation; for the Jacobian, equal rows, made by one backward pass and not c.
 
     They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
     """
+    if name in features:
+        return observe("Probe", model, x, set(), features={name: features[name]}, memory=memory).values[name]
     if name != "jacobian":
-        features = {name: layer} if name == "features" else {}
-        return observe("Probe", model, x, {name} - features.keys(), features=features, memory=memory).values[name]
+        return observe("Probe", model, x, {name}, memory=memory).values[name]
     seen = observe("Probe", model, x, {"centroid", "logits"}, memory=memory).values
     n, c = seen["logits"].shape
     room = (DEFAULT_BUDGET if memory is None else memory) // (4 * max(1, x.nbytes))
@@ -115,7 +120,7 @@ def look(model: nn.Module, x: Tensor, name: str, layer: str | None, memory: int 
 
 def agop_in_brief(model: nn.Module, x: Tensor, memory: int | None) -> Covariance:
     """An AGOP of one row a sample, made by one backward pass and not c."""
-    return Factored(look(model, x, "centroid", None, memory).flatten(1))
+    return Factored(look(model, x, "centroid", {}, memory).flatten(1))
 
 
 IN_BRIEF: dict[Quantity, Quantity] = {agop_of: agop_in_brief}

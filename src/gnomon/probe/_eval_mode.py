@@ -2,7 +2,7 @@
 
 import threading
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -22,7 +22,12 @@ READERS: WeakKeyDictionary[nn.Module, threading.Thread] = WeakKeyDictionary()
 """By network the thread that reads it, which is that of its training."""
 
 
-def evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] | None = ()) -> tuple[T, set[str]]:
+def in_eval_mode(
+    model: nn.Module,
+    look: Callable[[], T],
+    written: Collection[str] | None = (),
+    streams: Sequence[Callable[[], object]] = (),
+) -> tuple[T, set[str]]:
     """What `look` returns, called in eval mode and without gradients; afterwards all is what it was.
 
     That is modes, parameters, buffers, the modules' attributes, grad mode, autocast, and the streams of random numbers
@@ -33,6 +38,7 @@ def evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] 
         model: the network.
         look: what to do.
         written: the names of parameters that passes write to, which are then kept by value; all for None.
+        streams: what puts back random numbers of others, such as those of a loader.
 
     Returns:
         The result, and the names of the parameters that a pass wrote to.
@@ -41,7 +47,7 @@ def evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] 
     try:
         try:
             ONE_AT_A_TIME.acquire()
-            return _evaluated(model, look, written)
+            return _in_eval_mode(model, look, written, streams)
         finally:
             give_back()
             given_back = True
@@ -56,9 +62,14 @@ def give_back() -> None:
         ONE_AT_A_TIME.release()
 
 
-def _evaluated(model: nn.Module, look: Callable[[], T], written: Collection[str] | None) -> tuple[T, set[str]]:
+def _in_eval_mode(
+    model: nn.Module,
+    look: Callable[[], T],
+    written: Collection[str] | None,
+    streams: Sequence[Callable[[], object]],
+) -> tuple[T, set[str]]:
     devices = {parameter.device for parameter in model.parameters()}
-    process, kept = surroundings(devices), Kept(model, written)
+    process, kept = [*surroundings(devices), *streams], Kept(model, written)
 
     def put_back() -> None:
         for each in process:

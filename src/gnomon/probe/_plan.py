@@ -3,7 +3,7 @@
 import difflib
 import graphlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 
@@ -12,40 +12,48 @@ from torch import Tensor
 from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
-from gnomon.probe._derived import DERIVED, QUANTITIES, torn
+from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers
 from gnomon.probe._reading import Value
 
 Quantity = Callable[..., object]
 """A function whose argument names are what it looks at, to a tensor or a frozen dataclass of tensors."""
+Asked = Sequence[Quantity] | Mapping[str, Quantity]
+"""Quantities, by their own names or by others."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """The quantities in an order in which each finds its arguments, these arguments, and what else they need.
 
+    A name is that of a quantity, or of a quantity at one of several layers: `LAYER/NAME`.
+
     Attributes:
         quantities: what is computed from the rest, in order; some only because others ask for it.
-        arguments: by quantity, the names of what it looks at.
-        observations: what to see of the model.
+        arguments: by quantity and by argument, the name of what it looks at.
+        observations: what to see of the model beside features.
+        features: by name, the layer whose input they are; None for the linear layer at the end.
+        across_layers: the quantities that look at the final linear layer and at features.
         reported: the names that were asked for, in their order.
     """
 
     quantities: dict[str, Quantity]
-    arguments: dict[str, tuple[str, ...]]
+    arguments: dict[str, dict[str, str]]
     observations: frozenset[str]
+    features: dict[str, str | None]
+    across_layers: list[str]
     reported: tuple[str, ...]
 
     @property
-    def torn(self) -> list[str]:
-        """The quantities that look at the final linear layer and at features."""
-        return torn({name: self.arguments[name] for name in self.quantities})
+    def observed(self) -> list[str]:
+        """The names of all that is seen of the model."""
+        return [*self.observations, *self.features]
 
 
-def named(quantities: Sequence[Quantity] | Mapping[str, Quantity]) -> dict[str, Quantity]:
+def named(quantities: Asked) -> dict[str, Quantity]:
     """The quantities by name: their own, unless a mapping gives one."""
     if isinstance(quantities, Mapping):
         return dict(quantities)
-    if callable(quantities) or isinstance(quantities, str):
+    if callable(quantities) or isinstance(quantities, str) or not isinstance(quantities, Iterable):
         raise RangeError(
             "quantities",
             "functions in a list, or by name in a mapping",
@@ -75,10 +83,11 @@ def name_of(quantity: Quantity) -> str:
     return getattr(quantity, "__name__", type(quantity).__name__)
 
 
-def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequence[str]) -> Plan:
+def plan(quantities: Asked, given: Collection[str], layers: str | Sequence[str] | None = None) -> Plan:
     """Finds, for each quantity, its arguments among `given`, the observations and the other quantities.
 
-    `gnomon.centroid` as a quantity is the observation of that name: it is taken once.
+    `gnomon.centroid` as a quantity is the observation of that name: it is taken once. What looks at features is there
+    for each of several layers.
 
     Raises:
         EmptyError: if there are no quantities.
@@ -107,11 +116,39 @@ def plan(quantities: Sequence[Quantity] | Mapping[str, Quantity], given: Sequenc
     except graphlib.CycleError as error:
         circle = " -> ".join(error.args[1])
         raise RangeError("quantities", "no circle", circle, "Rename an argument.", where="Probe") from error
-    return Plan(
-        {name: by_name[name] for name in order if name in by_name and name not in OBSERVATIONS},
-        arguments,
-        frozenset(order) & frozenset(OBSERVATIONS),
+    ordered = [name for name in order if name in by_name and name not in OBSERVATIONS]
+    found = Plan(
+        {name: by_name[name] for name in ordered},
+        {name: {argument: argument for argument in arguments[name]} for name in ordered},
+        frozenset(order) & frozenset(OBSERVATIONS) - {"features"},
+        {"features": None if layers is None else str(layers)} if "features" in order else {},
+        across_layers(arguments, order),
         reported,
+    )
+    return found if layers is None or isinstance(layers, str) else for_each_layer(found, layers)
+
+
+def for_each_layer(plan: Plan, layers: Sequence[str]) -> Plan:
+    """All that features lead to, for each of these layers."""
+    deep = {"features"}
+    for name, arguments in plan.arguments.items():
+        if not deep.isdisjoint(arguments.values()):
+            deep.add(name)
+
+    def at(layer: str, name: str) -> str:
+        return f"{layer}/{name}" if name in deep else name
+
+    return Plan(
+        {at(layer, name): quantity for name, quantity in plan.quantities.items() for layer in layers},
+        {
+            at(layer, name): {argument: at(layer, of) for argument, of in arguments.items()}
+            for name, arguments in plan.arguments.items()
+            for layer in layers
+        },
+        plan.observations,
+        {at(layer, name): layer for name in plan.features for layer in layers},
+        plan.across_layers,
+        tuple(dict.fromkeys(at(layer, name) for name in plan.reported for layer in layers)),
     )
 
 
@@ -123,7 +160,7 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
         raise RangeError(
             "quantities",
             "functions whose arguments have names",
-            repr(quantity),
+            f"{quantity!r}",
             "Wrap it in one, such as lambda logits: ...",
             where="Probe",
         ) from cause

@@ -3,25 +3,28 @@
 import math
 import operator
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
-from torch.utils.data import DataLoader, Dataset
 
 from gnomon import _checks
-from gnomon.autodiff import layer_named, observe, timed
-from gnomon.errors import ConvergenceError, RangeError
+from gnomon.autodiff import layer_named
+from gnomon.errors import ConvergenceError, GnomonError, RangeError
 from gnomon.probe._cost import Cost, Meter
-from gnomon.probe._derived import as_asked, require_one_layer
-from gnomon.probe._dry_run import ready, rehearse
-from gnomon.probe._eval_mode import check_thread, evaluated
-from gnomon.probe._plan import Quantity, plan, presentable
+from gnomon.probe._derived import require_one_layer
+from gnomon.probe._dry_run import device_of, dry_run, ready, say
+from gnomon.probe._eval_mode import check_thread, in_eval_mode
+from gnomon.probe._look import Look
+from gnomon.probe._plan import plan, presentable
 from gnomon.probe._reading import Reading, apart, place
+from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
+from gnomon.probe._splits import AskedBySplit, at_split, by_split
 from gnomon.probe._wrapped import check_shapes, check_whole, unwrapped
+
+FEW = 8
+"""Samples of other splits that are looked at before training."""
 
 
 class Probe:
@@ -79,11 +82,11 @@ class Probe:
     def __init__(
         self,
         model: nn.Module,
-        data: Tensor | tuple[Tensor, Tensor] | list[Tensor],
-        quantities: Sequence[Quantity] | Mapping[str, Quantity],
+        data: Data | Mapping[str, Data],
+        quantities: AskedBySplit,
         schedule: Schedule | None = None,
         *,
-        layer: str | None = None,
+        layers: str | Sequence[str] | None = None,
         memory: int | None = None,
         max_overhead: float | None = None,
     ) -> None:
@@ -101,19 +104,27 @@ class Probe:
         model = unwrapped(model)
         check_whole(model)
         self.model = model
-        self.layer = layer
+        self.layers = layers
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self._meter = Meter(max_overhead)
         self._warned: set[str] = set()
-        self._given = given(data)
-        _checks.samples("Probe", 1, **self._given)
-        self._plan = plan(quantities, tuple(self._start()))
-        if layer is not None:
+        self._samples = split_samples(data)
+        self._plans = {
+            split: plan(asked, self._names(split), layers)
+            for split, asked in by_split(quantities, tuple(self._samples)).items()
+        }
+        for layer in [layers] if isinstance(layers, str) else layers or ():
             layer_named("Probe", model, layer)
-        self._written = rehearse(self._plan, model, self._start(), layer=layer, memory=memory)
-        # The rehearsal has looked whether samples mix, if it took place; else the first reading does.
-        self._independent = ready(model, self._given["x"])
+        self._written: set[str] = set()
+        why: dict[str, GnomonError] = {}
+        for split, each in self._plans.items():
+            lacking, written = dry_run(each, model, self._samples[split], self._start(split, few=True), memory=memory)
+            why |= {at_split(split, name): error for name, error in lacking.items()}
+            self._written |= written
+        say(why)
+        # The dry run has looked whether samples mix, if it took place; else the first reading does.
+        self._independent = {split: ready(model, self._samples[split]) for split in self._plans}
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due.
@@ -141,7 +152,7 @@ class Probe:
     @property
     def quantities(self) -> tuple[str, ...]:
         """The names of what is read."""
-        return self._plan.reported
+        return tuple(at_split(split, name) for split, each in self._plans.items() for name in each.reported)
 
     @property
     def cost(self) -> Cost:
@@ -149,83 +160,52 @@ class Probe:
         return self._meter.cost()
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self._given.items())
+        given = ", ".join(f"{split} {samples}".strip() for split, samples in self._samples.items())
         return f"Probe({type(self.model).__name__}, {given}, quantities {', '.join(self.quantities)})"
 
     def _read(self, step: int, *, tolerant: bool) -> Reading:
         check_whole(self.model)
         check_shapes(self.model)
         check_thread(self.model)
+        tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
         with self._meter.reading():
-            return evaluated(self.model, lambda: self._look(step, tolerant=tolerant), self._written)[0]
+            streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
+            return in_eval_mode(self.model, lambda: self._look(step, tolerated), self._written, streams)[0]
 
-    def _look(self, step: int, *, tolerant: bool) -> Reading:
-        seconds: defaultdict[str, float] = defaultdict(float)
-        x, known = self._given["x"], self._start()
-        require_one_layer(self.model, x, self.layer, self._plan.torn)
-        if self._plan.observations:
-            seen = observe(
-                "Probe",
-                self.model,
-                x,
-                self._plan.observations - {"features"},
-                features={"features": self.layer} if "features" in self._plan.observations else {},
-                memory=self.memory,
-                independent=self._independent,
-            )
-            self._independent = True
-            known |= seen.values
-            seconds |= seen.seconds
-        missing = self._compute(known, seconds, (RangeError, ConvergenceError, LinAlgError) if tolerant else ())
-        live = {place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *self._given.values())}
-        values = {name: apart(presentable(name, known[name]), live) for name in self._plan.reported}
-        return Reading(step, values, dict(seconds), {name: missing[name] for name in values if name in missing})
+    def _look(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
+        given = [tensor for samples in self._samples.values() for tensor in samples.first.values()]
+        live = {place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *given)}
+        reading = Reading(step, {}, {})
+        for split, each in self._plans.items():
+            samples = self._samples[split]
+            x = samples.first_on(device_of(self.model))["x"]
+            require_one_layer(self.model, x, each.features.values(), each.across_layers)
+            look = Look(each, self._start(split), self.memory, tolerated)
+            look.at(self.model, samples, independent=self._independent[split])
+            self._independent[split] = True
+            for name in each.reported:
+                key = at_split(split, name)
+                reading.values[key] = apart(presentable(name, look.known[name]), live)
+                if name in look.missing:
+                    reading.missing[key] = look.missing[name]
+            reading.seconds.update({at_split(split, name): took for name, took in look.seconds.items()})
+        return reading
 
-    def _compute(
-        self, known: dict[str, object], seconds: defaultdict[str, float], tolerated: tuple[type[Exception], ...]
-    ) -> dict[str, str]:
-        """Adds the quantities to what is known; of those without a value NaN, and why to what is returned."""
-        missing: dict[str, str] = {}
-        for name, quantity in self._plan.quantities.items():
-            arguments = {
-                argument: as_asked(quantity, argument, known[argument]) for argument in self._plan.arguments[name]
-            }
-            absent = next((missing[argument] for argument in arguments if argument in missing), None)
-            if absent is None:
-                try:
-                    with timed(seconds, name, self._given["x"]):
-                        known[name] = quantity(**arguments)
-                except tolerated as error:
-                    absent = str(error)
-            if absent is not None:
-                known[name], missing[name] = torch.tensor(math.nan), absent
-        return missing
+    def _names(self, split: str) -> set[str]:
+        """What quantities of a split may ask for beside observations and each other."""
+        others = {f"{name}_{part}" for name, samples in self._samples.items() if name for part in samples.first}
+        return {*self._samples[split].first, "model", "parameters", "memory", *others}
 
-    def _start(self) -> dict[str, object]:
-        """What is there before anything is looked at."""
-        parameters = dict(self.model.named_parameters())
-        return {**self._given, "model": self.model, "parameters": parameters, "memory": self.memory}
-
-
-def given(data: Tensor | tuple[Tensor, Tensor] | list[Tensor]) -> dict[str, Tensor]:
-    """The samples, and their labels if there are any, by name; RangeError if one is no tensor, or there are more."""
-    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
-    if len(parts) not in (1, 2):
-        raise RangeError(
-            "data", "samples, alone or with labels", f"{len(parts)} parts", "Pass (x, labels).", where="Probe"
-        )
-    for part in parts:
-        if not isinstance(part, Tensor):
-            raise RangeError("data", "tensors", type(part).__name__, f"{advice(part)}", where="Probe")
-    return dict(zip(("x", "labels")[: len(parts)], parts, strict=True))
-
-
-def advice(part: object) -> str:
-    """How tensors are made of what is none."""
-    if isinstance(part, DataLoader):
-        return "Pass a batch of it, x, labels = next(iter(loader)), or several joined by torch.cat."
-    if isinstance(part, Dataset):
-        return "Pass samples of it, such as torch.utils.data.default_collate([dataset[i] for i in range(100)])."
-    if isinstance(part, Mapping):
-        return f"Pass one of {', '.join(map(str, part))}, as the network takes it."
-    return "Convert it with torch.as_tensor."
+    def _start(self, split: str, *, few: bool = False) -> dict[str, object]:
+        """What is there before anything is looked at; of other splits' samples a `few`, or all."""
+        known: dict[str, object] = {
+            "model": self.model,
+            "parameters": dict(self.model.named_parameters()),
+            "memory": self.memory,
+        }
+        asked = {key for keys in self._plans[split].arguments.values() for key in keys.values()}
+        for name, samples in self._samples.items():
+            if name and not asked.isdisjoint(f"{name}_{part}" for part in samples.first):
+                batch = {k: v[:FEW] for k, v in samples.first.items()} if few else samples.joined(device_of(self.model))
+                known |= {f"{name}_{part}": tensor for part, tensor in batch.items()}
+        return known

@@ -67,7 +67,7 @@ def measure(
     for done, (asked, part) in enumerate(parts, 1):
         samples = x[part] if labels is None else (x[part], labels[part])
         with running(x):
-            reading = Probe(model, samples, asked, layer=layer, memory=memory).read()
+            reading = Probe(model, samples, asked, layers=layer, memory=memory).read()
         for name, value in parts_of(reading.values).items():
             pieces.setdefault(name, []).append(value.cpu())
         seconds.update(reading.seconds)

@@ -114,7 +114,7 @@ def fitted(
 
 def in_float64(class_moments: ClassMoments) -> ClassMoments:
     """The same moments in float64."""
-    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.double())
+    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.to(torch.float64))
 
 
 def decays(where: str, weight_decay: float | int) -> None:

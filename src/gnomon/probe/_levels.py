@@ -1,0 +1,86 @@
+"""How many of the samples a quantity needs at once: some, whose rows are joined or added up, or all."""
+
+import inspect
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from torch import Tensor
+
+from gnomon.autodiff import DEFAULT_BUDGET
+from gnomon.errors import RangeError
+from gnomon.probe._derived import OF_ANY_SAMPLES, own
+from gnomon.probe._plan import Plan, Quantity
+from gnomon.probe._sums import sum_of
+
+
+class Level(IntEnum):
+    """What has to be there for a quantity to be computed."""
+
+    NETWORK = 0
+    BATCH = 1
+    """Samples as they come."""
+    CHUNK = 2
+    """The observations of as many samples as the memory budget allows."""
+    ALL = 3
+
+
+def levels(plan: Plan) -> dict[str, Level]:
+    """The level of all that a plan names.
+
+    A quantity with one row a sample is computed of batches or chunks if all that it looks at is there then, and so is
+    what adds up; anything else waits for all samples.
+    """
+    found = dict.fromkeys(("x", "labels"), Level.BATCH) | dict.fromkeys(plan.observed, Level.CHUNK)
+    seen = dict(found)  # by those who look at it: what is the same of any samples is as good as the network's own
+    for name, quantity in plan.quantities.items():
+        arguments = plan.arguments[name].values()
+        level = max((seen.get(key, Level.NETWORK) for key in arguments), default=Level.NETWORK)
+        in_parts = sum_of(quantity) or of_any_samples(quantity) or one_row_a_sample(quantity)
+        too_early = any(found.get(key, level) > level for key in arguments)
+        found[name] = Level.ALL if too_early or (level > Level.NETWORK and not in_parts) else level
+        seen[name] = Level.ALL if sum_of(quantity) else Level.NETWORK if of_any_samples(quantity) else found[name]
+    return found
+
+
+def of_any_samples(quantity: Quantity) -> bool:
+    """Whether its result is the same whatever the samples."""
+    return any(quantity is each for each in OF_ANY_SAMPLES)
+
+
+def gives_rows(quantity: Quantity, level: Level) -> bool:
+    """Whether a quantity of this level is joined along the samples."""
+    return level in (Level.BATCH, Level.CHUNK) and not (sum_of(quantity) or of_any_samples(quantity))
+
+
+def one_row_a_sample(quantity: Quantity) -> bool | None:
+    """Whether its result has one row a sample, as its return annotation says; None if that says nothing of it."""
+    annotation = inspect.signature(quantity).return_annotation
+    if isinstance(annotation, str):
+        try:
+            annotation = inspect.signature(quantity, eval_str=True).return_annotation
+        except (NameError, AttributeError, SyntaxError, TypeError):  # of what is imported for type checkers alone
+            return None
+    axes: str | None = getattr(annotation, "dim_str", None)
+    if axes is not None:
+        return axes.split()[:1] == ["n"]
+    return None if annotation in (inspect.Signature.empty, Tensor, Any) else False
+
+
+def require_room(plan: Plan, rows: Mapping[str, int], n: int, memory: int | None) -> None:
+    """Raises RangeError unless what functions without an annotation look at, of all samples, fits the memory budget.
+
+    By what is held of all n samples, `rows` are the bytes of one.
+    """
+    budget = DEFAULT_BUDGET if memory is None else memory
+    for name, quantity in plan.quantities.items():
+        size = n * sum(rows.get(key, 0) for key in plan.arguments[name].values())
+        if size > budget and not own(quantity) and one_row_a_sample(quantity) is None:
+            raise RangeError(
+                "quantities",
+                f"{name} to look at no more than memory={budget:,} bytes of all samples at once",
+                f"{size:,} at {n:,} samples",
+                f"If it returns one row a sample, say so, and it is given some at a time: def {name}(...) "
+                '-> Float[Tensor, "n"], with Float of jaxtyping. Else allow more memory.',
+                where="Probe",
+            )

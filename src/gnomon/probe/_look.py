@@ -1,0 +1,168 @@
+"""One look at the samples of a split: batch by batch where a quantity allows it, all at once where it does not."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from gnomon.autodiff import observe, timed
+from gnomon.errors import ShapeError
+from gnomon.probe._derived import as_asked
+from gnomon.probe._levels import Level, gives_rows, levels, require_room
+from gnomon.probe._plan import Plan
+from gnomon.probe._samples import Batch, Samples
+from gnomon.probe._sums import Sum, sum_of
+
+COPIES = 3
+"""How many Jacobians of a chunk stand in memory at once, where quantities make others of them."""
+
+
+class Look:
+    """What a plan asks for, of the samples of one split.
+
+    A quantity with one row a sample is computed of each chunk, whose observations are then let go, and so is what adds
+    up, such as class moments; what needs all samples gets the rows that it looks at, joined.
+
+    Args:
+        plan: what to compute.
+        known: what is there before anything is looked at, by name.
+        memory: bytes to use for a chunk.
+        tolerated: the errors after which a quantity is NaN.
+
+    Attributes:
+        known: all that has been found, by name.
+        seconds: what each took.
+        missing: by quantity, why it has no value.
+    """
+
+    def __init__(
+        self, plan: Plan, known: Mapping[str, object], memory: int | None, tolerated: tuple[type[Exception], ...]
+    ) -> None:
+        self.known = dict(known)
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.missing: dict[str, str] = {}
+        self._plan, self._memory, self._tolerated = plan, memory, tolerated
+        self._levels = levels(plan)
+        asked = {key for name in self._at(Level.ALL) for key in plan.arguments[name].values()} | {*plan.reported}
+        rows = {"x", "labels", *plan.observed, *filter(self._gives_rows, plan.quantities)}
+        self._held = asked & rows
+        self._pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._sums: dict[str, Sum] = {}
+        self._n = 0
+
+    def at(self, model: nn.Module, samples: Samples, *, independent: bool) -> None:
+        """Looks at the network at all these samples, of which it is known or not that they do not mix."""
+        device = next((parameter.device for parameter in model.parameters()), None)
+        self._x = samples.first["x"]
+        self._compute(Level.NETWORK, {}, alone=True)
+        for batch in samples.batches(device):
+            self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
+        for name, pieces in self._pieces.items():
+            self.known[name] = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        for name in self._sums.keys() - self.missing.keys():
+            with self._noting(name):
+                self.known[name] = self._sums[name].result()
+        self._compute(Level.ALL, {}, alone=True)
+        self.known |= dict.fromkeys(self.missing, torch.tensor(math.nan))
+
+    def _look(self, model: nn.Module, batch: Batch, *, alone: bool, independent: bool) -> None:
+        """Looks at one batch, which is `alone` or has others beside it."""
+        self._x = x = batch["x"]
+        self._n += len(x)
+        rows = dict(batch)
+        self._compute(Level.BATCH, rows, alone=alone)
+        given = batch.keys() if alone else ()  # which need no room, since they are there already
+
+        def keep(seen: dict[str, Tensor], part: slice) -> dict[str, Tensor]:
+            some = {name: value[part] for name, value in rows.items()} | seen
+            self._compute(Level.CHUNK, some, alone=alone and part == slice(0, len(x)))
+            held = self._held & some.keys()
+            require_room(
+                self._plan, {name: some[name][0].nbytes for name in held.difference(given)}, self._n, self._memory
+            )
+            return {name: some[name] for name in held - rows.keys()}
+
+        found = {name: rows[name] for name in self._held & rows.keys()}
+        if self._plan.observed:
+            seen = observe(
+                "Probe",
+                model,
+                x,
+                self._plan.observations,
+                features=self._plan.features,
+                memory=self._memory,
+                independent=independent,
+                copies=self._copies,
+                keep=keep,
+            )
+            found |= seen.values
+            for name, took in seen.seconds.items():
+                self.seconds[name] += took
+        for name, piece in found.items():
+            self._pieces[name].append(piece)
+
+    def _compute(self, level: Level, rows: dict[str, Tensor], *, alone: bool) -> None:
+        """Computes the quantities of a level, of `rows` of some samples, or all if `alone`, and of what is known."""
+        for name in self._at(level):
+            if name in self.known:  # since it is the same of any samples
+                continue
+            quantity, keys = self._plan.quantities[name], self._plan.arguments[name]
+            if absent := [self.missing[key] for key in (name, *keys.values()) if key in self.missing]:
+                self.missing[name] = absent[0]
+                continue
+            arguments = {
+                argument: as_asked(quantity, argument, rows[key] if key in rows else self.known[key])
+                for argument, key in keys.items()
+            }
+            adds = None if alone else sum_of(quantity)
+            with self._noting(name):
+                if adds:
+                    if name not in self._sums:
+                        self._sums[name] = adds(**arguments)
+                    self._sums[name].update(**arguments)
+                elif self._gives_rows(name):
+                    rows[name] = one_row_each(name, quantity(**arguments), len(rows["x"]))
+                else:
+                    self.known[name] = quantity(**arguments)
+
+    @contextmanager
+    def _noting(self, name: str) -> Iterator[None]:
+        """Times a quantity, and notes why it has no value."""
+        try:
+            with timed(self.seconds, name, self._x):
+                yield
+        except self._tolerated as error:
+            self.missing[name] = str(error)
+
+    def _at(self, level: Level) -> list[str]:
+        return [name for name in self._plan.quantities if self._levels[name] == level]
+
+    def _gives_rows(self, name: str) -> bool:
+        return gives_rows(self._plan.quantities[name], self._levels[name])
+
+    @property
+    def _copies(self) -> int:
+        """How many Jacobians of a chunk stand in memory at once."""
+        looks = any("jacobian" in self._plan.arguments[name].values() for name in self._at(Level.CHUNK))
+        return COPIES if looks else 1
+
+
+def one_row_each(name: str, value: object, n: int) -> Tensor:
+    """A quantity's result for n samples, if it has a row for each.
+
+    Raises:
+        ShapeError: if it has not.
+    """
+    if isinstance(value, Tensor) and value.shape[:1] == (n,):
+        return value
+    got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    raise ShapeError(
+        "quantities",
+        f"one row a sample from {name}, as its return annotation says",
+        f"{got} of {n} samples",
+        "Correct the annotation, or what it returns.",
+        where="Probe",
+    )

@@ -1,0 +1,171 @@
+"""The samples at which a network is read: tensors, or batches that come again whenever they are asked for."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+
+from gnomon import _checks
+from gnomon.errors import EmptyError, RangeError
+from gnomon.probe._kept import generator_as_it_is
+from gnomon.probe._surroundings import surroundings
+
+Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Iterable[object]
+"""Samples, alone or with labels, or batches of them: a data set, a loader, a list."""
+Batch = dict[str, Tensor]
+"""`x` and, if there are any, `labels`."""
+BATCH = 256
+"""Samples of a data set that are taken at once."""
+PARTS = ("x", "labels")
+
+
+class Samples:
+    """The samples of one split.
+
+    Attributes:
+        first: the first batch; all samples where these are tensors.
+        tensors: whether they are.
+    """
+
+    def __init__(self, data: Data) -> None:
+        self._batches = data
+        if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
+            self._batches = data.tensors
+        elif isinstance(data, Dataset):
+            self._batches = DataLoader(data, BATCH)
+        self.tensors = is_batch(self._batches)
+        if self.tensors:
+            self.first = batch_of(self._batches)
+        else:
+            check_again(self._batches)
+            put_back = [*surroundings(set()), *self.streams()]
+            try:
+                self.first = next(self._each(), {})
+            finally:
+                for each in put_back:
+                    each()
+        if not self.first:
+            raise EmptyError("data", "at least one batch", "none", "Pass samples.", where="Probe")
+
+    def batches(self, device: torch.device | None) -> Iterator[Batch]:
+        """All samples, batch by batch, on this device; tensors are one batch, and stay where they are."""
+        if self.tensors:
+            yield self.first
+            return
+        for batch in self._each():
+            if batch.keys() != self.first.keys():
+                raise RangeError(
+                    "data",
+                    f"batches with {' and '.join(self.first)} as the first has",
+                    f"one with {' and '.join(batch)}",
+                    "Pass labels with all samples, or with none.",
+                    where="Probe",
+                )
+            yield {name: part.to(device) for name, part in batch.items()}
+
+    def first_on(self, device: torch.device | None) -> Batch:
+        """The first batch as `batches` has it."""
+        return self.first if self.tensors else {name: part.to(device) for name, part in self.first.items()}
+
+    def joined(self, device: torch.device | None) -> Batch:
+        """All samples at once."""
+        batches = [*self.batches(device)]
+        return self.first if self.tensors else {name: torch.cat([b[name] for b in batches]) for name in self.first}
+
+    def streams(self) -> list[Callable[[], object]]:
+        """What puts the random numbers that a loader, its sampler or its data set draw back to where they are now."""
+        found: list[Callable[[], object]] = []
+        waiting: list[object] = [self._batches, *vars_of(self._batches)]
+        seen: set[int] = set()
+        while waiting:
+            value = waiting.pop()
+            if id(value) in seen or isinstance(value, Tensor):
+                continue
+            seen.add(id(value))
+            if put_back := generator_as_it_is(value):
+                found.append(put_back)
+            elif isinstance(value, DataLoader | Sampler | Dataset):
+                waiting += vars_of(value)
+            elif isinstance(value, list | tuple) and value and isinstance(value[0], DataLoader | Sampler | Dataset):
+                waiting += value
+        return found
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.first.items())
+        return shapes if self.tensors else f"batches of {shapes}"
+
+    def _each(self) -> Iterator[Batch]:
+        batches: Iterable[object] = self._batches
+        if isinstance(batches, DataLoader) and batches.persistent_workers:
+            # Training may be in the middle of it: its workers are left alone.
+            batches = copy.copy(batches)
+            vars(batches).update(persistent_workers=False, _iterator=None)
+        for batch in batches:
+            yield batch_of(batch)
+
+
+def split_samples(data: Data | Mapping[str, Data]) -> dict[str, Samples]:
+    """The samples by the name of their split, which is empty where there are no splits."""
+    if not isinstance(data, Mapping):
+        return {"": Samples(data)}
+    if wrong := [name for name in data if not isinstance(name, str) or not name]:
+        raise RangeError("data", "splits that have a name", f"{wrong[0]!r}", "Name it, such as 'train'.", where="Probe")
+    if not data:
+        raise EmptyError("data", "at least one split", "none", "Pass samples.", where="Probe")
+    return {name: Samples(part) for name, part in data.items()}
+
+
+def is_batch(data: object) -> bool:
+    """Whether these are samples, alone or with labels, and not several batches of them."""
+    return isinstance(data, Tensor) or (
+        isinstance(data, tuple | list) and any(isinstance(part, Tensor) for part in data)
+    )
+
+
+def batch_of(data: object) -> Batch:
+    """The samples, and their labels if there are any, by name.
+
+    Raises:
+        RangeError: if one is no tensor, or there are more.
+        ShapeError, EmptyError: if there are no samples, or not as many labels.
+    """
+    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
+    if len(parts) not in (1, 2):
+        raise RangeError(
+            "data", "samples, alone or with labels", f"{len(parts)} parts", "Pass (x, labels).", where="Probe"
+        )
+    batch: Batch = {}
+    for name, part in zip(PARTS, parts, strict=False):
+        if not isinstance(part, Tensor):
+            raise RangeError("data", "tensors", type(part).__name__, f"{advice(part)}", where="Probe")
+        batch[name] = part
+    _checks.samples("Probe", 1, **batch)
+    return batch
+
+
+def advice(part: object) -> str:
+    """How tensors are made of what is none."""
+    if isinstance(part, Mapping):
+        return f"Make batches (x, labels) of {', '.join(map(str, part))}, as the network takes them."
+    return "Convert it with torch.as_tensor."
+
+
+def check_again(data: object) -> None:
+    """Raises RangeError unless these are batches that can be gone through more than once."""
+    if not isinstance(data, Iterable):
+        raise RangeError("data", "tensors or batches", type(data).__name__, f"{advice(data)}", where="Probe")
+    if isinstance(data, Iterator):
+        raise RangeError(
+            "data",
+            "batches that can be gone through at each reading",
+            f"a {type(data).__name__}, which ends",
+            "Pass a list of them, or a DataLoader.",
+            where="Probe",
+        )
+
+
+def vars_of(value: object) -> list[object]:
+    """What an object keeps in attributes."""
+    return [*getattr(value, "__dict__", {}).values()]

@@ -1,0 +1,410 @@
+"""Samples of any kind, in splits, batches and layers: one reading holds them all, and does no harm."""
+
+import pickle
+import random
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import gnomon
+from gnomon import Probe, accuracy, centroid_alignment, jacobian_norm, nc1
+from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.models import mlp
+from gnomon.probe._reading import tensors
+
+N = 60
+SMALL = 2_000
+"""Bytes, in which some ten samples are seen at once."""
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def network():
+    return mlp((5, 8, 6, 3), bias=True, generator=torch.Generator().manual_seed(1)).double()
+
+
+X, LABELS = numbers(N, 5), torch.arange(N) % 3
+TRAIN, TEST = (X, LABELS), (numbers(40, 5, seed=1), torch.arange(40) % 3)
+
+
+def passes(model):
+    """A list of the samples of each pass."""
+    sizes = []
+    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    return sizes
+
+
+class Own(Dataset):
+    def __len__(self):
+        return N
+
+    def __getitem__(self, i):
+        return X[i], LABELS[i]
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return zip(X, LABELS, strict=True)
+
+
+class Again:
+    """No list and no loader, but it can be gone through again."""
+
+    def __iter__(self):
+        yield X[:7], LABELS[:7]
+        yield X[7:8], LABELS[7:8]
+        yield X[8:], LABELS[8:]
+
+
+QUANTITIES = [
+    accuracy, centroid_alignment, gnomon.jacobian_alignment, gnomon.singular_values, nc1, gnomon.self_duality,
+    gnomon.mse_decomposition, gnomon.nearest_mean_disagreement, gnomon.effective_rank, gnomon.ntk, gnomon.deepfool,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("memory", [None, SMALL])
+@pytest.mark.parametrize(
+    "data",
+    [
+        [X, LABELS],
+        TensorDataset(X, LABELS),
+        Own(),
+        Stream(),
+        DataLoader(Own(), 7),
+        [(X[:20], LABELS[:20]), [X[20:], LABELS[20:]]],
+        Again(),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_samples_are_the_same_whatever_they_come_in(data, memory):
+    model = network()
+    expected = Probe(model, TRAIN, QUANTITIES).read()
+    reading = Probe(model, data, QUANTITIES, memory=memory).read()
+    torch.testing.assert_close(tensors(reading.values), tensors(expected.values))
+
+
+def test_class_moments_of_batches_have_the_precision_of_those_of_all():
+    model = network().float()
+    whole, batches = (X.float(), LABELS), [(X[:30].float(), LABELS[:30]), (X[30:].float(), LABELS[30:])]
+    found = [Probe(model, data, {"moments": lambda class_moments: class_moments}).read() for data in (whole, batches)]
+    one, other = (tensors(reading.values) for reading in found)
+    torch.testing.assert_close(one, other)
+    assert one["moments.means"].dtype == torch.float32
+
+
+def test_samples_without_labels():
+    model = network()
+    expected = Probe(model, X, [jacobian_norm]).read().values
+    for data in (TensorDataset(X), [(X[:9],), (X[9:],)], DataLoader(X, 7), DataLoader(TensorDataset(X), 7)):
+        torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
+    with pytest.raises(RangeError, match="got labels"):
+        Probe(model, DataLoader(X, 7), [accuracy])
+
+
+# Splits.
+
+
+def test_one_reading_holds_all_splits_from_one_pass_each():
+    model = network()
+    sizes = passes(model)
+    probe = Probe(model, {"train": TRAIN, "test": TEST}, [accuracy, jacobian_norm])
+    assert probe.quantities == ("train/accuracy", "train/jacobian_norm", "test/accuracy", "test/jacobian_norm")
+    sizes.clear()
+    reading = probe.read(3)
+    assert sum(sizes) == N + 40 + 2 * 2  # two samples size the chunks
+    assert tuple(reading.values) == probe.quantities
+    for split, data in (("train", TRAIN), ("test", TEST)):
+        alone = Probe(model, data, [accuracy, jacobian_norm]).read()
+        for name, value in alone.values.items():
+            assert torch.equal(reading.values[f"{split}/{name}"], value)
+        assert {f"{split}/{name}" for name in alone.seconds} <= reading.seconds.keys()
+    assert {"train/accuracy", "test/accuracy", "test/jacobian_norm.max"} <= reading.scalars().keys()
+    assert str(probe) == (
+        "Probe(Sequential, train x (60, 5), labels (60,), test x (40, 5), labels (40,), "
+        "quantities train/accuracy, train/jacobian_norm, test/accuracy, test/jacobian_norm)"
+    )
+
+
+def test_each_split_may_have_quantities_of_its_own():
+    model, data = network(), {"train": TRAIN, "test": DataLoader(TensorDataset(*TEST), 7), "other": TEST[0]}
+    asked = {"train": [accuracy, nc1], "test": {"right": accuracy}, "norm": jacobian_norm}
+    probe = Probe(model, data, asked)
+    assert probe.quantities == (
+        "train/norm", "train/accuracy", "train/nc1", "test/norm", "test/right", "other/norm"
+    )  # fmt: skip
+    values = probe.read().values
+    torch.testing.assert_close(values["test/right"], accuracy(model(TEST[0]), TEST[1]))
+    torch.testing.assert_close(values["test/norm"], values["other/norm"])
+
+
+@pytest.mark.parametrize("train", [TRAIN, DataLoader(TensorDataset(*TRAIN), 7)], ids=["tensors", "batches"])
+def test_another_splits_samples_go_by_its_name(train):
+    def nearest(x, labels, train_x, train_labels) -> Float[Tensor, "n"]:
+        """Whether the nearest training sample has the same class."""
+        return (train_labels[torch.cdist(x, train_x).argmin(1)] == labels).double()
+
+    model = network()
+    probe = Probe(model, {"train": train, "test": TEST}, {"test": [nearest]})
+    expected = (LABELS[torch.cdist(TEST[0], X).argmin(1)] == TEST[1]).double()
+    torch.testing.assert_close(probe.read().values, {"test/nearest": expected})
+    with pytest.raises(RangeError, match=r"expected nearest to ask for .*got train_x"):
+        Probe(model, TEST, [nearest])
+
+
+def test_readings_of_splits_can_be_kept(tmp_path):
+    reading = Probe(network(), {"train": TRAIN, "test": TEST}, [accuracy, gnomon.mse_decomposition]).read(2)
+    torch.save(reading, tmp_path / "reading.pt")
+    assert torch.load(tmp_path / "reading.pt", weights_only=True) == reading
+    assert pickle.loads(pickle.dumps(reading)) == reading
+
+
+def test_a_split_without_a_value_is_said():
+    model, broken = network(), (X.clone(), LABELS)
+
+    def least(logits, labels):
+        if labels[1] == 0:
+            raise RangeError("least(labels): expected others. Pass them.")
+        return logits.min()
+
+    probe = Probe(model, {"train": TRAIN, "test": (X, LABELS.flip(0) // 2)}, [least, accuracy])
+    with pytest.warns(UserWarning, match="Probe: test/least is NaN at step 0: least"):
+        reading = probe(0)
+    assert reading.missing.keys() == {"test/least"}
+    assert reading.values["test/least"].isnan()
+    assert reading.values["train/least"].isfinite()
+    broken[0][3] = torch.nan
+    with pytest.raises(RangeError, match=r"\n  test/accuracy: .*expected finite numbers, got nan at index \(3, 0\)"):
+        Probe(model, {"train": TRAIN, "test": broken}, [accuracy])
+
+
+# Layers.
+
+
+@pytest.mark.parametrize("memory", [None, SMALL])
+def test_each_quantity_of_features_is_read_at_each_layer_from_one_pass(memory):
+    def spread(features) -> Float[Tensor, "n"]:
+        return features.flatten(1).std(1)
+
+    def twice(spread, jacobian_norm) -> Float[Tensor, "n"]:
+        return 2 * spread + 0 * jacobian_norm
+
+    model = network()
+    sizes = passes(model)
+    quantities = [nc1, accuracy, twice, spread, jacobian_norm]
+    probe = Probe(model, {"test": TEST}, quantities, layers=["0", "2", "4"], memory=memory)
+    sizes.clear()
+    reading = probe.read()
+    assert sum(sizes) == 40 + 2
+    names = [f"test/{layer}/{name}" for name in ("nc1", "twice", "spread") for layer in "024"]
+    assert {*reading.values} == {*names, "test/accuracy", "test/jacobian_norm"}
+    for layer in "024":
+        alone = Probe(model, TEST, quantities, layers=layer).read().values
+        assert alone.keys() == {"nc1", "accuracy", "twice", "spread", "jacobian_norm"}
+        for name in ("nc1", "twice", "spread"):
+            torch.testing.assert_close(reading.values[f"test/{layer}/{name}"], alone[name])
+        torch.testing.assert_close(alone["spread"], model[: int(layer)](TEST[0]).detach().std(1))
+
+
+def test_the_classifier_is_not_read_with_features_of_several_layers():
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(layers\): .* self_duality look at its weight .* got '2'"):
+        Probe(network(), TRAIN, [gnomon.self_duality], layers=["4", "2"])
+    values = Probe(network(), TRAIN, [gnomon.self_duality], layers=["4"]).read().values
+    torch.testing.assert_close(
+        values["4/self_duality"], Probe(network(), TRAIN, [gnomon.self_duality]).read().values["self_duality"]
+    )
+
+
+# Streaming.
+
+
+def test_one_row_a_sample_is_computed_of_some_at_a_time():
+    sizes = []
+
+    def norm(jacobian, labels) -> Float[Tensor, "n"]:
+        sizes.append((len(jacobian), len(labels)))
+        return jacobian.flatten(1).norm(dim=1)
+
+    def squared(norm) -> Float[Tensor, "n"]:
+        sizes.append(len(norm))
+        return norm.square()
+
+    def mean(squared):
+        sizes.append(len(squared))
+        return squared.mean()
+
+    model = network()
+    probe = Probe(model, TRAIN, [mean, norm, squared], memory=SMALL)
+    assert sizes == []
+    values = probe.read().values
+    *some, last = sizes
+    assert last == N
+    assert max(size for size in some if isinstance(size, int)) < N / 2
+    assert sum(size for size in some if isinstance(size, int)) == N
+    expected = gnomon.jacobian_norm(gnomon.input_jacobian(model, X)).detach()
+    torch.testing.assert_close(values, {"mean": expected.square().mean(), "norm": expected, "squared": expected**2})
+
+
+def test_an_annotation_as_a_string_is_read_too():
+    sizes = []
+
+    def norm(jacobian) -> 'Float[Tensor, "n"]':
+        sizes.append(len(jacobian))
+        return jacobian.flatten(1).norm(dim=1)
+
+    def unknown(logits) -> "Nowhere":
+        sizes.append(-len(logits))
+        return logits.mean()
+
+    Probe(network(), TRAIN, [norm, unknown], memory=SMALL).read()
+    assert max(sizes) < N / 2
+    assert min(sizes) == -N
+
+
+def test_without_an_annotation_all_samples_have_to_fit():
+    def norm(jacobian):
+        return jacobian.flatten(1).norm(dim=1)
+
+    def whole(jacobian) -> Float[Tensor, ""]:
+        return jacobian.norm()
+
+    model, needed = network(), N * 3 * 5 * 8
+    assert Probe(model, TRAIN, [norm], memory=needed).read().values["norm"].shape == (N,)
+    for data in (TRAIN, DataLoader(TensorDataset(*TRAIN), 50)):
+        with pytest.raises(
+            RangeError, match=r'norm to look at no more than memory=7,199 bytes .* def norm\(.*\) -> Float\[Tensor, "n"'
+        ):
+            Probe(model, data, [norm], memory=needed - 1).read()
+    assert Probe(model, TRAIN, [whole], memory=needed - 1).read().values["whole"].ndim == 0
+
+
+def test_a_wrong_annotation_is_said():
+    def mean(logits) -> Float[Tensor, "n"]:
+        return logits.mean()
+
+    with pytest.raises(ShapeError, match=r"expected one row a sample from mean, as its return annotation says, got sh"):
+        Probe(network(), TRAIN, [mean]).read()
+
+
+def test_where_all_fits_in_one_chunk_nothing_is_added_up():
+    model = network()
+    values = Probe(model, TRAIN, {"moments": lambda class_moments: class_moments}).read().values["moments"]
+    expected = gnomon.class_moments(gnomon.features(model, X).detach(), LABELS, 3)
+    assert torch.equal(values.means, expected.means)
+    assert torch.equal(values.within.dense(), expected.within.dense())
+
+
+def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
+    def positive(x, logits) -> Float[Tensor, "n"]:
+        if (x == X[-1]).all(1).any():
+            raise RangeError("positive(x): expected another. Pass it.")
+        return logits.sum(1)
+
+    def half(positive) -> Float[Tensor, "n"]:
+        return positive / 2
+
+    probe = Probe(network(), TRAIN, [half, positive, accuracy], memory=SMALL)
+    with pytest.warns(UserWarning, match="is NaN at step 0: positive"):
+        reading = probe(0)
+    assert reading.missing.keys() == {"half", "positive"}
+    assert reading.values["half"].isnan()
+    assert reading.values["accuracy"].shape == (N,)
+
+
+# What cannot be read.
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (((X, LABELS) for _ in range(2)), RangeError, r"gone through at each reading, got a generator, which ends\. P"),
+        (iter([(X, LABELS)]), RangeError, r"got a list_iterator, which ends\. Pass a list of them, or a DataLoader"),
+        ([], EmptyError, r"Probe\(data\): expected at least one batch, got none"),
+        ({}, EmptyError, r"Probe\(data\): expected at least one split, got none"),
+        ({1: X}, RangeError, r"expected splits that have a name, got 1"),
+        (3, RangeError, r"Probe\(data\): expected tensors or batches, got int"),
+        ([{"pixels": X, "labels": X}], RangeError, r"got dict\. Make batches \(x, labels\) of pixels, labels"),
+        (X.numpy(), RangeError, r"expected tensors, got ndarray\. Convert it"),
+        ([(X, LABELS), X], RangeError, r"expected tensors, got tuple"),
+        ([(X, LABELS), (X,)], RangeError, r"expected batches with x and labels as the first has, got one with x\. "),
+        ([(X, LABELS), (X[:3], LABELS)], ShapeError, r"Probe\(labels\): expected 3 samples as in x, got 60"),
+    ],
+)  # fmt: skip
+def test_samples_that_cannot_be_read_are_said(data, error, message):
+    with pytest.raises(error, match=message):
+        Probe(network(), data, [jacobian_norm]).read()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("quantities", "message"),
+    [
+        ({"tset": [accuracy]}, r"expected functions, or quantities of the splits train, test, got 'tset' of list"),
+        ({"train": 3}, r"expected functions in a list, .* got 3 alone"),
+        ({"train": [lambda logits: logits]}, r"expected functions that have a name, got a lambda"),
+    ],
+)
+def test_quantities_of_splits_that_there_are_not_are_said(quantities, message):
+    with pytest.raises(RangeError, match=message):
+        Probe(network(), {"train": TRAIN, "test": TEST}, quantities)
+
+
+# Training is left alone.
+
+
+class Noisy(Dataset):
+    """Augmented by all the random numbers that there are."""
+
+    def __init__(self):
+        self.generator, self.draws = torch.Generator().manual_seed(0), random.Random(0)
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        noise = torch.rand(5, generator=self.generator) + self.draws.random() + random.random() + np.random.rand()
+        return X[i].float() + noise + torch.rand(5), LABELS[i]
+
+
+@pytest.mark.once  # the checker of types draws from Python's stream
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shuffle": True},
+        {"shuffle": True, "generator": True},
+        {"shuffle": True, "num_workers": 1},
+        {"shuffle": True, "num_workers": 1, "persistent_workers": True},
+    ],
+    ids=str,
+)
+def test_the_training_set_may_be_read_from_the_loader_that_trains(options):
+    """Bit for bit, also in the middle of its epoch."""
+
+    def trained(probed):
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)
+        own = {"generator": torch.Generator().manual_seed(0)} if "generator" in options else {}
+        loader = DataLoader(Noisy(), 4, **options | own)
+        model = nn.Sequential(nn.Linear(5, 4), nn.Dropout(), nn.Linear(4, 3))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        probe = Probe(model, {"train": loader}, [accuracy, nc1]) if probed else None
+        step = 0
+        for _ in range(2):
+            for x, labels in loader:
+                if probe and step % 2:
+                    assert probe.read(step).values["train/accuracy"].shape == (12,)
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), labels).backward()
+                optimizer.step()
+                step += 1
+        return [*model.state_dict().values(), torch.rand(1), random.random(), np.random.rand()]
+
+    for with_probe, without in zip(trained(True), trained(False), strict=True):
+        torch.testing.assert_close(with_probe, without, rtol=0, atol=0)
