@@ -169,7 +169,7 @@ def test_a_split_without_a_value_is_said():
 
     def least(logits, labels):
         if labels[1] == 0:
-            raise RangeError("least(labels): expected others. Pass them.")
+            raise RangeError("labels", "others", "these", where="least")
         return logits.min()
 
     probe = Probe(model, {"train": TRAIN, "test": (X, LABELS.flip(0) // 2)}, [least, accuracy])
@@ -302,7 +302,7 @@ def test_where_all_fits_in_one_chunk_nothing_is_added_up():
 def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
     def positive(x, logits) -> Float[Tensor, "n"]:
         if (x == X[-1]).all(1).any():
-            raise RangeError("positive(x): expected another. Pass it.")
+            raise RangeError("x", "another", "the last", where="positive")
         return logits.sum(1)
 
     def half(positive) -> Float[Tensor, "n"]:

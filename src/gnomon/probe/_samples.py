@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._kept import generator_as_it_is
 from gnomon.probe._surroundings import surroundings
 
-Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Iterable[object]
+Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
 """Samples, alone or with labels, or batches of them: a data set, a loader, a list."""
 Batch = dict[str, Tensor]
 """`x` and, if there are any, `labels`."""
@@ -111,7 +112,7 @@ def split_samples(data: Data | Mapping[str, Data]) -> dict[str, Samples]:
     if not isinstance(data, Mapping):
         return {"": Samples(data)}
     if wrong := [name for name in data if not isinstance(name, str) or not name]:
-        raise RangeError("data", "splits that have a name", f"{wrong[0]!r}", "Name it, such as 'train'.", where="Probe")
+        raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.", where="Probe")
     if not data:
         raise EmptyError("data", "at least one split", "none", "Pass samples.", where="Probe")
     return {name: Samples(part) for name, part in data.items()}
@@ -139,7 +140,7 @@ def batch_of(data: object) -> Batch:
     batch: Batch = {}
     for name, part in zip(PARTS, parts, strict=False):
         if not isinstance(part, Tensor):
-            raise RangeError("data", "tensors", type(part).__name__, f"{advice(part)}", where="Probe")
+            raise RangeError("data", "tensors", type(part).__name__, advice(part), where="Probe")
         batch[name] = part
     _checks.samples("Probe", 1, **batch)
     return batch
@@ -155,7 +156,7 @@ def advice(part: object) -> str:
 def check_again(data: object) -> None:
     """Raises RangeError unless these are batches that can be gone through more than once."""
     if not isinstance(data, Iterable):
-        raise RangeError("data", "tensors or batches", type(data).__name__, f"{advice(data)}", where="Probe")
+        raise RangeError("data", "tensors or batches", type(data).__name__, advice(data), where="Probe")
     if isinstance(data, Iterator):
         raise RangeError(
             "data",
