@@ -98,7 +98,7 @@ class Samples:
         return shapes if self.tensors else f"batches of {shapes}"
 
     def _each(self) -> Iterator[Batch]:
-        batches: Iterable[object] = self._batches
+        batches: Any = self._batches
         if isinstance(batches, DataLoader) and batches.persistent_workers:
             # Training may be in the middle of it: its workers are left alone.
             batches = copy.copy(batches)
