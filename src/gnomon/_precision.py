@@ -15,6 +15,8 @@ from gnomon._kinds import kinds_of
 from gnomon.errors import RangeError
 
 HALF = frozenset({torch.float16, torch.bfloat16})
+AUTOCAST = ("cpu", "cuda", "mps", "xpu")
+"""The kinds of device that have it; torch 2.6 raises where its accelerator is asked for and there is none."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,9 +68,7 @@ def outside_inference(value: T) -> T:
 
 def autocasting() -> list[str]:
     """The kinds of device for which autocast is on."""
-    accelerator = torch.accelerator.current_accelerator()
-    kinds = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
-    return [kind for kind in kinds if torch.is_autocast_enabled(kind)]
+    return [kind for kind in AUTOCAST if torch.is_autocast_enabled(kind)]
 
 
 def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
