@@ -1,4 +1,7 @@
-"""Figures for a paper, drawn with matplotlib, which the extra `plot` brings."""
+"""Figures for a paper, drawn with matplotlib, which the extra `plot` brings: histories, readings, regions, spectra.
+
+Each function takes `ax`, the axes to draw into (default: those of a new figure), and returns the figure and its axes.
+"""
 
 from gnomon._extras import missing
 
@@ -6,3 +9,12 @@ try:
     import matplotlib  # noqa: F401
 except Exception as cause:
     raise missing("gnomon.plot", "matplotlib", "plot", cause) from cause
+
+from gnomon.plot._classes import classes
+from gnomon.plot._history import history
+from gnomon.plot._images import images, mosaic
+from gnomon.plot._reading import reading
+from gnomon.plot._regions import decision_boundary, regions
+from gnomon.plot._spectrum import spectrum
+
+__all__ = ["classes", "decision_boundary", "history", "images", "mosaic", "reading", "regions", "spectrum"]

@@ -1,0 +1,67 @@
+"""Features as points of a plane, coloured by class: how far they have collapsed."""
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import ShapeError, public
+from gnomon.plot import style
+from gnomon.plot._values import Numbers, numbers
+
+
+@public
+def classes(
+    features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], *, ax: Axes | None = None, size: float = 3.0
+) -> tuple[Figure, Axes]:
+    """Draws features in the plane where the class means differ most, coloured by class, and the class means larger.
+
+    The plane is spanned by the first two right singular vectors of the centred class means; features of two dimensions
+    are drawn as they are.
+
+    Args:
+        features: one row a sample.
+        labels: their classes.
+        ax: where to draw; default: the axes of a new figure.
+        size: of the points, in points of the page.
+
+    Returns:
+        The figure and its axes, whose two directions have one scale.
+
+    Raises:
+        ShapeError: if there is not one label for each row of features, or they have one dimension only.
+        EmptyError: if there is no sample.
+        RangeError: at NaN or infinity.
+    """
+    _checks.samples("classes", 1, features=features, labels=labels)
+    _checks.rows("classes", features=features)
+    _checks.finite("classes", features=features)
+    if features.shape[1] < 2:
+        raise ShapeError("features", "two dimensions or more", features.shape[1], "Draw them as a histogram.")
+    kinds, places = np.unique(numbers(labels), return_inverse=True)
+    points, means = in_plane(numbers(features), places, len(kinds))
+    figure, axes = style.canvas(ax, 3.9, 3.4)
+    colours = matplotlib.color_sequences["tab10" if len(kinds) <= 10 else "tab20"]
+    for place, kind in enumerate(kinds):
+        own, look = points[places == place], colours[place % len(colours)]
+        axes.plot(*own.T, "o", color=look, markersize=size, markeredgewidth=0, rasterized=True, label=f"{kind:g}")
+        axes.plot(*means[place], "o", color=look, markersize=2.4 * size, markeredgecolor=style.INK)
+    axes.set(xticks=[], yticks=[], aspect="equal")
+    axes.set_adjustable("datalim")
+    axes.margins(0.08)
+    if len(kinds) <= 10:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.2)
+    return figure, axes
+
+
+def in_plane(features: Numbers, places: npt.NDArray[np.intp], kinds: int) -> tuple[Numbers, Numbers]:
+    """The features and the class means, relative to the mean of these, in the plane in which they differ most."""
+    means = np.stack([features[places == place].mean(0) for place in range(kinds)])
+    if features.shape[1] == 2:
+        return features, means
+    plane = np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T
+    return (features - means.mean(0)) @ plane, (means - means.mean(0)) @ plane

@@ -1,0 +1,51 @@
+"""How a quantity is spread over the samples at one step."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gnomon.errors import RangeError, public
+from gnomon.plot import style
+from gnomon.plot._values import by_name, value_of
+from gnomon.probe import Reading
+
+
+@public
+def reading(
+    readings: Reading | Mapping[str, Reading], quantity: str, *, ax: Axes | None = None, bins: int = 30
+) -> tuple[Figure, Axes]:
+    """Draws the histogram of a quantity over the samples, and its mean as a line.
+
+    Args:
+        readings: one, or several by the names that the legend shows; all are counted in the same bins.
+        quantity: its name in the readings, such as `centroid_alignment` or `test/accuracy`.
+        ax: where to draw; default: the axes of a new figure.
+        bins: how many.
+
+    Returns:
+        The figure and its axes.
+
+    Raises:
+        RangeError: if a reading does not have the quantity, or has NaN or infinity, or `bins` is below 1.
+    """
+    if bins < 1:
+        raise RangeError("bins", "at least 1", bins, "Leave it out for 30.")
+    found = {name: value_of(one, quantity) for name, one in by_name(readings).items()}
+    together = np.concatenate(list(found.values()))
+    if not np.isfinite(together).all():
+        raise RangeError(quantity, "finite values", "others", "See what the reading says in `missing`.")
+    figure, axes = style.canvas(ax)
+    edges = np.histogram_bin_edges(together, bins)
+    for place, (name, values) in enumerate(found.items()):
+        counts, tint = np.histogram(values, edges)[0], style.colour(place)
+        axes.stairs(counts, edges, color=tint, alpha=0.25, fill=True)
+        axes.stairs(counts, edges, color=tint, linewidth=1.2)
+        axes.axvline(float(values.mean()), **style.line(place), label=f"{name}: mean {values.mean():.3g}".lstrip(": "))
+    style.linear(axes, "x", 6)
+    style.linear(axes, "y")
+    style.frame(axes)
+    axes.set(xlabel=quantity.replace("_", " "), ylabel="samples")
+    style.legend(axes)
+    return figure, axes

@@ -1,0 +1,132 @@
+"""The linear regions of a plane, and where the predicted class changes on it."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from gnomon.errors import RangeError, ShapeError, public
+from gnomon.plot import style
+from gnomon.plot._values import Numbers, numbers
+from gnomon.regions import Regions
+from gnomon.regions import decision_boundary as boundary
+
+SHADES = ("#dbe7f1", "#b5cfe4", "#8fb7d6", "#e8eef4", "#a3c1dc", "#c9dbea")
+"""Colours without meaning, which tell neighbours apart."""
+
+
+@public
+def regions(
+    regions: Regions,
+    values: Float[Tensor, "r"] | None = None,
+    *,
+    ax: Axes | None = None,
+    label: str = "",
+    log_values: bool = False,
+) -> tuple[Figure, Axes]:
+    """Draws the linear regions of a network on a plane, coloured by a value each, or in colours without meaning.
+
+    Args:
+        regions: the partition.
+        values: one for each region, such as `regions.norms`, for which a colour bar is drawn; default: regions of one
+            activation pattern have one colour, of six.
+        ax: where to draw; default: the axes of a new figure.
+        label: what the values are, beside the colour bar.
+        log_values: whether the colours' scale is logarithmic.
+
+    Returns:
+        The figure and its axes, in the plane's coordinates. The regions are pixels in a PDF or SVG, at its `dpi`.
+
+    Raises:
+        ShapeError: if there is not one value for each region.
+        RangeError: at NaN or infinity, or at values that are not above 0 and a logarithmic scale.
+    """
+    figure, axes = style.canvas(ax, 4.2, 3.6)
+    rows = zip(numbers(regions.polygons.vertices), regions.polygons.count.tolist(), strict=True)
+    polygons = PolyCollection([corners[:count] for corners, count in rows], rasterized=True)
+    polygons.set(edgecolor="white", linewidth=0.25)
+    axes.add_collection(polygons)
+    if values is None:
+        polygons.set_facecolor([SHADES[pattern % len(SHADES)] for pattern in regions.pattern.tolist()])
+    else:
+        colours = _colours(regions, values, log_values)
+        polygons.set_facecolor(list(map(tuple, colours.to_rgba(numbers(values)))))
+        bar = figure.colorbar(colours, ax=axes, label=label)
+        bar.outline.set_visible(False)
+        if log_values:
+            bar.locator, bar.formatter = style.locator(*colours.get_clim()), style.plain()
+            bar.minorticks_off()
+        bar.ax.tick_params(length=0)
+    _window(axes, regions)
+    return figure, axes
+
+
+@public
+def decision_boundary(regions: Regions, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
+    """Draws the predicted classes on a plane, in pale colours, and between them the exact lines on which they change.
+
+    Args:
+        regions: the partition.
+        ax: where to draw; default: the axes of a new figure.
+        pixels: how many there are of the classes' colours along each axis.
+
+    Returns:
+        The figure and its axes, in the plane's coordinates.
+
+    Raises:
+        RangeError: if `pixels` is below 1.
+    """
+    if pixels < 1:
+        raise RangeError("pixels", "at least 1", pixels, "Leave it out for 240.")
+    figure, axes = style.canvas(ax, 3.6, 3.6)
+    left, right, low, high = _box(regions)
+    shown = LinearSegmentedColormap.from_list("classes", list(style.CLASSES), len(style.CLASSES))
+    axes.imshow(
+        _classes(regions, pixels) % len(style.CLASSES), cmap=shown, vmin=0, vmax=len(style.CLASSES) - 1,
+        origin="lower", extent=(left, right, low, high), interpolation="none",
+    )  # fmt: skip
+    axes.add_collection(LineCollection([numbers(line) for line in boundary(regions)], colors=style.INK, linewidths=0.7))
+    _window(axes, regions)
+    return figure, axes
+
+
+def _colours(regions: Regions, values: Tensor, log_values: bool) -> ScalarMappable:
+    if values.shape != (len(regions),):
+        raise ShapeError("values", f"shape ({len(regions)},)", tuple(values.shape), "Pass one value for each region.")
+    low, high = values.min().item(), values.max().item()
+    if not np.isfinite([low, high]).all() or (log_values and low <= 0):
+        wanted = "finite values above 0" if log_values else "finite values"
+        raise RangeError("values", wanted, f"{low:.4g} to {high:.4g}", "Leave log_values out." if log_values else "")
+    scale = LogNorm(low, high) if log_values else Normalize(low, high)
+    return ScalarMappable(scale, LinearSegmentedColormap.from_list("values", list(style.VALUES)))
+
+
+def _box(regions: Regions) -> tuple[float, float, float, float]:
+    corners = numbers(regions.polygons.vertices).reshape(-1, 2)
+    (left, low), (right, high) = corners.min(0).tolist(), corners.max(0).tolist()
+    return left, right, low, high
+
+
+def _classes(regions: Regions, pixels: int) -> Numbers:
+    """The predicted class in the middle of each pixel, rows from below; with one output, whether it is positive."""
+    left, right, low, high = _box(regions)
+    middles = (torch.arange(pixels, dtype=torch.float64) + 0.5) / pixels
+    grid = torch.cartesian_prod(low + (high - low) * middles, left + (right - left) * middles).flip(1)
+    grid = grid.to(regions.slopes)
+    own = regions.region_of_points(grid).clamp_min(0)
+    outputs = (regions.slopes[own] @ grid[:, :, None])[..., 0] + regions.offsets[own]
+    found = outputs.argmax(1) if outputs.shape[1] > 1 else outputs[:, 0] > 0
+    return numbers(found).reshape(pixels, pixels)
+
+
+def _window(axes: Axes, regions: Regions) -> None:
+    left, right, low, high = _box(regions)
+    axes.set(xlim=(left, right), ylim=(low, high), aspect="equal", xlabel="u", ylabel="v")
+    for name in ("x", "y"):
+        style.linear(axes, name)
+    axes.tick_params(length=0)

@@ -1,0 +1,52 @@
+"""Tensors and readings as the numbers that are drawn."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from gnomon.errors import EmptyError, RangeError
+from gnomon.probe import Reading
+
+Numbers = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+
+def numbers(tensor: Tensor) -> Numbers:
+    """A copy in NumPy, float64."""
+    return tensor.detach().cpu().double().numpy()
+
+
+def by_name(things: T | Mapping[str, T]) -> Mapping[str, T]:
+    """Several by name, or one without."""
+    return things if isinstance(things, Mapping) else {"": things}
+
+
+def value_of(reading: Reading, quantity: str) -> Numbers:
+    """All numbers of a quantity, or of one part of it, such as `mse_decomposition.total`, in one row."""
+    value = reading.values.get(quantity)
+    if value is None:
+        name, _, part = quantity.rpartition(".")
+        value = getattr(reading.values.get(name), part, None)
+    if not isinstance(value, Tensor):
+        there = ", ".join(name for name in reading.scalars() if not name.endswith((".min", ".max")))
+        raise RangeError("quantity", f"one of {there}", repr(quantity), "Ask the probe for it.")
+    return numbers(value).reshape(-1)
+
+
+def in_order(readings: Sequence[Reading], run: str) -> Sequence[Reading]:
+    """The readings of a run by step; raises EmptyError if there are none."""
+    if not readings:
+        raise EmptyError("readings", "at least one reading", f"none of {run!r}" if run else "none", "Read the probe.")
+    return sorted(readings, key=lambda reading: reading.step)
+
+
+def spread(values: Numbers) -> tuple[float, float, float]:
+    """The mean, and the quartiles, between which the middle half lies; NaN where nothing was measured."""
+    if not np.isfinite(values).all():
+        return math.nan, math.nan, math.nan
+    low, high = np.quantile(values, [0.25, 0.75])
+    return float(values.mean()), float(low), float(high)

@@ -1,0 +1,107 @@
+"""The look of all figures: colours, dashes, fonts, grid and ticks."""
+
+from typing import Any, Literal
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+"""Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
+ROUND = (1, 2, 5, 10)
+"""Steps from tick to tick."""
+DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
+INK, MUTED, GRID, AXIS = "#1f2933", "#5b6875", "#e3e7ec", "#b8c0ca"
+DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
+SEQUENTIAL = ("#ffffff", "#bdbdbd", "#737373", "#111111")
+VALUES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
+"""Viridis: even in lightness, and read by the colour-blind."""
+CLASSES = ("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5")
+"""Pale, so that points and lines stand out: the light half of matplotlib's tab20."""
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same figure on every machine
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": AXIS,
+    "axes.labelcolor": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "gnomon",
+}
+"""matplotlib's settings, in which figures are made."""
+
+
+def colour(place: int) -> str:
+    """The palette's colour at `place`, from 0, wrapping round."""
+    return PALETTE[place % len(PALETTE)]
+
+
+def line(place: int) -> dict[str, Any]:
+    """How the line at `place`, from 0, is drawn: its colour and its dashes, so that print without colours tells too."""
+    dashes = DASHES[place % len(DASHES)]
+    return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
+
+
+def canvas(ax: Axes | None, width: float = 4.8, height: float = 3.2) -> tuple[Figure, Axes]:
+    """The axes with their figure; default: those of a new figure of pyplot's, of this width and height in inches."""
+    if ax is not None:
+        return ax.figure.figure, ax  # of the whole figure, where the axes stand in a part
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context(STYLE):
+        return pyplot.subplots(figsize=(width, height), layout="compressed")
+
+
+def frame(axes: Axes) -> None:
+    """A grid behind the data, two spines, no tick marks."""
+    axes.grid(visible=True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=0, which="both")
+
+
+def legend(axes: Axes) -> None:
+    """Above the axes what the lines are, where they have names."""
+    labels = axes.get_legend_handles_labels()[1]
+    if labels:
+        columns = 3 if len("".join(labels)) < 45 else 1
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, handlelength=2.1, columnspacing=1.2,
+            handletextpad=0.5, borderaxespad=0.2,
+        )  # fmt: skip
+
+
+def few(low: float, high: float) -> bool:
+    """Whether a logarithmic axis is so short that it needs numbers between the powers of ten: 2 and 5."""
+    return bool(high < 30 * low)  # not NumPy's
+
+
+def logarithmic(axes: Axes, name: Literal["x", "y"], low: float, high: float) -> None:
+    """Makes an axis logarithmic, with plain numbers for data from `low` to `high`."""
+    axes.set(**{f"{name}scale": "log"})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_locator(locator(low, high))
+    axis.set_major_formatter(plain())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def linear(axes: Axes, name: Literal["x", "y"], ticks: int = 5) -> None:
+    """Plain numbers on an axis, in at most so many steps."""
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
+    axis.set_major_formatter(plain())
+
+
+def locator(low: float, high: float) -> Locator:
+    """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
+    if high < 3 * low:
+        return MaxNLocator(4, steps=ROUND)
+    return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few(low, high) else (1.0,), numticks=8)
+
+
+def plain() -> FuncFormatter:
+    """Numbers as they are written: 0.01, 1,000."""
+    return FuncFormatter(lambda value, _: f"{value:,.6g}")

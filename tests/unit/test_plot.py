@@ -1,0 +1,247 @@
+"""gnomon.plot: what is drawn is what was measured, into the axes that are given."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from torch import nn
+
+from gnomon import Probe, accuracy, jacobian_norm, mse_decomposition
+from gnomon.data import xor_clusters
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.models import mlp
+from gnomon.plot import classes, decision_boundary, history, images, mosaic, reading, regions, spectrum, style
+from gnomon.probe import Reading
+from gnomon.regions import Plane, slice_regions
+
+
+def readings(*values, name="q"):
+    """Readings at steps 0, 1, 2, ..."""
+    return [Reading(step, {name: torch.tensor(value).double()}, {}) for step, value in enumerate(values)]
+
+
+def ax():
+    return Figure().add_subplot()
+
+
+def lines_of(axes):
+    return {line.get_label(): np.array(line.get_data()) for line in axes.get_lines()}
+
+
+def close(got, expected):
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def partition():
+    model = mlp((2, 6, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    plane = Plane(torch.zeros(2).double(), torch.eye(2).double())
+    return slice_regions(model, plane, (-2.0, 3.0, -1.0, 2.0))
+
+
+def test_a_history_is_the_mean_at_each_step_after_the_first():
+    here = ax()
+    runs = {"a": readings(9.0, [1.0, 3.0], [2.0, 6.0]), "b": readings(9.0, 5.0, 7.0)[::-1]}
+    figure, axes = history(runs, "q", ax=here)
+    assert axes is here
+    assert figure is here.figure
+    drawn = lines_of(axes)
+    close(drawn["a"], [[1, 2], [2, 4]])
+    close(drawn["b"], [[1, 2], [5, 7]])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "q")
+
+
+def test_the_band_holds_the_middle_half_of_the_samples():
+    samples = torch.arange(9.0).tolist()
+    _, axes = history(readings(0.0, samples, samples), "q", ax=ax())
+    close(axes.collections[0].get_paths()[0].get_extents().intervaly, [2, 6])
+    right_or_wrong = readings(0.0, [0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0])
+    for arguments in ((right_or_wrong, True), (readings(0.0, samples, samples), False)):
+        _, axes = history(arguments[0], "q", ax=ax(), band=arguments[1])
+        assert len(axes.collections) == 0
+
+
+def test_a_missing_value_is_a_gap():
+    _, axes = history(readings(0.0, 1.0, float("nan"), 3.0), "q", ax=ax())
+    close(lines_of(axes).popitem()[1][1], [1, np.nan, 3])
+
+
+def test_what_a_probe_reads_is_drawn_parts_of_a_result_too():
+    x, labels = xor_clusters(12, 4, generator=torch.Generator().manual_seed(0))
+    model = mlp((4, 5, 2), bias=True, generator=torch.Generator().manual_seed(0))
+    probe = Probe(model, (x, labels), [accuracy, jacobian_norm, mse_decomposition])
+    run = [probe.read(step) for step in (1, 10)]
+    for quantity in ("accuracy", "jacobian_norm", "mse_decomposition.total"):
+        _, axes = history(run, quantity, ax=ax(), log_y=quantity != "accuracy")
+        close(lines_of(axes).popitem()[1][1], [one.scalars()[quantity] for one in run])
+    with pytest.raises(
+        RangeError, match=r"^history\(quantity\): expected one of accuracy, .*total, got 'nc1'. Ask"
+    ):
+        history(run, "nc1", ax=ax())
+
+
+def test_a_reading_counts_every_sample_once():
+    values = torch.linspace(0, 1, 50, dtype=torch.float64)
+    pair = {"one": Reading(0, {"q": values}, {}), "two": Reading(0, {"q": values**2}, {})}
+    _, axes = reading(pair, "q", ax=ax(), bins=7)
+    filled = [patch.get_data() for patch in axes.patches]
+    assert [data.values.sum() for data in filled] == [50] * 4
+    assert all(len(data.values) == 7 for data in filled)
+    means = [line.get_xdata()[0] for line in axes.get_lines()]
+    close(means, [values.mean(), values.square().mean()])
+
+
+def test_a_spectrum_is_drawn_from_the_first_place_on():
+    rows = torch.tensor([[4.0, 2.0, 1.0], [8.0, 4.0, 0.5]])
+    _, axes = spectrum({"samples": rows, "one": rows[0]}, ax=ax())
+    close(lines_of(axes)["samples"], [[1, 2, 3], [6, 3, 0.75]])
+    close(lines_of(axes)["one"], [[1, 2, 3], [4, 2, 1]])
+    assert axes.get_yscale() == "log"
+    _, axes = spectrum(torch.tensor([2.0, 1.0, 0.0, -1.0]), ax=ax())
+    close(lines_of(axes).popitem()[1][1], [2, 1, np.nan, np.nan])
+    _, axes = spectrum(torch.tensor([2.0, 1.0, 0.0]), ax=ax(), log_y=False)
+    close(lines_of(axes).popitem()[1][1], [2, 1, 0])
+
+
+def test_regions_are_the_polygons_in_the_colours_of_their_values():
+    found = partition()
+    figure, axes = regions(found, found.areas, ax=ax(), label="area", log_values=True)
+    (drawn,) = (part for part in axes.collections if isinstance(part, PolyCollection))
+    assert len(drawn.get_paths()) == len(found)
+    area = sum(abs(polygon_area(path.vertices)) for path in drawn.get_paths())
+    assert area == pytest.approx(15)
+    shades = drawn.get_facecolor()
+    order = found.areas.argsort()
+    assert np.allclose(shades[order[0]], (0x44 / 255, 0x01 / 255, 0x54 / 255, 1), atol=0.01)
+    assert np.allclose(shades[order[-1]], (0xFD / 255, 0xE7 / 255, 0x25 / 255, 1), atol=0.01)
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-2, 3), (-1, 2))
+    assert figure.axes[1].get_ylabel() == "area"
+    _, axes = regions(found, ax=ax())
+    assert len(axes.figure.axes) == 1
+
+
+def polygon_area(corners):
+    x, y = corners[:-1].T if (corners[0] == corners[-1]).all() else corners.T
+    return 0.5 * (x * np.roll(y, -1) - y * np.roll(x, -1)).sum()
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_decision_boundary_parts_the_classes_that_the_network_predicts(outputs):
+    found = partition()
+    if outputs == 1:
+        model = nn.Sequential(*found.model[:-1], nn.Linear(6, 1)).double()
+        found = slice_regions(model, found.plane, (-2.0, 3.0, -1.0, 2.0))
+    _, axes = decision_boundary(found, ax=ax(), pixels=40)
+    (image,) = (part for part in axes.get_children() if isinstance(part, AxesImage))
+    shown = image.get_array().data
+    u, v = np.meshgrid(-2 + 5 * (np.arange(40) + 0.5) / 40, -1 + 3 * (np.arange(40) + 0.5) / 40)
+    with torch.no_grad():
+        logits = found.model(torch.tensor(np.stack([u, v], -1).reshape(-1, 2)))
+    predicted = (logits[:, 0] > 0) if outputs == 1 else logits.argmax(1)
+    np.testing.assert_array_equal(shown.reshape(-1), predicted.numpy())
+    lines = [part for part in axes.collections if isinstance(part, LineCollection)]
+    assert len(lines) == 1
+    assert (len(lines[0].get_segments()) > 0) == (predicted.unique().numel() > 1)
+
+
+def test_classes_of_the_plane_are_drawn_where_they_are_and_others_where_their_means_differ_most():
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    flat = torch.tensor([[0.0, 1], [1, 0], [5, 5], [6, 6], [9, 0], [9, 1]])
+    _, axes = classes(flat, labels, ax=ax())
+    drawn = [line.get_data() for line in axes.get_lines()]
+    close(np.array(drawn[0]), flat[:2].T)
+    close(np.ravel(drawn[1]), flat[:2].mean(0))
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(0)))[0]
+    noise = torch.tensor([[1.0], [-1]]).repeat(3, 1) * torch.tensor([0.0, 40])
+    _, axes = classes(torch.cat([flat, noise], 1) @ turn, labels, ax=ax())
+    means = np.stack([np.ravel(line.get_data()) for line in axes.get_lines()[1::2]])
+    spread = flat.reshape(3, 2, 2).mean(1).numpy()
+    np.testing.assert_allclose(distances(means), distances(spread), rtol=1e-5)  # turned in the plane, and no more
+
+
+def distances(points):
+    return np.linalg.norm(points[:, None] - points[None], axis=-1)
+
+
+def test_images_are_scaled_one_by_one_and_apart():
+    pixels = torch.tensor([[[0.0, 2.0], [4.0, 1.0]], [[0.0, -1.0], [0.5, 1.0]]])
+    _, axes = images(pixels, ax=ax())
+    (image,) = axes.get_images()
+    shown = image.get_array()
+    close(shown[:, :2].filled(np.nan), pixels[0] / 4)
+    close(shown[:, 3:].filled(np.nan), pixels[1])
+    assert image.get_clim() == (-1, 1)
+    assert np.isnan(mosaic(pixels.numpy())[:, 2]).all()
+    _, axes = images(pixels[:1], ax=ax())
+    assert axes.get_images()[0].get_clim() == (0, 1)
+
+
+def test_a_new_figure_can_be_shown_and_leaves_the_settings_as_they_are():
+    code = (
+        "import matplotlib; matplotlib.use('Agg'); before = dict(matplotlib.rcParams); import torch, gnomon.plot; "
+        "figure, axes = gnomon.plot.spectrum(torch.ones(3)); from matplotlib import pyplot; "
+        "assert pyplot.gcf() is figure; figure.canvas.draw(); assert dict(matplotlib.rcParams) == before"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("ends", "labels"),
+    [((1.0, 1000.0), ["1", "10", "100", "1,000"]), ((0.4, 4.0), ["0.5", "1", "2"]), ((1.1, 2.1), ["1.5", "2"])],
+)
+def test_logarithmic_axes_have_plain_numbers_enough(ends, labels):
+    axes = ax()
+    axes.plot([1, 2], ends)
+    style.logarithmic(axes, "y", *ends)
+    low, high = axes.get_ylim()
+    ticks = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+    assert [label.get_text() for place, label in ticks if low < place < high] == labels
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: history([], "q"), EmptyError, r"^history\(readings\): expected at least one reading, got none"),
+        (lambda: history(readings(1.0), "q"), EmptyError, r"^history\(readings\): expected a reading after step 0"),
+        (
+            lambda: history({"run": readings(1.0, -2.0)}, "q", log_y=True),
+            RangeError,
+            r"^history\(q\): expected values above 0, got -2. Draw it with log_y=False",
+        ),
+        (lambda: reading(readings(1.0)[0], "q", bins=0), RangeError, r"^reading\(bins\): expected at least 1, got 0"),
+        (
+            lambda: reading(readings([1.0, float("inf")])[0], "q"),
+            RangeError,
+            r"^reading\(q\): expected finite values, got others",
+        ),
+        (lambda: spectrum(torch.zeros(3)), RangeError, r"^spectrum\(values\): expected some above 0, got at most 0"),
+        (lambda: spectrum(torch.zeros(0)), EmptyError, r"^spectrum\(values\): expected at least one sample"),
+        (
+            lambda: regions(partition(), torch.ones(2)),
+            ShapeError,
+            r"^regions\(values\): expected shape \(\d+,\), got \(2,\). Pass one value for each region",
+        ),
+        (
+            lambda: regions(partition(), partition().norms - 9, log_values=True),
+            RangeError,
+            r"^regions\(values\): expected finite values above 0, got -",
+        ),
+        (lambda: decision_boundary(partition(), pixels=0), RangeError, r"^decision_boundary\(pixels\): expected at"),
+        (
+            lambda: classes(torch.ones(3, 1), torch.ones(3)),
+            ShapeError,
+            r"^classes\(features\): expected two dimensions",
+        ),
+        (lambda: images(torch.ones(2, 3, 4, 5)), ShapeError, r"^images\(images\): expected \(n, h, w\), got \(2, 3, 4"),
+    ],
+)
+@pytest.mark.bad_input
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
