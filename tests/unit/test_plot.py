@@ -80,9 +80,7 @@ def test_what_a_probe_reads_is_drawn_parts_of_a_result_too():
     for quantity in ("accuracy", "jacobian_norm", "mse_decomposition.total"):
         _, axes = history(run, quantity, ax=ax(), log_y=quantity != "accuracy")
         close(lines_of(axes).popitem()[1][1], [one.scalars()[quantity] for one in run])
-    with pytest.raises(
-        RangeError, match=r"^history\(quantity\): expected one of accuracy, .*total, got 'nc1'. Ask"
-    ):
+    with pytest.raises(RangeError, match=r"^history\(quantity\): expected one of accuracy, .*total, got 'nc1'. Ask"):
         history(run, "nc1", ax=ax())
 
 

@@ -74,12 +74,12 @@ def legend(axes: Axes) -> None:
         )  # fmt: skip
 
 
-def few(low: float, high: float) -> bool:
+def few(low: float | int, high: float | int) -> bool:
     """Whether a logarithmic axis is so short that it needs numbers between the powers of ten: 2 and 5."""
     return bool(high < 30 * low)  # not NumPy's
 
 
-def logarithmic(axes: Axes, name: Literal["x", "y"], low: float, high: float) -> None:
+def logarithmic(axes: Axes, name: Literal["x", "y"], low: float | int, high: float | int) -> None:
     """Makes an axis logarithmic, with plain numbers for data from `low` to `high`."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
@@ -95,7 +95,7 @@ def linear(axes: Axes, name: Literal["x", "y"], ticks: int = 5) -> None:
     axis.set_major_formatter(plain())
 
 
-def locator(low: float, high: float) -> Locator:
+def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
     if high < 3 * low:
         return MaxNLocator(4, steps=ROUND)
