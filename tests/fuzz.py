@@ -29,58 +29,6 @@ from gnomon.models import mlp
 Arguments = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How many samples, classes or outputs, inputs, and features there are."""
-
-    n: int = 12
-    k: int = 3
-    d: int = 4
-    p: int = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Where arguments come from: sizes and random numbers; all in float64."""
-
-    sizes: Sizes
-    generator: torch.Generator
-
-    def normal(self, *axes: int | str) -> Tensor:
-        shape = [getattr(self.sizes, axis) if isinstance(axis, str) else axis for axis in axes]
-        return torch.randn(shape, generator=self.generator, dtype=torch.float64)
-
-    def orthogonal(self, axis: str) -> Tensor:
-        return torch.linalg.qr(self.normal(axis, axis))[0]
-
-    def labels(self) -> Tensor:
-        return torch.arange(self.sizes.n) % self.sizes.k
-
-    def moments(self) -> gnomon.ClassMoments:
-        shift = self.normal("k", "p")[self.labels()]
-        return gnomon.class_moments(self.normal("n", "p") + shift, self.labels(), self.sizes.k)
-
-    def network(self) -> nn.Sequential:
-        """Piecewise affine, of widths that do not increase, so that every quantity can be had."""
-        widths = (self.sizes.d, self.sizes.d, self.sizes.k)
-        return mlp(widths, generator=self.generator).double().eval()
-
-    def square(self, axis: str = "d") -> Tensor:
-        rows = self.normal("n", axis)
-        return rows.mT @ rows / len(rows)
-
-    def cumulative(self) -> gnomon.CumulativeParameters:
-        with torch.no_grad():
-            return gnomon.cumulative_parameters(self.network())
-
-    def slice(self) -> regions.Regions:
-        plane = regions.plane_through(self.normal("d"), self.normal("d"), self.normal("d"))
-        return regions.slice_regions(self.network(), plane, (-1, 1, -1, 1))
-
-    def times(self) -> Tensor:
-        return torch.tensor([0.1, 0.5, 1.0], dtype=torch.float64)
-
-
 TABLE: dict[str, tuple[Callable[..., object], Callable[[Source], Arguments]]] = {}
 
 
@@ -367,36 +315,6 @@ def callables() -> Iterator[tuple[str, Callable[..., object], Callable[[torch.Ge
         yield name, function, arguments
 
 
-def cast(value: Any, dtype: torch.dtype) -> Any:
-    """The same in another dtype: tensors, networks, and dataclasses of tensors."""
-    if isinstance(value, Tensor):
-        return value.to(dtype) if value.is_floating_point() else value
-    if isinstance(value, nn.Module) and not isinstance(value, gnomon.ClassStatistics | gnomon.AGOP):
-        return value.to(dtype)
-    if isinstance(value, dict):
-        return {name: cast(part, dtype) for name, part in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type | regions.Regions):
-        changed = {field.name: cast(getattr(value, field.name), dtype) for field in dataclasses.fields(value)}
-        return dataclasses.replace(value, **changed)
-    return value
-
-
-def tensors(result: Any) -> Iterator[Tensor]:
-    """All tensors in a result."""
-    if isinstance(result, Tensor):
-        yield result
-    elif isinstance(result, dict):
-        for part in result.values():
-            yield from tensors(part)
-    elif isinstance(result, list | tuple):
-        for part in result:
-            yield from tensors(part)
-    elif hasattr(result, "__dict__") and (
-        isinstance(result, nn.Module) or type(result).__module__.startswith("gnomon")
-    ):
-        yield from tensors(vars(result))
-
-
 def missing() -> set[str]:
     """Public functions that are not in the table."""
     functions = [getattr(gnomon, name) for name in gnomon.__all__]
@@ -477,12 +395,6 @@ def altered_tensor(tensor: Tensor, generator: torch.Generator) -> Iterator[tuple
         yield "tiny", tensor * 1e-300
         yield "with a gradient", tensor.clone().requires_grad_()
         yield "of inference", inference(tensor)
-
-
-def inference(tensor: Tensor) -> Tensor:
-    """A copy made in inference mode."""
-    with torch.inference_mode():
-        return tensor.clone()
 
 
 ELEMENTWISE = {TABLE[f"{kind}Kernel.{method}"][0] for kind in ("Laplace", "Gaussian") for method in ("value", "slope")}

@@ -1,0 +1,114 @@
+"""Of the Jacobian in the input, and of its rows' sum, the centroid."""
+
+import torch
+
+import gnomon
+from tests.contract.row import Contract, cosine, jacobian_of, loop, orthogonal, scaled
+
+
+def at_x(s):
+    return {"centroid": s.normal("n", 2, 3), "x": s.normal("n", 2, 3)}
+
+
+def jacobian_at_x(s):
+    return {"jacobian": s.normal("n", 4, 2, 3), "x": s.normal("n", 2, 3)}
+
+
+def jacobian_only(s):
+    return {"jacobian": s.normal("n", 4, 2, 3)}
+
+
+def of_network(s):
+    return {"model": s.network(), "x": s.normal("n", "d")}
+
+
+def rotate_inputs(arguments):
+    """All inputs, which are 2 x 3, turned as vectors of length 6."""
+    turn = orthogonal(6)
+    return {name: (value.flatten(-2) @ turn).view(value.shape) for name, value in arguments.items()}
+
+
+def rotate_outputs(arguments):
+    return arguments | {"jacobian": torch.einsum("kc,nc...->nk...", orthogonal(4), arguments["jacobian"])}
+
+
+def share_along(jacobian, x):
+    direction = x.flatten() / sum(v**2 for v in x.flatten().tolist()) ** 0.5
+    along = sum(float(row.flatten() @ direction) ** 2 for row in jacobian)
+    return (along / sum(v**2 for v in jacobian.flatten().tolist())) ** 0.5
+
+
+def first_share(jacobian):
+    values = torch.linalg.svdvals(jacobian.flatten(1)).tolist()
+    return values[0] ** 2 / sum(value**2 for value in values)
+
+
+ROWS = [
+    Contract(
+        gnomon.centroid,
+        lambda model, x: jacobian_of(model, x).sum(1),
+        of_network,
+        differentiable=False,
+    ),
+    Contract(
+        gnomon.centroid_alignment,
+        loop(cosine),
+        at_x,
+        (-1, 1),
+        {"scale": scaled(centroid=3.0, x=1e-3), "rotation": rotate_inputs, "tiny": scaled(centroid=1e-200, x=1e-200)},
+    ),
+    Contract(
+        gnomon.centroid_inner_product,
+        loop(lambda c, x: sum(p * q for p, q in zip(c.flatten().tolist(), x.flatten().tolist(), strict=True))),
+        at_x,
+        invariances={"rotation": rotate_inputs, "exchanged scale": scaled(centroid=4.0, x=0.25)},
+        unit_free=False,
+    ),
+    Contract(
+        gnomon.explained_variance_ratio,
+        loop(first_share),
+        jacobian_only,
+        (1 / 4, 1),
+        {
+            "scale": scaled(jacobian=-7.0),
+            "tiny": scaled(jacobian=1e-200),
+            "inputs": rotate_inputs,
+            "outputs": rotate_outputs,
+        },
+    ),
+    Contract(
+        gnomon.jacobian_norm,
+        loop(lambda jacobian: sum(v**2 for v in jacobian.flatten().tolist()) ** 0.5),
+        jacobian_only,
+        (0, torch.inf),
+        {"sign": scaled(jacobian=-1.0), "inputs": rotate_inputs, "outputs": rotate_outputs},
+    ),
+    Contract(
+        gnomon.jacobian_alignment,
+        loop(share_along),
+        jacobian_at_x,
+        (0, 1),
+        {"scale": scaled(jacobian=-7.0, x=-0.1), "inputs": rotate_inputs, "outputs": rotate_outputs},
+    ),
+    Contract(
+        gnomon.row_alignment,
+        lambda jacobian, x: torch.tensor(
+            [[cosine(row, sample) for row in rows] for rows, sample in zip(jacobian, x, strict=True)],
+            dtype=torch.float64,
+        ),
+        jacobian_at_x,
+        (-1, 1),
+        {
+            "scale": scaled(jacobian=7.0, x=0.1),
+            "inputs": rotate_inputs,
+            "rows": lambda a: a | {"jacobian": a["jacobian"] * torch.arange(1, 5).view(1, 4, 1, 1)},
+        },
+    ),
+    Contract(
+        gnomon.singular_values,
+        lambda model, x: torch.linalg.svdvals(jacobian_of(model, x)),
+        of_network,
+        (0, torch.inf),
+        differentiable=False,
+    ),
+]
