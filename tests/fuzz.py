@@ -18,17 +18,19 @@ import numpy as np
 import torch
 from beartype.door import is_bearable
 from jaxtyping import jaxtyped
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 import gnomon
 from gnomon import kernels, regions
 from gnomon.data import Samples, modular_addition, normalise, standardise, xor_clusters
-from gnomon.models import mlp
+from tests.contract import CONTRACTS, Sizes, Source
+from tests.values import inference, tensors
 
 Arguments = dict[str, Any]
 
 
+SIZES = Sizes()
 TABLE: dict[str, tuple[Callable[..., object], Callable[[Source], Arguments]]] = {}
 
 
@@ -41,97 +43,29 @@ def sampled(function: Callable[..., object], name: str = "") -> Callable[[Callab
     return add
 
 
-def at_x(*names: str) -> Callable[[Source], Arguments]:
-    shapes = {"jacobian": ("n", "k", "d"), "centroid": ("n", "d"), "x": ("n", "d")}
-    return lambda s: {name: s.normal(*shapes[name]) for name in names}
-
-
 def of_network(**more: Callable[[Source], object]) -> Callable[[Source], Arguments]:
     return lambda s: {"model": s.network(), "x": s.normal("n", "d")} | {name: make(s) for name, make in more.items()}
 
 
-def of_moments(**more: Callable[[Source], object]) -> Callable[[Source], Arguments]:
-    return lambda s: {name: make(s) for name, make in more.items()} | {"class_moments": s.moments()}
-
-
-for function in (gnomon.agop, gnomon.explained_variance_ratio, gnomon.jacobian_norm):
-    sampled(function)(at_x("jacobian"))
-for function in (gnomon.jacobian_alignment, gnomon.robust_radius, gnomon.row_alignment):
-    sampled(function)(at_x("jacobian", "x"))
-for function in (gnomon.centroid_alignment, gnomon.centroid_inner_product):
-    sampled(function)(at_x("centroid", "x"))
-for function in (
-    gnomon.centroid,
-    gnomon.deepfool,
-    gnomon.features,
-    gnomon.input_jacobian,
-    gnomon.layer_centroids,
-    gnomon.nfa_table,
-    gnomon.ntk,
-    gnomon.singular_values,
-    regions.boundary_distance,
-):
+for row in CONTRACTS.values():
+    sampled(row.quantity)(row.sample)
+for function in (gnomon.features, gnomon.input_jacobian, gnomon.layer_centroids, regions.boundary_distance):
     sampled(function)(of_network())
-for function in (gnomon.layer_collapse, gnomon.truncation_sectors):
-    sampled(function)(of_network(labels=Source.labels))
-for function in (
-    gnomon.least_squares_classifier,
-    gnomon.nc1,
-    gnomon.nc1_trace_ratio,
-    gnomon.snr,
-    gnomon.snr_singular_values,
-):
-    sampled(function)(of_moments())
-for function in (gnomon.equiangularity, gnomon.equinorm, gnomon.maximal_equiangularity):
-    sampled(function)(lambda s: {"centred_means": s.normal("k", "p")})
-for function in (
-    gnomon.classifier_equiangularity,
-    gnomon.classifier_equinorm,
-    gnomon.classifier_maximal_equiangularity,
-):
-    sampled(function)(lambda s: {"classifier": s.normal("k", "p")})
-for function in (gnomon.nc2_etf, gnomon.nc2_orthogonal):
-    sampled(function)(lambda s: {"class_means": s.normal("k", "p")})
-for function in (gnomon.mse_decomposition, gnomon.central_path_distance):
-    sampled(function)(of_moments(classifier=lambda s: s.normal("k", "p"), bias=lambda s: s.normal("k")))
 
-sampled(gnomon.accuracy)(lambda s: {"logits": s.normal("n", "k"), "labels": s.labels()})
-sampled(gnomon.activation_misalignment)(lambda s: {"cumulative_parameters": s.cumulative()})
 sampled(gnomon.aligned_jacobian)(
     lambda s: {"x": s.normal("n", "d"), "labels": s.labels(), "classes": s.sizes.k, "norm": 2.0}
 )
-sampled(gnomon.centroid_rate)(
-    of_network(
-        train_x=lambda s: s.normal(8, "d"),
-        labels=lambda s: torch.arange(8) % s.sizes.k,
-        loss=lambda s: functional.cross_entropy,
-    )
-)
-sampled(gnomon.class_moments)(lambda s: {"features": s.normal("n", "p"), "labels": s.labels(), "classes": s.sizes.k})
-sampled(gnomon.cumulative_parameters)(lambda s: {"model": s.network()})
-sampled(gnomon.effective_rank)(lambda s: {"agop": s.square()})
 sampled(gnomon.feature_learning_interval)(
     lambda s: {"steps": torch.arange(s.sizes.n), "values": s.normal("n", "p"), "tolerance": 0.1}
 )
 sampled(gnomon.fourier_norms)(lambda s: {"matrix": s.normal("p", "d")})
 sampled(gnomon.gini)(lambda s: {"values": s.normal("n", "p").abs()})
-sampled(gnomon.nearest_mean_disagreement)(
-    of_moments(features=lambda s: s.normal("n", "p"), logits=lambda s: s.normal("n", "k"))
-)
-sampled(gnomon.nfa_correlation)(lambda s: {"layer_weight": s.normal("p", "d"), "agop": s.square()})
-sampled(gnomon.ntk_to_point)(of_network(point=lambda s: s.normal("d")))
 sampled(gnomon.plateau)(
     lambda s: {"steps": torch.arange(s.sizes.n), "alignment": s.normal("n"), "pc1": s.normal("n").abs()}
 )
 sampled(gnomon.polar_decomposition)(lambda s: {"matrix": s.normal("k", "p")})
 sampled(gnomon.psd_root)(lambda s: {"matrix": s.square()})
-sampled(gnomon.self_duality)(of_moments(classifier=lambda s: s.normal("k", "p")))
-sampled(gnomon.spectral_mse)(
-    lambda s: {"snr_singular_values": s.normal("n", s.sizes.k - 1).abs(), "classes": s.sizes.k}
-)
 sampled(gnomon.top_eigenvectors)(lambda s: {"agop": s.square(), "count": 2})
-sampled(gnomon.truncated_inputs)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d")})
-sampled(gnomon.truncation_map)(lambda s: {"cumulative_parameters": s.cumulative(), "x": s.normal("n", "d"), "depth": 1})
 sampled(gnomon.vector_jacobian)(of_network(v=lambda s: s.normal("k")))
 
 
@@ -202,7 +136,7 @@ sampled(gnomon.snr_growth)(
 
 def flow_of(make: Callable[[Source], object], *methods: str, **more: Callable[[Source], object]) -> None:
     """The methods of a flow, at three times."""
-    of_class = type(make(Source(Sizes(), torch.Generator().manual_seed(0))))
+    of_class = type(make(Source(SIZES, torch.Generator().manual_seed(0))))
     for method in methods:
         sampled(getattr(of_class, method), f"{of_class.__name__}.{method}")(
             lambda s: {"self": make(s)} | {name: value(s) for name, value in more.items()} | {"times": s.times()}
@@ -260,7 +194,7 @@ for method, shape in (("embed", 2), ("project", "d")):
 sampled(regions.plane_through)(lambda s: {name: s.normal("d") for name in ("x1", "x2", "x3")})
 sampled(regions.slice_regions)(
     lambda s: {
-        "model": s.network(),
+        "model": s.network(bias=False),
         "plane": regions.Plane(s.normal("d"), s.normal(2, "d")),
         "box": torch.tensor([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]], dtype=torch.float64),
     }
@@ -308,7 +242,7 @@ def callables() -> Iterator[tuple[str, Callable[..., object], Callable[[torch.Ge
     for name, (function, sample) in TABLE.items():
 
         def arguments(
-            generator: torch.Generator, sizes: Sizes = Sizes(), sample: Callable[[Source], Arguments] = sample
+            generator: torch.Generator, sizes: Sizes = SIZES, sample: Callable[[Source], Arguments] = sample
         ) -> Arguments:
             return sample(Source(sizes, generator))
 

@@ -1,6 +1,8 @@
 """Of the Jacobian in the input, and of its rows' sum, the centroid."""
 
 import torch
+from torch import nn
+from torch.nn import functional
 
 import gnomon
 from tests.contract.row import Contract, cosine, jacobian_of, loop, orthogonal, scaled
@@ -43,6 +45,39 @@ def first_share(jacobian):
     return values[0] ** 2 / sum(value**2 for value in values)
 
 
+def velocity(model, x, train_x, labels, loss):
+    """The derivative of each inner product along the descent, parameter by parameter."""
+    parameters = list(model.parameters())
+    descent = torch.autograd.grad(loss(model(train_x), labels), parameters)
+    found = []
+    for sample in x:
+        sample = sample[None].requires_grad_()
+        (centroid,) = torch.autograd.grad(model(sample).sum(), sample, create_graph=True)
+        gradients = torch.autograd.grad((centroid * sample).sum(), parameters, materialize_grads=True)
+        found.append(-sum((one * other).sum() for one, other in zip(gradients, descent, strict=True)))
+    return torch.stack(found)
+
+
+def affine_piece(function, sample):
+    """Slope and offset."""
+    slope = torch.autograd.functional.jacobian(lambda s: function(s[None])[0], sample)
+    return slope, function(sample[None])[0] - slope @ sample
+
+
+def cells(model, x):
+    """Layer by layer, sample by sample: centroid and radius of the layer, and of the network up to and with it."""
+    starts = [place for place, layer in enumerate(model) if isinstance(layer, nn.Linear)]
+    found = {name: [] for name in ("centroid", "radius", "centroid_up_to", "radius_up_to")}
+    for start, stop in zip(starts, [*starts[1:], len(model)], strict=True):
+        for inputs, layers, end in ((model[:start](x).detach(), model[start:stop], ""), (x, model[:stop], "_up_to")):
+            slopes, offsets = zip(*(affine_piece(layers, sample) for sample in inputs), strict=True)
+            centroids = torch.stack([slope.sum(0) for slope in slopes])
+            found[f"centroid{end}"].append(centroids)
+            found[f"radius{end}"].append(centroids.square().sum(1) + 2 * torch.stack(offsets).sum(1))
+    columns = {name: torch.stack(parts, 1) for name, parts in found.items() if name != "centroid"}
+    return columns | {"centroid": tuple(found["centroid"])}
+
+
 ROWS = [
     Contract(
         gnomon.centroid,
@@ -63,6 +98,20 @@ ROWS = [
         at_x,
         invariances={"rotation": rotate_inputs, "exchanged scale": scaled(centroid=4.0, x=0.25)},
         unit_free=False,
+    ),
+    Contract(
+        gnomon.centroid_rate,
+        velocity,
+        lambda s: (
+            of_network(s)
+            | {
+                "train_x": s.normal(8, "d"),
+                "labels": torch.arange(8) % s.sizes.k,
+                "loss": functional.cross_entropy,
+            }
+        ),
+        differentiable=False,
+        settings=("train_x", "labels", "loss"),
     ),
     Contract(
         gnomon.explained_variance_ratio,
@@ -110,5 +159,6 @@ ROWS = [
         of_network,
         (0, torch.inf),
         differentiable=False,
+        single=1e-3,
     ),
 ]

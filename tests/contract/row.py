@@ -27,6 +27,7 @@ class Contract:
         zero: whether at arguments of 0 the value is 0 and so is the gradient.
         unit_free: whether the value can be held in float32 whatever the size of the arguments.
         halves: whether half precision comes back as half precision.
+        single: how close float32 comes.
         dtype: that of the result, where it is not the arguments'.
         settings: arguments that a probe does not have, and is given by `functools.partial`.
     """
@@ -40,6 +41,7 @@ class Contract:
     zero: bool = True
     unit_free: bool = True
     halves: bool = True
+    single: float = 1e-5
     dtype: torch.dtype | None = None
     settings: tuple[str, ...] = ()
 
@@ -47,6 +49,11 @@ class Contract:
     def of_samples(self) -> bool:
         """Whether it is one value a sample or more, as its annotation says."""
         return axes_of(inspect.signature(self.quantity).return_annotation)[:1] == ["n"]
+
+    @property
+    def keeps_halves(self) -> bool:
+        """Whether half precision comes back as half precision; networks compute as they do."""
+        return self.halves and self.dtype is None and "model" not in inspect.signature(self.quantity).parameters
 
     def by_sample(self, arguments: Arguments) -> list[str]:
         """The arguments that have an axis of samples."""

@@ -45,10 +45,10 @@ class Source:
     def moments(self) -> gnomon.ClassMoments:
         return gnomon.class_moments(self.features(), self.labels(), self.sizes.k)
 
-    def network(self) -> nn.Sequential:
+    def network(self, *, bias: bool = True) -> nn.Sequential:
         """Piecewise affine, of widths that do not increase, so that every quantity can be had."""
         widths = (self.sizes.d, self.sizes.d, self.sizes.k)
-        return mlp(widths, bias=True, generator=self.generator).double().eval()
+        return mlp(widths, bias=bias, generator=self.generator).double().eval()
 
     def square(self, axis: str = "d") -> Tensor:
         rows = self.normal("n", axis)

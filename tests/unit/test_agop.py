@@ -21,20 +21,13 @@ from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleE
 from gnomon.linalg import Dense, Factored, GramSum
 from gnomon.linalg._gram_sum import frequent_directions
 from gnomon.models import mlp
+from tests.contract.of_nfa import outer
 from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
 
 def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def loop(jacobian):
-    """Number by number."""
-    rows = [row.flatten().tolist() for sample in jacobian for row in sample]
-    p = len(rows[0])
-    entries = [[sum(row[i] * row[j] for row in rows) / len(jacobian) for j in range(p)] for i in range(p)]
-    return torch.tensor(entries, dtype=torch.float64)
 
 
 def streamed(model, x, layers=("",), sizes=None, **settings):
@@ -51,14 +44,6 @@ def names(model):
 # Of Jacobians.
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_equals_the_plain_loop(seed):
-    jacobian = normal(5, 3, 2, 4, seed=seed)
-    torch.testing.assert_close(agop(jacobian), loop(jacobian))
-    assert agop(jacobian.float()).dtype == torch.float32
-    assert torch.autograd.gradcheck(agop, normal(3, 2, 4, seed=seed).requires_grad_())
-
-
 def test_samples_count_alike_in_any_split():
     jacobian = normal(7, 3, 4)
     parts = [2 * agop(jacobian[:2]), 5 * agop(jacobian[2:])]
@@ -73,20 +58,6 @@ def test_behind_a_linear_map_it_is_the_map_s_transpose_times_it_times_the_map():
     torch.testing.assert_close(chained, a.T @ agop(input_jacobian(outer, x @ a.T)).detach() @ a)
 
 
-@pytest.mark.bad_input
-def test_bad_jacobians_are_named():
-    with pytest.raises(ShapeError, match=r"agop\(jacobian\): expected at least 3 axes"):
-        agop(normal(3, 4))
-    with pytest.raises(EmptyError, match=r"agop\(jacobian\): expected at least one sample"):
-        agop(normal(0, 3, 4))
-    with pytest.raises(RangeError, match=r"agop\(jacobian\): expected finite numbers, got inf at index \(0, 1, 2\)"):
-        agop(
-            normal(2, 3, 4).index_put(
-                (torch.tensor(0), torch.tensor(1), torch.tensor(2)), torch.tensor(torch.inf).double()
-            )
-        )
-
-
 # Streamed, of all layers.
 
 
@@ -96,7 +67,7 @@ def test_the_input_of_the_whole_zoo(name, sizes):
     model, x = zoo(name)
     rows = [torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample) for sample in x]
     found = streamed(model, x, names(model), sizes)
-    torch.testing.assert_close(found[""].dense(), loop(torch.stack(rows)))
+    torch.testing.assert_close(found[""].dense(), outer(torch.stack(rows)))
     for one in found.values():
         assert one.dense().dtype == torch.float64
         assert not one.dense().requires_grad

@@ -1,61 +1,55 @@
 """Every quantity keeps its contract: oracle, range, invariances, dtype, purity, gradients, any partition."""
 
+import dataclasses
 import inspect
+from functools import partial
 
 import pytest
 import torch
+from torch import Tensor
 
 import gnomon
 from gnomon import measure
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon.linalg import Factored
-from tests.contract import CONTRACTS
+from gnomon.linalg import Dense, Factored
+from tests.contract import CONTRACTS, Sizes, Source
+from tests.contract.row import of_tensors
+from tests.values import cast, tensors
 from tests.zoo import BUILDERS, zoo
 
+FUNCTIONS = [name for name in measure.__all__ if inspect.isfunction(getattr(measure, name))]
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS.keys())
 
 
-def arguments_of(contract, n=7, seed=0):
-    return contract.sample(n, torch.Generator().manual_seed(seed))
+def named(test):
+    """The contracts for which this holds."""
+    return pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if test(contract)])
+
+
+def arguments_of(contract, n=12, seed=0):
+    return contract.sample(Source(Sizes(n=n), torch.Generator().manual_seed(seed)))
+
+
+def only_tensors(contract):
+    return of_tensors(arguments_of(contract))
+
+
+def same(result, expected, **tolerances):
+    """Whether a result is the oracle's: of a dataclass, in all fields that the oracle has."""
+    if isinstance(expected, dict):
+        result = {name: getattr(result, name) for name in expected}
+        result = {name: part.dense() if isinstance(part, Dense | Factored) else part for name, part in result.items()}
+    torch.testing.assert_close(detached(result), detached(expected), **tolerances)
+
+
+def detached(value):
+    if isinstance(value, dict):
+        return {name: detached(part) for name, part in value.items()}
+    return tuple(part.detach() for part in value) if isinstance(value, tuple) else value.detach()
 
 
 def test_every_quantity_has_a_row():
-    """Those that look at a model through autodiff are tested with it; all others stand in the table."""
-    # Of a whole series, of labels or of a matrix, not of samples: each has a test file of its own.
-    others = {
-        "activation_misalignment",
-        "agop",
-        "central_path_distance",
-        "class_moments",
-        "classifier_equiangularity",
-        "classifier_equinorm",
-        "classifier_maximal_equiangularity",
-        "effective_rank",
-        "equiangularity",
-        "equinorm",
-        "least_squares_classifier",
-        "maximal_equiangularity",
-        "mse_decomposition",
-        "nc1",
-        "nc1_trace_ratio",
-        "nc2_etf",
-        "nc2_orthogonal",
-        "nearest_mean_disagreement",
-        "nfa_correlation",
-        "self_duality",
-        "snr",
-        "snr_singular_values",
-        "spectral_mse",
-        "truncated_inputs",
-        "truncation_map",
-    }
-    quantities = {name: getattr(measure, name) for name in measure.__all__}
-    functions = {
-        name
-        for name, quantity in quantities.items()
-        if inspect.isfunction(quantity) and "model" not in inspect.signature(quantity).parameters
-    }
-    assert functions - others == set(CONTRACTS)
+    assert set(FUNCTIONS) - {"layer_centroids"} == set(CONTRACTS)
     assert set(measure.__all__) <= set(gnomon.__all__)
 
 
@@ -63,15 +57,16 @@ def test_every_quantity_has_a_row():
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_the_plain_loop(contract, seed):
     arguments = arguments_of(contract, seed=seed)
-    torch.testing.assert_close(contract.quantity(**arguments), contract.oracle(**arguments))
+    same(contract.quantity(**arguments), contract.oracle(**arguments))
 
 
-@every_contract
-def test_stays_in_range(contract):
-    low, high = contract.range
-    values = contract.quantity(**arguments_of(contract, 200))
-    assert low - 1e-12 <= values.min()
-    assert values.max() <= high + 1e-12
+@named(lambda contract: contract.range != (-torch.inf, torch.inf))
+def test_stays_in_range(name):
+    low, high = CONTRACTS[name].range
+    for seed in range(3):
+        values = CONTRACTS[name].quantity(**arguments_of(CONTRACTS[name], 100, seed)).detach()
+        assert low - 1e-12 <= values.min()
+        assert values.max() <= high + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -81,52 +76,68 @@ def test_invariance(name, map_name):
     contract = CONTRACTS[name]
     arguments = arguments_of(contract)
     changed = contract.invariances[map_name](arguments)
-    assert any(not torch.equal(changed[key], arguments[key]) for key in arguments)
-    torch.testing.assert_close(contract.quantity(**changed), contract.quantity(**arguments))
+    before, after = tensors(list(arguments.values())), tensors([changed[name] for name in arguments])
+    assert any(not torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    expected, found = (list(tensors(contract.quantity(**given))) for given in (arguments, changed))
+    torch.testing.assert_close(found, expected)
 
 
 @every_contract
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dtype_is_kept_and_float32_is_close(contract, dtype):
-    arguments = arguments_of(contract)
-    expected = contract.quantity(**arguments)
-    cast = {key: value.to(dtype) if value.is_floating_point() else value for key, value in arguments.items()}
-    result = contract.quantity(**cast)
-    assert result.dtype == dtype
-    torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-5)
+    expected = list(tensors(contract.quantity(**arguments_of(contract))))
+    result = list(tensors(contract.quantity(**cast(arguments_of(contract), dtype))))
+    for one, other in zip(result, expected, strict=True):
+        assert one.dtype == (contract.dtype or dtype if other.is_floating_point() else other.dtype)
+        torch.testing.assert_close(one.to(other.dtype), other, rtol=contract.single, atol=contract.single)
 
 
 @every_contract
 def test_inputs_are_untouched(contract):
-    arguments = arguments_of(contract)
-    before = {key: value.clone() for key, value in arguments.items()}
+    given = list(tensors(arguments := arguments_of(contract)))
+    before = [value.clone() for value in given]
     contract.quantity(**arguments)
-    for key, value in arguments.items():
-        torch.testing.assert_close(value, before[key], rtol=0, atol=0)
+    torch.testing.assert_close(given, before, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.differentiable])
+@named(lambda contract: contract.differentiable)
 def test_gradient(name):
+    """In each floating tensor; in moments and Gram matrices by way of the rows that they are of."""
     contract = CONTRACTS[name]
-    arguments = {key: value.requires_grad_() for key, value in arguments_of(contract, 3).items()}
-    assert torch.autograd.gradcheck(
-        lambda *values: contract.quantity(**dict(zip(arguments, values, strict=True))), tuple(arguments.values())
-    )
+    arguments = arguments_of(contract)
+    leaves = {key: value for key, value in arguments.items() if isinstance(value, Tensor) and value.is_floating_point()}
+    source = Source(Sizes(), torch.Generator().manual_seed(0))
+    leaves |= {key: source.features() for key in arguments if key == "class_moments"}
+    leaves |= {key: source.normal("n", "d") for key in arguments if key == "agop"}
+
+    def value(*given):
+        changed = dict(zip(leaves, given, strict=True))
+        if "class_moments" in changed:
+            features, k = changed["class_moments"], source.sizes.k
+            changed["class_moments"] = gnomon.class_moments(features, source.labels(), k)
+        if "agop" in changed:
+            changed["agop"] = changed["agop"].mT @ changed["agop"]
+        return tuple(tensors(contract.quantity(**arguments | changed)))
+
+    assert torch.autograd.gradcheck(value, tuple(leaf.requires_grad_() for leaf in leaves.values()))
 
 
-@every_contract
+@named(lambda contract: contract.of_samples)
 @pytest.mark.parametrize("sizes", [[7], [1, 6], [2, 2, 3], [1] * 7])
-def test_any_partition_gives_the_same(contract, sizes):
+def test_any_partition_gives_the_same(name, sizes):
+    """What is annotated as one value a sample can be computed batch by batch."""
+    contract = CONTRACTS[name]
     arguments = arguments_of(contract, 7)
     whole = contract.quantity(**arguments)
-    parts = zip(*(value.split(sizes) for value in arguments.values()), strict=True)
-    joined = torch.cat([contract.quantity(**dict(zip(arguments, part, strict=True))) for part in parts])
+    split = contract.by_sample(arguments)
+    parts = zip(*(arguments[key].split(sizes) for key in split), strict=True)
+    joined = torch.cat([contract.quantity(**arguments | dict(zip(split, part, strict=True))) for part in parts])
     torch.testing.assert_close(joined, whole)
 
 
-@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.differentiable])
+@named(lambda contract: contract.differentiable and contract.zero and only_tensors(contract))
 def test_zero_is_a_value_with_a_zero_gradient(name):
-    """Dead samples have zero Jacobians: zero, not NaN, forwards and backwards."""
+    """Dead samples have zero Jacobians, dead units zero means: zero, not NaN, forwards and backwards."""
     contract = CONTRACTS[name]
     arguments = {key: torch.zeros_like(value).requires_grad_() for key, value in arguments_of(contract, 2).items()}
     result = contract.quantity(**arguments)
@@ -140,33 +151,77 @@ def test_zero_is_a_value_with_a_zero_gradient(name):
 @every_contract
 def test_bad_input_is_named(contract):
     name, arguments = contract.quantity.__name__, arguments_of(contract)
-    first = next(iter(arguments))
+    floating = [key for key, value in arguments.items() if isinstance(value, Tensor) and value.is_floating_point()]
+    for key in floating:
+        bad = arguments[key].clone()
+        bad[2].flatten()[:1].fill_(torch.inf)
+        with pytest.raises(
+            RangeError, match=rf"{name}\({key}\): expected finite numbers, got inf at index \(2(, 0|,)*\)"
+        ):
+            contract.quantity(**arguments | {key: bad})
+    samples = contract.by_sample(arguments)
+    if not samples:
+        return
+    first = samples[0]
     with pytest.raises(EmptyError, match=rf"{name}\({first}\): expected at least one sample, got none"):
-        contract.quantity(**{key: value[:0] for key, value in arguments.items()})
-    for key, value in arguments.items():
-        if value.is_floating_point():
-            bad = value.clone()
-            bad[2].flatten()[:1].fill_(torch.inf)
-            with pytest.raises(RangeError, match=rf"{name}\({key}\): expected finite numbers, got inf at index \(2, 0"):
-                contract.quantity(**arguments | {key: bad})
-        if len(arguments) > 1:
-            with pytest.raises(ShapeError, match=rf"{name}\(\w+\): expected .*, got"):
-                contract.quantity(**arguments | {key: value[:-1]})
+        contract.quantity(**arguments | {key: arguments[key][:0] for key in samples})
     with pytest.raises(ShapeError, match=rf"{name}\(\w+\): expected .*, got"):
         contract.quantity(**arguments | {first: arguments[first][0, 0]})
+    for key in samples if len(samples) > 1 else ():
+        with pytest.raises(ShapeError, match=rf"{name}\(\w+\): expected .*, got"):
+            contract.quantity(**arguments | {key: arguments[key][:-1]})
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_quantities_read_the_whole_zoo(name):
     model, x = zoo(name)
     labels = torch.zeros(len(x), dtype=torch.long)
-    quantities = [contract.quantity for contract in CONTRACTS.values()]
-    reading = gnomon.Probe(model, (x, labels), quantities).read()
     jacobian = torch.stack([torch.autograd.functional.jacobian(lambda s: model(s[None])[0], sample) for sample in x])
     known = {"x": x, "labels": labels, "logits": model(x).detach(), "jacobian": jacobian, "centroid": jacobian.sum(1)}
-    for contract in CONTRACTS.values():
+    contracts = [contract for contract in CONTRACTS.values() if known.keys() >= arguments_of(contract).keys()]
+    reading = gnomon.Probe(model, (x, labels), [contract.quantity for contract in contracts]).read()
+    for contract in contracts:
         arguments = {key: known[key] for key in arguments_of(contract)}
         torch.testing.assert_close(reading.values[contract.quantity.__name__], contract.oracle(**arguments))
+
+
+@every_contract
+def test_every_quantity_is_read_in_a_probe(contract):
+    """By the names of its arguments, settings aside, and with the value that the function itself has."""
+    source = Source(Sizes(), torch.Generator().manual_seed(0))
+    model, x, labels = source.network(), source.normal("n", "d"), source.labels()
+    jacobian, head = gnomon.input_jacobian(model, x).detach(), model[-1]
+    moments = gnomon.class_moments(gnomon.features(model, x).detach(), labels, source.sizes.k)
+    known = {
+        "model": model,
+        "x": x,
+        "labels": labels,
+        "logits": model(x).detach(),
+        "features": gnomon.features(model, x).detach(),
+        "jacobian": jacobian,
+        "centroid": jacobian.sum(1),
+        "agop": gnomon.agop(jacobian),
+        "classes": source.sizes.k,
+        "class_moments": moments,
+        "class_means": moments.means,
+        "centred_means": moments.centred_means,
+        "classifier": head.weight.detach(),
+        "bias": head.bias.detach(),
+        "layer_weight": model[0].weight.detach(),
+        "cumulative_parameters": gnomon.cumulative_parameters(model),
+        "snr_singular_values": gnomon.snr_singular_values(moments),
+    }
+    arguments = contract.sample(source)
+    settings = {name: arguments[name] for name in contract.settings}
+    asked = partial(contract.quantity, **settings) if settings else contract.quantity
+    name = contract.quantity.__name__
+    found = gnomon.Probe(model, (x, labels), [asked]).read().values[name]
+    expected = contract.quantity(
+        **{argument: known[argument] for argument in arguments if argument in known} | settings
+    )
+    if dataclasses.is_dataclass(expected):
+        assert type(found) is type(expected)
+    torch.testing.assert_close(list(tensors(found)), list(tensors(expected)))
 
 
 def test_alignment_is_one_exactly_for_aligned_jacobians():
@@ -182,11 +237,10 @@ def test_alignment_is_one_exactly_for_aligned_jacobians():
 
 
 SIZES = [1e25, 1e-30]
-BILINEAR = {"centroid_inner_product"}
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", sorted(set(CONTRACTS) - BILINEAR))
+@named(lambda contract: contract.unit_free and contract.of_samples and only_tensors(contract))
 def test_float32_neither_overflows_nor_underflows(name, size):
     """Where the result can be held, the squares on the way to it cost nothing."""
     contract = CONTRACTS[name]

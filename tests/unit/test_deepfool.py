@@ -9,6 +9,7 @@ from gnomon import deepfool
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp, resnet18
 from gnomon.regions import Plane, boundary_distance, decision_boundary, slice_regions
+from tests.contract.of_robustness import algorithm_2
 
 
 def seeded(seed=0):
@@ -23,30 +24,11 @@ def net(*widths, seed=0):
     return mlp(widths, bias=True, scale=2.0, generator=seeded(seed)).double()
 
 
-def plain(model, sample, overshoot, max_steps):
-    """Algorithm 2, one sample and one class at a time; the perturbation, and the steps."""
-    y = int(model(sample[None])[0].argmax())
-    total = torch.zeros_like(sample)
-    for step in range(max_steps):
-        point = (sample + (1 + overshoot) * total).requires_grad_()
-        outputs = model(point[None])[0]
-        if int(outputs.argmax()) != y:
-            return (1 + overshoot) * total, step
-        gradients = [torch.autograd.grad(output, point, retain_graph=True)[0] for output in outputs]
-        best = (float("inf"), total)
-        for k in range(len(outputs)):
-            if k != y:
-                w, f = gradients[k] - gradients[y], outputs[y].item() - outputs[k].item()
-                best = min(best, (f / float(w.norm()), w / w.norm()), key=lambda found: found[0])
-        total = total + max(best[0], overshoot * float(total.norm())) * best[1]
-    return (1 + overshoot) * total, max_steps
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_the_plain_algorithm(seed):
     model, x = nn.Sequential(nn.Flatten(), net(6, 24, 24, 5, seed=seed)), normal(20, 2, 3, seed=seed)
     found = deepfool(model, x, overshoot=0.05)
-    expected = [plain(model, sample, 0.05, 50) for sample in x]
+    expected = [algorithm_2(model, sample, 0.05, 50) for sample in x]
     torch.testing.assert_close(found.perturbation, torch.stack([r for r, _ in expected]))
     assert found.steps.tolist() == [steps for _, steps in expected]
     assert found.steps.unique().numel() > 1

@@ -35,9 +35,11 @@ from gnomon.regions import (
     plane_through,
     slice_regions,
 )
-from tests.fuzz import Sizes, Source, callables, tensors
+from tests.contract import Sizes, Source
+from tests.fuzz import callables
 from tests.standin_device import DEVICE, moved, standin
 from tests.unit.test_regions import made
+from tests.values import tensors
 from tests.zoo import BUILDERS, zoo
 
 EVERY = {name: (function, arguments) for name, function, arguments in callables()}

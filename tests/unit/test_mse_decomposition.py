@@ -331,7 +331,7 @@ def test_bad_input_is_named():
         ShapeError, match=r"mse_decomposition\(classifier\): expected shape \(5, 7\) as class_means has"
     ):
         mse_decomposition(weight.mT, offset, moments)
-    with pytest.raises(ShapeError, match=r"mse_decomposition\(bias\): expected shape \(5,\), got \(4,\). Pass one"):
+    with pytest.raises(ShapeError, match=r"central_path_distance\(bias\): expected shape \(5,\), got \(4,\). Pass one"):
         central_path_distance(weight, offset[:4], moments)
     with pytest.raises(RangeError, match=r"mse_decomposition\(classifier\): expected finite numbers, got nan at index"):
         mse_decomposition(weight * torch.nan, offset, moments)

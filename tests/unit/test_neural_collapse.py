@@ -1,6 +1,5 @@
 """The quantities of neural collapse: plain loops, closed forms at the simplex, invariances, gradients."""
 
-import itertools
 import math
 
 import pytest
@@ -20,7 +19,7 @@ from gnomon import (
     snr,
     snr_singular_values,
 )
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import ShapeError
 
 K, P = 4, 6
 
@@ -62,16 +61,6 @@ def loop_covariances(features, labels, k=K):
     return within, between
 
 
-def cosine(a, b):
-    a, b = a.tolist(), b.tolist()
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
-
-
-def std(values):
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("n", "p"), [(50, 6), (50, 2), (50, 1), (20, 60)])
 def test_variability_is_the_plain_loop(n, p, seed):
@@ -85,22 +74,6 @@ def test_variability_is_the_plain_loop(n, p, seed):
     torch.testing.assert_close(nc1_trace_ratio(moments), within.trace() / between.trace())
     torch.testing.assert_close(moments.between_covariance.dense(), between)
     torch.testing.assert_close(moments.within_covariance.dense(), within)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_geometry_is_the_plain_loop(seed):
-    vectors, weight = normal(K, P, seed=seed), normal(K, P, seed=seed + 10)
-    lengths = [math.hypot(*row) for row in vectors.tolist()]
-    cosines = [cosine(a, b) for a, b in itertools.permutations(vectors, 2)]
-    assert equinorm(vectors).item() == pytest.approx(std(lengths) / (sum(lengths) / K))
-    assert equiangularity(vectors).item() == pytest.approx(std(cosines))
-    apart = sum(abs(value + 1 / (K - 1)) for value in cosines) / len(cosines)
-    assert maximal_equiangularity(vectors).item() == pytest.approx(apart)
-    moments = moments_of(seed=seed)
-    means = moments.means - samples(seed=seed)[0].mean(0)
-    sides = [[v / math.hypot(*m.flatten().tolist()) for v in m.flatten().tolist()] for m in (weight, means)]
-    distance = math.fsum((a - b) ** 2 for a, b in zip(*sides, strict=True))
-    assert self_duality(weight, moments).item() == pytest.approx(distance)
 
 
 @pytest.mark.parametrize(("offset", "dtype"), [(0, torch.float64), (0, torch.float32), (1e6, torch.float64)])
@@ -279,13 +252,6 @@ def test_gradient_at_the_collapse_is_a_number():
             assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("quantity", [equinorm, equiangularity, maximal_equiangularity])
-def test_zero_vectors_have_a_value_and_a_zero_gradient(quantity):
-    vectors = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(quantity(vectors), vectors)
-    torch.testing.assert_close(gradient, torch.zeros_like(gradient))
-
-
 def test_float32_classifiers_meet_float64_moments():
     moments, weight = moments_of(), normal(K, P)
     single = self_duality(weight.float(), moments)
@@ -299,42 +265,24 @@ def test_float32_classifiers_meet_float64_moments():
 
 
 @pytest.mark.bad_input
-def test_bad_input_is_named():
+def test_vectors_and_widths_that_do_not_fit_are_named():
     features, _ = samples()
     moments, logits, vectors = moments_of(), normal(50, K), normal(K, P)
-    bad = vectors.clone()
-    bad[1, 2] = torch.nan
     for quantity in (equinorm, equiangularity, maximal_equiangularity):
-        name = quantity.__name__
-        with pytest.raises(EmptyError, match=rf"{name}\(centred_means\): expected at least one sample"):
-            quantity(vectors[:0])
-        with pytest.raises(ShapeError, match=rf"{name}\(centred_means\): expected at least 2 axes"):
+        with pytest.raises(ShapeError, match=rf"{quantity.__name__}\(centred_means\): expected at least 2 axes"):
             quantity(vectors[0])
-        with pytest.raises(
-            RangeError, match=rf"{name}\(centred_means\): expected finite numbers, got nan at index \(1, 2\)"
-        ):
-            quantity(bad)
     for quantity in (equiangularity, maximal_equiangularity):
         with pytest.raises(
-            ShapeError,
-            match=rf"{quantity.__name__}\(centred_means\): expected vectors \(k, p\) of at least 2 classes",
+            ShapeError, match=rf"{quantity.__name__}\(centred_means\): expected vectors \(k, p\) of at least 2 classes"
         ):
             quantity(vectors[:1])
     with pytest.raises(ShapeError, match=r"self_duality\(classifier\): expected shape \(4, 6\) as class_means has"):
         self_duality(vectors[:, 1:], moments)
-    with pytest.raises(RangeError, match=r"self_duality\(classifier\): expected finite numbers, got nan"):
-        self_duality(bad, moments)
     name = "nearest_mean_disagreement"
     with pytest.raises(ShapeError, match=rf"{name}\(features\): expected width 6 as in class_moments, got 5"):
         nearest_mean_disagreement(features[:, 1:], logits, moments)
     with pytest.raises(ShapeError, match=rf"{name}\(logits\): expected width 4 as in class_moments, got 3"):
         nearest_mean_disagreement(features, logits[:, 1:], moments)
-    with pytest.raises(ShapeError, match=rf"{name}\(logits\): expected 50 samples as in features, got 49"):
-        nearest_mean_disagreement(features, logits[1:], moments)
-    with pytest.raises(EmptyError, match=rf"{name}\(features\): expected at least one sample"):
-        nearest_mean_disagreement(features[:0], logits[:0], moments)
-    with pytest.raises(RangeError, match=rf"{name}\(logits\): expected finite numbers, got nan"):
-        nearest_mean_disagreement(features, logits * torch.nan, moments)
 
 
 def of_constant(value, k, streamed, n=1000):

@@ -14,22 +14,11 @@ from gnomon.autodiff import _gram_products as gram_products
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.measure import ntk, ntk_to_point
 from gnomon.models import mlp
+from tests.contract.of_kernel import gradients
 from tests.zoo import BUILDERS, zoo
 
 # torch's forward mode compiles its decompositions when it is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-
-
-def gradients(model, x):
-    """One gradient for each sample and output, in the plainest way."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    outputs = model(x).shape[1]
-
-    def gradient(sample, k):
-        grads = torch.autograd.grad(model(sample[None])[0, k], parameters, materialize_grads=True)
-        return torch.cat([grad.flatten() for grad in grads])
-
-    return torch.stack([torch.stack([gradient(sample, k) for k in range(outputs)]) for sample in x])
 
 
 def plain(model, x, x2):

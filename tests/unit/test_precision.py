@@ -7,7 +7,9 @@ import torch
 
 import gnomon
 from gnomon.errors import RangeError
-from tests.fuzz import callables, cast, inference, missing, tensors
+from tests.contract import CONTRACTS
+from tests.fuzz import callables, missing
+from tests.values import cast, inference, tensors
 
 EVERY = {name: (function, arguments) for name, function, arguments in callables()}
 
@@ -40,17 +42,12 @@ def test_autocast_around_a_call_changes_no_bit(name):
         torch.testing.assert_close(one, other, rtol=apart, atol=apart, equal_nan=True)
 
 
-# Of tensors alone, or of moments; those of networks compute as the network does.
+# Those of networks compute as the network does.
 HALVES = [
-    "agop", "aligned_jacobian", "central_path_distance", "centroid_alignment", "centroid_inner_product",
-    "classifier_equiangularity", "classifier_equinorm", "classifier_maximal_equiangularity",
-    "effective_rank", "equiangularity", "equinorm", "explained_variance_ratio", "fourier_norms", "gini",
-    "jacobian_alignment", "jacobian_norm", "kernel_agop", "kernel_gram", "least_squares_classifier",
-    "maximal_equiangularity", "mse_decomposition", "nc1", "nc1_trace_ratio", "nc2_etf", "nc2_orthogonal",
-    "nfa_correlation", "polar_decomposition", "psd_root", "robust_radius", "row_alignment", "self_duality",
-    "singular_values", "snr", "snr_growth", "snr_singular_values", "spectral_mse", "squared_distances",
-    "top_eigenvectors",
-]  # fmt: skip
+    *(name for name, row in CONTRACTS.items() if row.keeps_halves),
+    *("aligned_jacobian", "fourier_norms", "gini", "kernel_agop", "kernel_gram", "polar_decomposition", "psd_root"),
+    *("singular_values", "snr_growth", "squared_distances", "top_eigenvectors"),
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

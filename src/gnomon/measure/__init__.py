@@ -1,4 +1,7 @@
-"""One quantity per file: pure functions of tensors, whose argument names say what they look at."""
+"""One quantity a file: pure functions of tensors, whose argument names say what they look at.
+
+Made by `make exports`: what is public follows from the files.
+"""
 
 from gnomon.measure.collapse._central_path_distance import central_path_distance
 from gnomon.measure.collapse._class_moments import ClassMoments, class_moments
@@ -31,7 +34,8 @@ from gnomon.measure.jacobian._jacobian_norm import jacobian_norm
 from gnomon.measure.jacobian._layer_centroids import LayerCentroids, layer_centroids
 from gnomon.measure.jacobian._row_alignment import row_alignment
 from gnomon.measure.jacobian._singular_values import singular_values
-from gnomon.measure.kernel._ntk import ntk, ntk_to_point
+from gnomon.measure.kernel._ntk import ntk
+from gnomon.measure.kernel._ntk_to_point import ntk_to_point
 from gnomon.measure.nfa._agop import agop
 from gnomon.measure.nfa._effective_rank import effective_rank
 from gnomon.measure.nfa._nfa_correlation import nfa_correlation

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
+from gnomon.measure._least_squares import parts_of_loss
 from gnomon.measure.collapse._class_moments import ClassMoments
-from gnomon.measure.collapse._mse_decomposition import mse_decomposition
 
 
 @half_as_single
@@ -44,6 +44,7 @@ def central_path_distance(
         >>> gnomon.central_path_distance(torch.zeros(2, 1), torch.zeros(2), moments)
         tensor(1.)
     """
-    square = 2 * mse_decomposition(classifier, bias, class_moments, weight_decay).deviation
+    *_, deviation, _ = parts_of_loss("central_path_distance", classifier, bias, class_moments, weight_decay)
+    square = 2 * deviation
     positive = square > 0
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)

@@ -1,16 +1,12 @@
 """The linear classifier of least MSE for given features."""
 
-import math
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import RangeError
-from gnomon.linalg import smaller
+from gnomon.measure._least_squares import decays, fitted
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -71,52 +67,5 @@ def least_squares_classifier(
                 [ 0.5000]]), tensor([0.5000, 0.5000]))
     """
     decays("least_squares_classifier", weight_decay)
-    weight, offset = fitted(class_moments, weight_decay, with_bias=with_bias)
+    weight, offset = fitted("least_squares_classifier", class_moments, weight_decay, with_bias=with_bias)
     return LinearClassifier(weight.to(class_moments.means.dtype), offset.to(class_moments.means.dtype))
-
-
-def fitted(
-    class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
-) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
-    r"""Weight and bias in float64, where outputs at large means keep the digits that they have.
-
-    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the mean's part
-    comes last, by Sherman and Morrison, so that nothing as large as its square is ever added to the covariance:
-    $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$. Where C has a
-    kernel and the mean a part m in it, that part alone does it: $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
-    """
-    # What the moments' own dtype has rounded is no direction of the features.
-    eps = torch.finfo(class_moments.means.dtype).eps
-    moments = in_float64(class_moments)
-    shares, mean = moments.weights, moments.global_mean
-    theta = weight_decay / (1 + weight_decay) if with_bias else 1.0
-    root = shares.sqrt().unsqueeze(1)
-    rows = root * moments.centred_means
-    covariance = moments.within / moments.n.to(shares.dtype)
-    if not torch.isfinite((covariance.trace() + rows.square().sum() + mean.square().sum()).detach()):
-        raise RangeError(
-            "class_moments",
-            "features whose squares are finite",
-            "larger ones",
-            "Take the features in another unit.",
-            where="least_squares_classifier",
-        )
-    weight = root * covariance.regression(rows, weight_decay, eps)
-    if theta > 0:
-        inside, beyond = (covariance + smaller(rows)).solve(mean, weight_decay, eps)
-        least = 10 * len(mean) * eps * torch.linalg.vector_norm(mean.detach())
-        apart = torch.linalg.vector_norm(beyond.detach()) > least
-        along = theta * inside / (1 + theta * (mean @ inside))
-        along = torch.where(apart, beyond / torch.where(apart, beyond.square().sum(), 1), along)
-        weight = weight + torch.outer(shares - weight @ mean, along)
-    return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
-
-
-def in_float64(class_moments: ClassMoments) -> ClassMoments:
-    """The same moments in float64."""
-    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.to(torch.float64))
-
-
-def decays(where: str, weight_decay: float | int) -> None:
-    """Raises RangeError unless the weight decay is finite and not negative."""
-    _checks.settings(where, ("weight_decay", weight_decay, "finite and at least 0", 0 <= weight_decay < math.inf))

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import RangeError, ShapeError
+from gnomon.measure._least_squares import parts_of_loss
 from gnomon.measure.collapse._class_moments import ClassMoments
-from gnomon.measure.collapse._least_squares_classifier import decays, fitted, in_float64
 
 
 @dataclass(frozen=True)
@@ -77,60 +74,4 @@ def mse_decomposition(
         >>> parts.least_squares, parts.total
         (tensor(0.), tensor(0.5000))
     """
-    where = "mse_decomposition"
-    decays(where, weight_decay)
-    weight, offset = in_dtype_of_moments(where, classifier, bias, class_moments)
-    dtype = class_moments.means.dtype
-    best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
-    # In float64 throughout: outputs at large means are differences of large numbers.
-    class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
-    eye = torch.eye(len(best), dtype=best.dtype, device=best.device)
-    nc1 = spread(best, best_offset, class_moments, weight_decay)
-    nc23 = at_means(best, best_offset, eye, class_moments)
-    away, offset_away = weight - best, offset - best_offset
-    deviation = spread(away, offset_away, class_moments, weight_decay) + at_means(
-        away, offset_away, torch.zeros_like(eye), class_moments
-    )
-    parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
-    return MSEDecomposition(*(part.to(dtype) for part in parts))
-
-
-def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
-    """Half the mean squared output around the class means, and the weight decay."""
-    within = class_moments.within.quadratic(weight).trace() / class_moments.n
-    return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2
-
-
-def at_means(weight: Tensor, offset: Tensor, target: Tensor, class_moments: ClassMoments) -> Tensor:
-    """Half the mean squared distance of the class means' outputs from the target's rows, classes by their shares."""
-    # Summed in this order, outputs at means far from the origin cancel once, and in a vector.
-    outputs = class_moments.centred_means @ weight.mT + (weight @ class_moments.global_mean + offset)
-    return (class_moments.weights @ (outputs - target).square()).sum() / 2
-
-
-def in_dtype_of_moments(
-    where: str, classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments
-) -> tuple[Tensor, Tensor]:
-    """Checked weight and bias in the moments' dtype; the bias zero if there is none."""
-    means = class_moments.means
-    _checks.same_shape(where, class_means=means, classifier=classifier)
-    offset = torch.zeros_like(classifier[:, 0]) if bias is None else bias
-    if offset.shape != classifier.shape[:1]:
-        raise ShapeError(
-            "bias",
-            f"shape ({len(classifier)},)",
-            _checks.shape_of(offset),
-            "Pass one number a class, or None.",
-            where=where,
-        )
-    _checks.finite(where, classifier=classifier, bias=offset)
-    for name, tensor in (("classifier", classifier), ("bias", offset)):
-        if torch.promote_types(tensor.dtype, means.dtype) != means.dtype:
-            raise RangeError(
-                "class_moments",
-                f"moments at least as precise as {name}, {tensor.dtype}",
-                means.dtype,
-                f"Take them of features in {tensor.dtype}, or with ClassStatistics.",
-                where=where,
-            )
-    return classifier.to(means.dtype), offset.to(means.dtype)
+    return MSEDecomposition(*parts_of_loss("mse_decomposition", classifier, bias, class_moments, weight_decay))

@@ -49,7 +49,7 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
             "Take more samples, or project the features first.",
             where="snr",
         )
-    root, kept = inverse_root(within.matrix)
+    root, kept = _inverse_root(within.matrix)
     lost = torch.linalg.vector_norm((means - means @ kept).detach())
     if lost > torch.finfo(means.dtype).eps ** 0.5 * torch.linalg.vector_norm(means.detach()):
         rank = round(float(kept.trace()))
@@ -63,7 +63,7 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     return root @ means.mT
 
 
-class InverseRoot(torch.autograd.Function):
+class _InverseRoot(torch.autograd.Function):
     r"""$\Sigma^{-1/2}$ on the range of $\Sigma$, 0 beyond, and the projection onto that range.
 
     The gradient of the root has divided differences of $\lambda^{-1/2}$, not the $1/(\lambda_i - \lambda_j)$ of
@@ -92,4 +92,4 @@ class InverseRoot(torch.autograd.Function):
         return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT
 
 
-inverse_root: Callable[[Tensor], tuple[Tensor, Tensor]] = InverseRoot.apply
+_inverse_root: Callable[[Tensor], tuple[Tensor, Tensor]] = _InverseRoot.apply

@@ -7,7 +7,8 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
-from gnomon.linalg import Covariance, Dense, Factored, cosine, covariance_of, psd_root
+from gnomon.linalg import Covariance, covariance_of
+from gnomon.measure._correlation import correlation, root_of, weight_gram
 
 
 @half_as_single
@@ -71,24 +72,3 @@ def nfa_correlation(
     largest = layer_weight.detach().abs().amax()
     weight = (layer_weight / torch.where(largest > 0, largest, 1)).to(wider)
     return correlation(weight_gram(weight), matrix.to(wider), centred=centred)
-
-
-def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
-    r"""$W^\top W$, also called the neural feature matrix."""
-    rows = weight.flatten(1)
-    return rows.mT @ rows
-
-
-def correlation(a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool) -> Float[Tensor, ""]:
-    """The cosine between all entries of two matrices, less their means if centred."""
-    if centred:
-        a, b = a - a.mean(), b - b.mean()
-    return cosine(a.flatten(), b.flatten())
-
-
-def root_of(covariance: Covariance) -> Covariance:
-    r"""$G^{1/2}$, held as G is."""
-    if isinstance(covariance, Dense):
-        return Dense(psd_root(covariance.matrix))
-    _, values, directions = torch.linalg.svd(covariance.rows, full_matrices=False)
-    return Factored(values.sqrt().unsqueeze(1) * directions)

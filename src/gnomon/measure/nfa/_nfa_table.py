@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.autodiff import gradient_products, named_weights, weight_of
-from gnomon.measure.nfa._nfa_correlation import correlation, root_of, weight_gram
+from gnomon.measure._correlation import correlation, root_of, weight_gram
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,11 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
         tensor([0.3162], dtype=torch.float64)
     """
     return torch.stack(
-        [off_diagonal(weight) for weight in cumulative_parameters.weight[: cumulative_parameters.hidden]]
+        [_off_diagonal(weight) for weight in cumulative_parameters.weight[: cumulative_parameters.hidden]]
     )
 
 
-def off_diagonal(weight: Float[Tensor, "h q"]) -> Float[Tensor, ""]:
+def _off_diagonal(weight: Float[Tensor, "h q"]) -> Float[Tensor, ""]:
     """The share of the modulus of the unit rows that stands beside its diagonal, as a ratio of norms."""
     rows = unit(weight)
     modulus = psd_root(rows @ rows.mT)

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
-from gnomon.measure.jacobian._layer_centroids import children
+from gnomon.errors import RangeError, ShapeError
+from gnomon.measure._relu_network import relu_layers
 
-LIMIT = torch.finfo(torch.float64).eps ** -0.5
+_LIMIT = torch.finfo(torch.float64).eps ** -0.5
 """The largest condition number: half of the digits of float64 are left when a layer is pulled back."""
 
 
@@ -41,7 +41,7 @@ class CumulativeParameters:
     def affine(self, layer: int, x: Float[Tensor, "n q"]) -> Float[Tensor, "n h"]:
         r"""$a^{(\ell)}(x)$."""
         weight = self._weight(layer)
-        return rows_of("affine(x)", x, weight.shape[1]) @ weight.mT + self.bias[layer - 1]
+        return _rows_of("affine(x)", x, weight.shape[1]) @ weight.mT + self.bias[layer - 1]
 
     @full_precision
     def pull_back(self, layer: int, z: Num[Tensor, "n h"]) -> Float[Tensor, "n q"]:
@@ -50,7 +50,7 @@ class CumulativeParameters:
         At the readout these are the labels as points of input space, $\tilde y = (W^{(L+1)})^+(y - b^{(L+1)})$.
         """
         weight = self._weight(layer)
-        return right_solve(weight, rows_of("pull_back(z)", z, weight.shape[0]) - self.bias[layer - 1])
+        return _right_solve(weight, _rows_of("pull_back(z)", z, weight.shape[0]) - self.bias[layer - 1])
 
     def _weight(self, layer: int) -> Float[Tensor, "h q"]:
         layers = len(self.weight)
@@ -58,7 +58,7 @@ class CumulativeParameters:
         return self.weight[layer - 1]
 
 
-def rows_of(what: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor, "n _"]:
+def _rows_of(what: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor, "n _"]:
     """The points in float64; ShapeError unless they have this width."""
     if points.ndim != 2 or points.shape[1] != width:
         raise ShapeError(
@@ -129,46 +129,19 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
         biases.append(weight @ biases[-1] + bias if biases else bias.clone())
     condition = torch.stack([torch.linalg.cond(weight) for weight in weights])
     for number, (name, value) in enumerate(zip(layers, condition.tolist(), strict=True), 1):
-        if not value <= LIMIT:
+        if not value <= _LIMIT:
             raise RangeError(
                 "model",
-                f"condition numbers of at most {LIMIT:.1e}",
+                f"condition numbers of at most {_LIMIT:.1e}",
                 f"{value:.1e} for W^({number}), up to {name!r}",
                 "Pass the layers before it; truncation_sectors takes any weights.",
                 where=where,
             )
-    beta = torch.stack([right_solve(weight, bias[None])[0] for weight, bias in zip(weights, biases, strict=True)])
+    beta = torch.stack([_right_solve(weight, bias[None])[0] for weight, bias in zip(weights, biases, strict=True)])
     return CumulativeParameters(tuple(weights), tuple(biases), beta, condition, hidden)
 
 
-def right_solve(weight: Float[Tensor, "h q"], z: Float[Tensor, "n h"]) -> Float[Tensor, "n q"]:
+def _right_solve(weight: Float[Tensor, "h q"], z: Float[Tensor, "n h"]) -> Float[Tensor, "n q"]:
     r"""$W^+z$ for each z, W of full row rank: with $W^\top = QR$, this is $QR^{-\top}z$."""
     q, r = torch.linalg.qr(weight.mT)
     return torch.linalg.solve_triangular(r, z, upper=True, left=False) @ q.mT
-
-
-def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
-    """The linear layers by name, and how many of them have a ReLU behind.
-
-    Raises:
-        UnsupportedModuleError: unless linear layers and ReLUs take turns, at least one of each.
-    """
-    expected = "an nn.Sequential of Linear and ReLU in turn"
-    if not isinstance(model, nn.Sequential):
-        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.", where=where)
-    layers: dict[str, nn.Linear] = {}
-    hidden = 0
-    for name, child in children(model):
-        if isinstance(child, nn.Linear) and len(layers) == hidden:
-            layers[name] = child
-        elif isinstance(child, nn.ReLU) and len(layers) == hidden + 1:
-            hidden += 1
-        elif not isinstance(child, nn.Flatten) or layers:
-            raise UnsupportedModuleError(
-                "model", expected, f"{type(child).__name__} {name!r}", "Leave it out.", where=where
-            )
-    if hidden == 0:
-        raise UnsupportedModuleError(
-            "model", expected, "one without a ReLU", "Add one behind a linear layer.", where=where
-        )
-    return layers, hidden

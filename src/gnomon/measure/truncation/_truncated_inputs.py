@@ -5,8 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import full_precision
+from gnomon.measure._relu_network import input_points
 from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
-from gnomon.measure.truncation._truncation_map import input_points, truncation_map
+from gnomon.measure.truncation._truncation_map import truncation_map
 
 
 @full_precision
@@ -45,7 +46,7 @@ def truncated_inputs(
                 [-1.,  1.,  4.],
                 [-1.,  1.,  2.]], dtype=torch.float64)
     """
-    steps = [input_points("truncated_inputs", cumulative_parameters, x)]
+    steps = [input_points("truncated_inputs", x, cumulative_parameters.beta.shape[1])]
     for depth in range(1, cumulative_parameters.hidden + 1):
         steps.append(truncation_map(cumulative_parameters, steps[-1], depth))
     return torch.stack(steps)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ShapeError
+from gnomon.measure._relu_network import input_points
 from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
 
 
@@ -48,28 +48,5 @@ def truncation_map(
     where = "truncation_map"
     hidden = cumulative_parameters.hidden
     _checks.settings(where, ("depth", depth, f"from 1 to {hidden}", 1 <= depth <= hidden))
-    points = input_points(where, cumulative_parameters, x)
+    points = input_points(where, x, cumulative_parameters.beta.shape[1])
     return cumulative_parameters.pull_back(depth, cumulative_parameters.affine(depth, points).relu())
-
-
-def input_points(where: str, parameters: CumulativeParameters, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n q"]:
-    """The points as rows of float64.
-
-    Raises:
-        ShapeError: if they have not the network's number of inputs.
-        EmptyError: if there are none.
-        RangeError: if they are not of floating point, or hold NaN or infinity.
-    """
-    _checks.floating(where, x=x)
-    _checks.samples(where, x=x)
-    _checks.finite(where, x=x)
-    points, inputs = x.flatten(1), parameters.beta.shape[1]
-    if points.shape[1] != inputs:
-        raise ShapeError(
-            "x",
-            f"{inputs} numbers a sample as the network takes",
-            f"shape {_checks.shape_of(x)}",
-            "Pass points of its input space.",
-            where=where,
-        )
-    return points.double()

@@ -11,8 +11,8 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
+from gnomon.measure._relu_network import relu_layers
 from gnomon.measure.collapse._class_moments import at_least_single, further, nothing
-from gnomon.measure.truncation._cumulative_parameters import relu_layers
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def truncation_sectors(
     _checks.samples(where, x=x)
     _checks.finite(where, x=x)
     _checks.class_labels(where, labels, len(x), k)
-    truncated = [z <= 0 for z in preactivations(where, linear[:hidden], x)]
+    truncated = [z <= 0 for z in _preactivations(where, linear[:hidden], x)]
     untruncated = torch.stack([~cut.any(1) for cut in truncated])
     full = torch.stack([cut.all(1) for cut in truncated])
     dtype = at_least_single(x[:0].flatten(1)).dtype
@@ -109,7 +109,7 @@ def truncation_sectors(
     return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))
 
 
-def preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
+def _preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
     """What each layer gives to its ReLU, without a graph."""
     features = x.detach().flatten(1)
     if features.shape[1] != layers[0].in_features:

@@ -1,0 +1,28 @@
+"""The two matrices that the neural feature ansatz compares, and how."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon.linalg import Covariance, Dense, Factored, cosine, psd_root
+
+
+def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
+    r"""$W^\top W$, also called the neural feature matrix."""
+    rows = weight.flatten(1)
+    return rows.mT @ rows
+
+
+def correlation(a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool) -> Float[Tensor, ""]:
+    """The cosine between all entries of two matrices, less their means if centred."""
+    if centred:
+        a, b = a - a.mean(), b - b.mean()
+    return cosine(a.flatten(), b.flatten())
+
+
+def root_of(covariance: Covariance) -> Covariance:
+    r"""$G^{1/2}$, held as G is."""
+    if isinstance(covariance, Dense):
+        return Dense(psd_root(covariance.matrix))
+    _, values, directions = torch.linalg.svd(covariance.rows, full_matrices=False)
+    return Factored(values.sqrt().unsqueeze(1) * directions)

@@ -1,0 +1,121 @@
+"""The least-squares classifier of given features, and what another loses beside it."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import smaller
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+def parts_of_loss(
+    where: str, classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments, weight_decay: float | int
+) -> tuple[Tensor, ...]:
+    """The parts of `MSEDecomposition`, in its order."""
+    decays(where, weight_decay)
+    weight, offset = in_dtype_of_moments(where, classifier, bias, class_moments)
+    dtype = class_moments.means.dtype
+    best, best_offset = fitted(where, class_moments, weight_decay, with_bias=bias is not None)
+    # In float64 throughout: outputs at large means are differences of large numbers.
+    class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
+    eye = torch.eye(len(best), dtype=best.dtype, device=best.device)
+    nc1 = spread(best, best_offset, class_moments, weight_decay)
+    nc23 = at_means(best, best_offset, eye, class_moments)
+    away, offset_away = weight - best, offset - best_offset
+    deviation = spread(away, offset_away, class_moments, weight_decay) + at_means(
+        away, offset_away, torch.zeros_like(eye), class_moments
+    )
+    parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
+    return tuple(part.to(dtype) for part in parts)
+
+
+def fitted(
+    where: str, class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
+) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
+    r"""Weight and bias in float64, where outputs at large means keep the digits that they have.
+
+    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the mean's part
+    comes last, by Sherman and Morrison, so that nothing as large as its square is ever added to the covariance:
+    $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$. Where C has a
+    kernel and the mean a part m in it, that part alone does it: $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
+    """
+    # What the moments' own dtype has rounded is no direction of the features.
+    eps = torch.finfo(class_moments.means.dtype).eps
+    moments = in_float64(class_moments)
+    shares, mean = moments.weights, moments.global_mean
+    theta = weight_decay / (1 + weight_decay) if with_bias else 1.0
+    root = shares.sqrt().unsqueeze(1)
+    rows = root * moments.centred_means
+    covariance = moments.within / moments.n.to(shares.dtype)
+    if not torch.isfinite((covariance.trace() + rows.square().sum() + mean.square().sum()).detach()):
+        raise RangeError(
+            "class_moments",
+            "features whose squares are finite",
+            "larger ones",
+            "Take the features in another unit.",
+            where=where,
+        )
+    weight = root * covariance.regression(rows, weight_decay, eps)
+    if theta > 0:
+        inside, beyond = (covariance + smaller(rows)).solve(mean, weight_decay, eps)
+        least = 10 * len(mean) * eps * torch.linalg.vector_norm(mean.detach())
+        apart = torch.linalg.vector_norm(beyond.detach()) > least
+        along = theta * inside / (1 + theta * (mean @ inside))
+        along = torch.where(apart, beyond / torch.where(apart, beyond.square().sum(), 1), along)
+        weight = weight + torch.outer(shares - weight @ mean, along)
+    return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
+
+
+def in_float64(class_moments: ClassMoments) -> ClassMoments:
+    """The same moments in float64."""
+    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.to(torch.float64))
+
+
+def decays(where: str, weight_decay: float | int) -> None:
+    """Raises RangeError unless the weight decay is finite and not negative."""
+    _checks.settings(where, ("weight_decay", weight_decay, "finite and at least 0", 0 <= weight_decay < math.inf))
+
+
+def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
+    """Half the mean squared output around the class means, and the weight decay."""
+    within = class_moments.within.quadratic(weight).trace() / class_moments.n
+    return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2
+
+
+def at_means(weight: Tensor, offset: Tensor, target: Tensor, class_moments: ClassMoments) -> Tensor:
+    """Half the mean squared distance of the class means' outputs from the target's rows, classes by their shares."""
+    # Summed in this order, outputs at means far from the origin cancel once, and in a vector.
+    outputs = class_moments.centred_means @ weight.mT + (weight @ class_moments.global_mean + offset)
+    return (class_moments.weights @ (outputs - target).square()).sum() / 2
+
+
+def in_dtype_of_moments(
+    where: str, classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments
+) -> tuple[Tensor, Tensor]:
+    """Checked weight and bias in the moments' dtype; the bias zero if there is none."""
+    means = class_moments.means
+    _checks.same_shape(where, class_means=means, classifier=classifier)
+    offset = torch.zeros_like(classifier[:, 0]) if bias is None else bias
+    if offset.shape != classifier.shape[:1]:
+        raise ShapeError(
+            "bias",
+            f"shape ({len(classifier)},)",
+            _checks.shape_of(offset),
+            "Pass one number a class, or None.",
+            where=where,
+        )
+    _checks.finite(where, classifier=classifier, bias=offset)
+    for name, tensor in (("classifier", classifier), ("bias", offset)):
+        if torch.promote_types(tensor.dtype, means.dtype) != means.dtype:
+            raise RangeError(
+                "class_moments",
+                f"moments at least as precise as {name}, {tensor.dtype}",
+                means.dtype,
+                f"Take them of features in {tensor.dtype}, or with ClassStatistics.",
+                where=where,
+            )
+    return classifier.to(means.dtype), offset.to(means.dtype)

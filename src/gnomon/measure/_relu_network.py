@@ -1,0 +1,58 @@
+"""Networks of linear layers and ReLUs in turn, and points of their input space."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gnomon import _checks
+from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.measure.jacobian._layer_centroids import children
+
+
+def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
+    """The linear layers by name, and how many of them have a ReLU behind.
+
+    Raises:
+        UnsupportedModuleError: unless linear layers and ReLUs take turns, at least one of each.
+    """
+    expected = "an nn.Sequential of Linear and ReLU in turn"
+    if not isinstance(model, nn.Sequential):
+        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.", where=where)
+    layers: dict[str, nn.Linear] = {}
+    hidden = 0
+    for name, child in children(model):
+        if isinstance(child, nn.Linear) and len(layers) == hidden:
+            layers[name] = child
+        elif isinstance(child, nn.ReLU) and len(layers) == hidden + 1:
+            hidden += 1
+        elif not isinstance(child, nn.Flatten) or layers:
+            raise UnsupportedModuleError(
+                "model", expected, f"{type(child).__name__} {name!r}", "Leave it out.", where=where
+            )
+    if hidden == 0:
+        raise UnsupportedModuleError(
+            "model", expected, "one without a ReLU", "Add one behind a linear layer.", where=where
+        )
+    return layers, hidden
+
+
+def input_points(where: str, x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
+    """The points as rows of float64.
+
+    Raises:
+        ShapeError: if they have not so many numbers.
+        EmptyError: if there are none.
+        RangeError: if they are not of floating point, or hold NaN or infinity.
+    """
+    _checks.floating(where, x=x)
+    _checks.samples(where, x=x)
+    _checks.finite(where, x=x)
+    points = x.flatten(1)
+    if points.shape[1] != inputs:
+        raise ShapeError(
+            "x",
+            f"{inputs} numbers a sample as the network takes",
+            f"shape {_checks.shape_of(x)}",
+            "Pass points of its input space.",
+            where=where,
+        )
+    return points.double()

@@ -1,0 +1,72 @@
+"""Writes what follows from the files of `gnomon.measure`: its face, and its part of `gnomon`'s table of exports.
+
+A file `FAMILY/_NAME.py` gives its function NAME, and the classes that it defines. `make exports` runs this;
+`--check` only says whether that is due. A test asks it.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WIDTH = 120
+DOCSTRING = '''"""One quantity a file: pure functions of tensors, whose argument names say what they look at.
+
+Made by `make exports`: what is public follows from the files.
+"""'''
+
+
+def exported(path: Path) -> list[str]:
+    """The function of the file's name, and the public classes."""
+    definitions = ast.parse(path.read_text(encoding="utf-8")).body
+    functions = {node.name for node in definitions if isinstance(node, ast.FunctionDef)}
+    classes = [node.name for node in definitions if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return ordered([*classes, *(functions & {path.stem.removeprefix("_")})])
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Constants, classes, functions, as the linter sorts them."""
+    return sorted(names, key=lambda name: (0 if name.isupper() else 1 if name[0].isupper() else 2, name))
+
+
+def imported(module: str, names: list[str]) -> str:
+    """One import, in several lines if it is long."""
+    line = f"from {module} import {', '.join(names)}"
+    return line if len(line) <= WIDTH else f"from {module} import (\n{lines(names)})"
+
+
+def lines(names: Iterable[str], quote: str = "") -> str:
+    """One name a line."""
+    return "".join(f"    {quote}{name}{quote},\n" for name in names)
+
+
+def tables(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
+    """The files that are made, each with what it has to hold."""
+    package = root / "src" / "gnomon"
+    files = sorted(package.glob("measure/[!_]*/_[!_]*.py"), key=lambda path: (path.parent.name, path.stem))
+    found = {f"gnomon.measure.{path.parent.name}.{path.stem}": exported(path) for path in files}
+    imports = "\n".join(imported(module, names) for module, names in found.items() if names)
+    public = ordered(name for names in found.values() for name in names)
+    yield package / "measure" / "__init__.py", f"{DOCSTRING}\n\n{imports}\n\n__all__ = [\n{lines(public, chr(34))}]\n"
+
+    stub = package / "__init__.pyi"
+    text = stub.read_text(encoding="utf-8")
+    text = re.sub(r"from \.measure import \([^)]*\)", f"from .measure import (\n{lines(public)})", text)
+    every = [name.name for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) for name in node.names]
+    yield stub, re.sub(r"__all__ = \[[^]]*\]", f"__all__ = [\n{lines(ordered(every), chr(34))}]", text)
+
+
+def main(arguments: list[str]) -> int:
+    """Writes them, or with --check says which are stale."""
+    stale = {path: text for path, text in tables() if path.read_text(encoding="utf-8") != text}
+    for path, text in stale.items():
+        print(f"{path.relative_to(ROOT)}: {'stale, run make exports' if '--check' in arguments else 'written'}")
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+    return int("--check" in arguments and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
