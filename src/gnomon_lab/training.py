@@ -9,6 +9,8 @@ from gnomon_lab.runs.run import Run, Stateful
 
 Batch = tuple[Tensor, Tensor]
 """Inputs and labels."""
+Batches = Callable[[int], Iterable[Batch]]
+"""The batches of a step."""
 
 
 def fit(
@@ -17,7 +19,7 @@ def fit(
     steps: int,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    batches: Callable[[int], Iterable[Batch]],
+    batches: Batches,
     loss: Callable[[Tensor, Tensor], Tensor],
     *,
     due: Callable[[int], bool],
@@ -29,7 +31,7 @@ def fit(
     """Trains one arm of an experiment, and stops at each step that is to be read.
 
     ```python
-    for step in fit(run, "baseline", 1000, model, optimizer, lambda step: batches, cross_entropy, due=log_spaced(12)):
+    for step in fit(run, "baseline", 1000, model, optimizer, in_order(train, 256), cross_entropy, due=log_spaced(12)):
         run.record(step, probe.read(step))
     ```
 
@@ -72,3 +74,20 @@ def fit(
             optimizer.step()
         if due(step) or step == steps:
             yield step
+
+
+def in_order(samples: Batch, size: int) -> Batches:
+    """All samples in batches of this size, in each step the same."""
+    found = list(zip(*(torch.split(part, size) for part in samples), strict=True))
+    return lambda step: found
+
+
+def shuffled(samples: Batch, size: int, generator: torch.Generator) -> Batches:
+    """All samples in batches of this size, in each step in another order."""
+    x, labels = samples
+
+    def batches(_: int) -> Iterator[Batch]:
+        for chosen in torch.split(torch.randperm(len(x), generator=generator).to(x.device), size):
+            yield x[chosen], labels[chosen]
+
+    return batches

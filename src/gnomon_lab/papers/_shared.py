@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon.data import Samples, load_images, normalise
+from gnomon.models import mlp
 from gnomon_lab.figures import Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, series
 from gnomon_lab.settings import among
@@ -39,6 +40,17 @@ def mnist_rows(run: Run, split: str, samples: int, dtype: torch.dtype) -> Sample
     """The first digits of a split, "train" or "test", as rows of 784 normalised pixels."""
     images = normalise(load_images("mnist", split, data_dir=run.data_dir, limit=samples), MEAN, DEVIATION)
     return Samples(images.x.flatten(1).to(dtype), images.labels)
+
+
+def mnist_splits(run: Run, samples: int, dtype: str = "float32") -> tuple[Samples, Samples]:
+    """As many training digits as test digits."""
+    train, test = (mnist_rows(run, split, samples, getattr(torch, dtype)) for split in ("train", "test"))
+    return train, test
+
+
+def mnist_network(train: Samples, width: int, scale: float, generator: torch.Generator) -> nn.Sequential:
+    """The papers' network: three hidden layers of this width, PyTorch's default initialisation times a scale."""
+    return mlp((train.x.shape[1], width, width, width, 10), scale=scale, generator=generator).to(train.x.dtype)
 
 
 def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dashed: bool = False) -> tuple[Line, ...]:

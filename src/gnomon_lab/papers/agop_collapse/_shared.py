@@ -17,6 +17,7 @@ from gnomon.models import mlp, resnet18, vgg11
 from gnomon_lab.figures import Line, Panel
 from gnomon_lab.runs import Record, Run
 from gnomon_lab.settings import Count, Device, Positive, Settings, among, at_least
+from gnomon_lab.training import fit, shuffled
 
 SOURCE = "Beaglehole et al., arXiv:2402.13728, "
 DATA = ("mnist", "cifar10", "svhn")
@@ -93,22 +94,16 @@ def train(config: Config, run: Run, quantities: Mapping[str, Callable[..., objec
     epochs, rate, momentum, gain = config.training()
     samples = images(config, run)
     model = network(config.model, samples.x, config.width, gain, generator).to(config.device)
-    x, labels = (part.to(config.device) for part in samples)
+    samples = Samples(*(part.to(config.device) for part in samples))
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
-    probe = Probe(model, (x, labels), {"loss": loss, "accuracy": accuracy, **quantities})
+    probe = Probe(model, samples, {"loss": loss, "accuracy": accuracy, **quantities})
     arm = f"{config.model} {config.dataset}"
-    for epoch in run.steps(arm, epochs, model=model, optimizer=optimizer, generator=generator):
-        if epoch > 0:
-            order = torch.randperm(len(x), generator=generator).to(config.device)
-            for chosen in torch.split(order, BATCH):
-                objective = loss(model(x[chosen]), labels[chosen])
-                run.require_finite(objective=objective)
-                optimizer.zero_grad()
-                torch.autograd.backward(objective)
-                optimizer.step()
-        if epoch % config.spacing == 0 or epoch == epochs:
-            reading = probe.read(epoch)
-            run.record(epoch, reading, **by_layer(reading))
+    for epoch in fit(
+        run, arm, epochs, model, optimizer, shuffled(samples, BATCH, generator), loss,
+        due=lambda epoch: epoch % config.spacing == 0, generator=generator,
+    ):  # fmt: skip
+        reading = probe.read(epoch)
+        run.record(epoch, reading, **by_layer(reading))
 
 
 def images(config: Config, run: Run) -> Samples:

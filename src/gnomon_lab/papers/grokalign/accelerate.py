@@ -2,11 +2,12 @@
 
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from gnomon import (
     GrokAlign,
@@ -21,14 +22,13 @@ from gnomon import (
     row_alignment,
 )
 from gnomon.data import Samples
-from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines, mnist_rows
+from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines, mnist_network, mnist_splits
 from gnomon_lab.runs import Claim, Record, Run, last
-from gnomon_lab.runs.run import Stateful
 from gnomon_lab.settings import Count, Dtype, Positive, Range, Settings, Share, between
+from gnomon_lab.training import Batch, fit, in_order
 
 METHODS = ("baseline", "GrokAlign", "Grokfast", "input noise")
 PAPER_STEPS = {
@@ -90,7 +90,7 @@ HALVES = tuple(Config(losses=(loss,), methods=METHODS) for loss in LOSSES)
 
 def run(config: Config, run: Run) -> None:
     """Trains every method with every loss, from the same start."""
-    train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
+    train, test = mnist_splits(run, config.samples, config.dtype)
     for loss, method in itertools.product(config.losses, config.methods):
         train_arm(config, run, loss, method, train, test)
 
@@ -98,33 +98,32 @@ def run(config: Config, run: Run) -> None:
 def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, test: Samples) -> None:
     """Trains one network until it reaches the goal."""
     generator = torch.Generator().manual_seed(run.seed)
-    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
-    model = mlp(widths, scale=config.init_scale, generator=generator).to(train.x.dtype)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.01)
+    model = mnist_network(train, config.width, config.init_scale, generator)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
     grokalign = GrokAlign(1e-3 if loss == "cross-entropy" else 1e-4, generator=generator)
     grokfast, noise = GrokfastEMA(model.named_parameters(), 0.8, 0.1), InputNoise(generator=generator)
-    state: dict[str, Stateful | torch.Generator] = {"model": model, "optimizer": optimizer, "generator": generator}
-    state |= {"grokfast": grokfast, "noise": noise}
-    batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
     probe = Probe(model, train, [centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
-    for step in run.steps(f"{loss} {method}", config.steps, **state):
+    right, ordered = 0, in_order(train, 256)
+
+    def batches(step: int) -> Iterator[Batch]:
+        nonlocal right
         right = 0
-        for x, labels in batches if step > 0 else ():
-            batch = noise(x) if method == "input noise" else x.detach().requires_grad_(method == "GrokAlign")
-            logits = model(batch)
-            objective = LOSSES[loss](logits, labels)
-            if method == "GrokAlign":
-                objective = objective + grokalign(model, batch, logits)
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective, inputs=parameters)
-            if method == "Grokfast":
-                grokfast()
-            optimizer.step()
-            right += int((logits.argmax(1) == labels).sum())
+        for x, labels in ordered(step):
+            yield noise(x) if method == "input noise" else x, labels
         noise.train_accuracy = right / len(train.x)
+
+    def counted(logits: Tensor, labels: Tensor) -> Tensor:
+        nonlocal right
+        right += int((logits.argmax(1) == labels).sum())
+        return LOSSES[loss](logits, labels)
+
+    for step in fit(
+        run, f"{loss} {method}", config.steps, model, optimizer, batches, counted,
+        due=lambda step: due(step) or step % 10 == 0, penalty=grokalign if method == "GrokAlign" else None,
+        filter_gradients=grokfast if method == "Grokfast" else None,
+        generator=generator, grokfast=grokfast, noise=noise,
+    ):  # fmt: skip
         reached = step % 10 == 0 and float(unseen.read(step).values["test"].mean()) > config.goal
         if reached or step == config.steps or due(step):
             run.record(step, probe.read(step), seen.read(step), unseen.read(step), reached=reached)

@@ -29,6 +29,7 @@ from gnomon_lab.papers._shared import geometry, lines, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, among, between
+from gnomon_lab.training import fit, in_order
 
 ARMS = ("weight decay", "GrokAlign")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 5"
@@ -99,29 +100,18 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     generator = torch.Generator().manual_seed(run.seed)
     model = cnn((3, *config.widths, 10), generator=generator)
     pixels_model = nn.Sequential(Normalise(), model)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
     due, attacked = log_spaced(config.readings), log_spaced(config.readings // 4)
     whole = Probe(model, train, {"centroid": centroid, "centroid_alignment": centroid_alignment, "train": accuracy})
     some = Probe(model, train.x[:64], [explained_variance_ratio, jacobian_norm])
     unseen = Probe(pixels_model, test, {"test": accuracy})
     under_attack = Probe(pixels_model, test, {"robust": robustness(config.attacks, run.seed)})
-    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
-        for x, labels in batches if step > 0 else ():
-            images = x.detach().requires_grad_(grokalign is not None)
-            logits = model(images)
-            objective = squared_error(logits, labels)
-            if grokalign is not None:
-                objective = objective + grokalign(model, images, logits)
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective, inputs=parameters)
-            nn.utils.clip_grad_value_(parameters, 1.0)
-            optimizer.step()
-        if not due(step) and step < config.steps:
-            continue
+    for step in fit(
+        run, arm, config.steps, model, optimizer, in_order(train, 256), squared_error,
+        due=due, penalty=grokalign, generator=generator,
+        filter_gradients=lambda: nn.utils.clip_grad_value_(model.parameters(), 1.0),
+    ):  # fmt: skip
         readings = [whole.read(step), some.read(step), unseen.read(step)]
         now = {name: value for reading in readings for name, value in reading.scalars().items()}
         earlier = run.records()

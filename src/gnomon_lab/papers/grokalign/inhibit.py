@@ -18,13 +18,13 @@ from gnomon import (
     log_spaced,
 )
 from gnomon.data import Samples
-from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import geometry, lines, mnist_rows, squared_error
+from gnomon_lab.papers._shared import geometry, lines, mnist_network, mnist_splits, squared_error
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
+from gnomon_lab.training import fit, shuffled
 
 ARMS = ("minimise", "hold")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 7"
@@ -64,7 +64,7 @@ PAPER = Config()
 
 def run(config: Config, run: Run) -> None:
     """Trains both networks, from the same start."""
-    train, test = (mnist_rows(run, split, config.samples, torch.float32) for split in ("train", "test"))
+    train, test = mnist_splits(run, config.samples)
     for arm in ARMS:
         train_arm(config, run, arm, train, test)
 
@@ -77,25 +77,17 @@ def centroid_norm(centroid: torch.Tensor) -> torch.Tensor:
 def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
     """Trains one network and records its accuracies and its geometry."""
     generator = torch.Generator().manual_seed(run.seed)
-    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
-    model = mlp(widths, scale=config.init_scale, generator=generator)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=config.weight_decay)
+    model = mnist_network(train, config.width, config.init_scale, generator)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, level=5.0 if arm == "hold" else None, generator=generator)
     looks = Probe(model, train, [centroid_norm, centroid_alignment, jacobian_norm, explained_variance_ratio])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
-    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
-        for batch in torch.split(torch.randperm(len(train.x), generator=generator), 196) if step > 0 else ():
-            x = train.x[batch].requires_grad_()
-            logits = model(x)
-            objective = squared_error(logits, train.labels[batch]) + penalty(model, x, logits)
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective, inputs=parameters)
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            optimizer.step()
-        if due(step) or step == config.steps:
-            run.record(step, looks.read(step), seen.read(step), unseen.read(step))
+    for step in fit(
+        run, arm, config.steps, model, optimizer, shuffled(train, 196, generator), squared_error,
+        due=due, penalty=penalty, generator=generator,
+        filter_gradients=lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0),
+    ):  # fmt: skip
+        run.record(step, looks.read(step), seen.read(step), unseen.read(step))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -20,6 +20,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
 from gnomon_lab.settings import Count, Positive, Range, Settings, between
+from gnomon_lab.training import fit
 
 MECHANISMS = ("output", "weights")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 10"
@@ -126,20 +127,20 @@ def run(config: Config, run: Run) -> None:
     train = zeros_and_ones(run, config.digits, torch.float32)
     networks, place = sweep(config, run, train), first_one(train)
     stacked, point = stack(networks), train.x[place : place + 1]
-    optimizer, due = torch.optim.SGD(stacked.parameters(), config.learning_rate), log_spaced(config.readings)
+    optimizer = torch.optim.SGD(stacked.parameters(), config.learning_rate)
     labels = train.labels.repeat(len(networks))
-    for step in run.steps("sweep", config.steps, stacked=stacked, optimizer=optimizer):
-        if step > 0:
-            # The sum over the networks of their losses, so that each has the gradient it would have alone.
-            loss = len(networks) * binary_cross_entropy(outputs(stacked, train.x).flatten(0, 1), labels)
-            run.require_finite(loss=loss)
-            optimizer.zero_grad()
-            torch.autograd.backward(loss, inputs=list(stacked.parameters()))
-            optimizer.step()
-        if due(step) or step == config.steps:
-            found = centroid_alignment(centroids(stacked, point)[:, 0], point.expand(len(networks), -1))
-            at_start = starts(networks, stacked, train, point, config) if step == 0 else {}
-            run.record(step, alignment=found.tolist(), **at_start)
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        # The sum over the networks of their losses, so that each has the gradient it would have alone.
+        return len(networks) * binary_cross_entropy(logits, labels)
+
+    for step in fit(
+        run, "sweep", config.steps, stacked, optimizer, lambda step: [(train.x, labels)], loss,
+        due=log_spaced(config.readings), forward=lambda x: outputs(stacked, x).flatten(0, 1),
+    ):  # fmt: skip
+        found = centroid_alignment(centroids(stacked, point)[:, 0], point.expand(len(networks), -1))
+        at_start = starts(networks, stacked, train, point, config) if step == 0 else {}
+        run.record(step, alignment=found.tolist(), **at_start)
 
 
 def starts(

@@ -30,6 +30,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
+from gnomon_lab.training import fit
 
 EMBEDDINGS = ("learned", "fixed")
 METHODS = ("weight decay", "GrokAlign")
@@ -102,24 +103,17 @@ def train_arm(config: Config, run: Run, embeddings: str, method: str) -> None:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98))
     penalty = GrokAlign(config.coefficient, generator=generator)
-    arm, due = f"{embeddings} {method}", log_spaced(config.readings)
-    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
-        if step > 0:
-            x = model.embed(train.tokens)
-            if embeddings == "fixed" and method == "GrokAlign":
-                # The penalty differentiates by the embeddings also where nothing learns through them.
-                x.requires_grad_()
-            logits = model(x)
-            # In float64, as Nanda et al. take it: in float32 the loss of what is memorised rounds to zero.
-            objective = functional.cross_entropy(logits.double(), train.labels)
-            if method == "GrokAlign":
-                objective = objective + penalty(model, x, logits)
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective, inputs=parameters)
-            optimizer.step()
-        if due(step) or step == config.steps:
-            run.record(step, *readings(config, model, train, test, step))
+    for step in fit(
+        run, f"{embeddings} {method}", config.steps, model, optimizer,
+        lambda step: [(model.embed(train.tokens), train.labels)], loss,
+        due=log_spaced(config.readings), penalty=penalty if method == "GrokAlign" else None, generator=generator,
+    ):  # fmt: skip
+        run.record(step, *readings(config, model, train, test, step))
+
+
+def loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """In float64, as Nanda et al. take it: in float32 the loss of what is memorised rounds to zero."""
+    return functional.cross_entropy(logits.double(), labels)
 
 
 def readings(config: Config, model: OneLayerTransformer, train: Tokens, test: Tokens, step: int) -> list[Reading]:

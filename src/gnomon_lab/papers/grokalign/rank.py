@@ -10,13 +10,13 @@ import torch
 
 from gnomon import GrokAlign, Probe, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
 from gnomon.data import Samples
-from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, Loss, lines, mnist_rows
+from gnomon_lab.papers._shared import LOSSES, Loss, lines, mnist_network, mnist_splits
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, between
+from gnomon_lab.training import fit, in_order
 
 ARMS = ("weight decay", "GrokAlign")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 2"
@@ -68,7 +68,7 @@ PAPER = Config()
 
 def run(config: Config, run: Run) -> None:
     """Trains both arms with each loss, from the same start."""
-    train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
+    train, test = mnist_splits(run, config.samples, config.dtype)
     for loss, arm in itertools.product(config.losses, ARMS):
         train_arm(config, run, loss, arm, train, test)
 
@@ -76,29 +76,18 @@ def run(config: Config, run: Run) -> None:
 def train_arm(config: Config, run: Run, loss: str, arm: str, train: Samples, test: Samples) -> None:
     """Trains one network and records PC1 at its training digits."""
     generator = torch.Generator().manual_seed(run.seed)
-    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
-    model = mlp(widths, scale=config.init_scale, generator=generator).to(train.x.dtype)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, 1e-3, weight_decay=config.weight_decay)
+    model = mnist_network(train, config.width, config.init_scale, generator)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=config.weight_decay)
     of_table_1 = {"cross-entropy": 1e-3, "mse": 1e-4}[loss]
     coefficient = of_table_1 if config.coefficient is None else config.coefficient
     penalty = GrokAlign(coefficient, generator=generator) if arm == "GrokAlign" else None
-    batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
     geometry = Probe(model, train, [explained_variance_ratio, jacobian_norm])
     seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
-    for step in run.steps(f"{loss} {arm}", config.steps, model=model, optimizer=optimizer, generator=generator):
-        for x, labels in batches if step > 0 else ():
-            batch = x.detach().requires_grad_(penalty is not None)
-            logits = model(batch)
-            objective = LOSSES[loss](logits, labels)
-            if penalty is not None:
-                objective = objective + penalty(model, batch, logits)
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective, inputs=parameters)
-            optimizer.step()
-        if due(step) or step == config.steps:
-            run.record(step, geometry.read(step), seen.read(step), unseen.read(step))
+    for step in fit(
+        run, f"{loss} {arm}", config.steps, model, optimizer, in_order(train, 256), LOSSES[loss],
+        due=due, penalty=penalty, generator=generator,
+    ):  # fmt: skip
+        run.record(step, geometry.read(step), seen.read(step), unseen.read(step))
 
 
 def losses(records: Sequence[Record]) -> list[str]:

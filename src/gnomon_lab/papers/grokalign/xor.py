@@ -19,6 +19,7 @@ from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, at_least
+from gnomon_lab.training import fit
 
 ARMS = ("weight decay", "GrokAlign")
 BASE = ARMS[0]
@@ -125,28 +126,19 @@ def norm(centroid: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
 
 def train_arm(config: Config, run: Run, arm: str, model: nn.Module, seen: dict[str, tuple[Tensor, Tensor]]) -> None:
     """Trains one network."""
-    parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.SGD(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     generator = torch.Generator().manual_seed(run.seed)
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    x, labels = seen["train"][0].clone().requires_grad_(penalty is not None), seen["train"][1]
-    point = (seen["train"][0][:1], labels[:1])
+    x, labels = seen["train"]
+    point = (x[:1], labels[:1])
     probes = [Probe(model, where, {name: right}) for name, where in seen.items()]
     probes += [Probe(model, seen["train"], [alignment, norm])]
     probes += [Probe(model, point, {"point_alignment": alignment, "point_norm": norm})]
-    due = log_spaced(config.readings)
-    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
-        if step > 0:
-            logits = model(x)
-            loss = mse_loss(logits, labels)
-            if penalty is not None:
-                loss = loss + penalty(model, x, logits)
-            run.require_finite(loss=loss)
-            optimizer.zero_grad()
-            torch.autograd.backward(loss, inputs=parameters)
-            optimizer.step()
-        if due(step) or step == config.steps:
-            run.record(step, *(probe.read(step) for probe in probes))
+    for step in fit(
+        run, arm, config.steps, model, optimizer, lambda step: [(x, labels)], mse_loss,
+        due=log_spaced(config.readings), penalty=penalty, generator=generator,
+    ):  # fmt: skip
+        run.record(step, *(probe.read(step) for probe in probes))
 
 
 def stages(records: Sequence[Record], arm: str) -> dict[str, int | None]:

@@ -3,7 +3,7 @@
 import functools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -34,6 +34,7 @@ from gnomon_lab.figures import Line, Mark, Panel
 from gnomon_lab.papers._shared import LOSSES
 from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.settings import Count, Device, Positive, Range, Settings, at_least
+from gnomon_lab.training import Batch, fit
 
 SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073"
 DATA = ("mnist", "fashion_mnist", "cifar10", "svhn", "stl10")
@@ -161,26 +162,28 @@ def train_arm(
     shuffles = torch.randint(2**31, (config.epochs,), generator=generator).tolist()
     seen, unseen = Probe(model, train, quantities(loss)), Probe(model, test, quantities(loss, "test."))
     attack = Probe(model, test.x[: config.attacked], [robustness])
-    for step in run.steps(arm, config.epochs * batches, model=model, optimizer=optimizer):
-        if step > 0:
-            passed, place = divmod(step - 1, batches)
-            for group in optimizer.param_groups:
-                group["lr"] = rate / 10 ** (3 * passed // config.epochs)
-            chosen = order(shuffles[passed], len(train.x))[BATCH * place : BATCH * (place + 1)].to(config.device)
-            with torch.autocast(config.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
-                logits = model(train.x[chosen])
-            objective = LOSSES[loss](logits.float(), train.labels[chosen])
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective)
-            optimizer.step()
+
+    def batch(step: int) -> Iterator[Batch]:
+        passed, place = divmod(step - 1, batches)
+        for group in optimizer.param_groups:
+            group["lr"] = rate / 10 ** (3 * passed // config.epochs)
+        chosen = order(shuffles[passed], len(train.x))[BATCH * place : BATCH * (place + 1)].to(config.device)
+        yield train.x[chosen], train.labels[chosen]
+
+    def due(step: int) -> bool:
         epoch, within = divmod(step, batches)
-        if within == 0 and (epoch <= config.early or epoch % config.spacing == 0 or epoch == config.epochs):
-            readings = [seen.read(step), unseen.read(step)]
-            vanished = readings[0].scalars()["accuracy"] == 1 and not terminal(run.records(), arm)
-            if vanished or epoch % config.attack_spacing == 0 or epoch == config.epochs:
-                readings.append(attack.read(step))
-            run.record(step, *readings, epoch=epoch)
+        return within == 0 and (epoch <= config.early or epoch % config.spacing == 0)
+
+    mixed = torch.autocast(config.device, torch.bfloat16, enabled=config.precision == "bfloat16")
+    for step in fit(
+        run, arm, config.epochs * batches, model, optimizer, batch,
+        lambda logits, labels: LOSSES[loss](logits.float(), labels), due=due, forward=mixed(model.__call__),
+    ):  # fmt: skip
+        epoch, readings = step // batches, [seen.read(step), unseen.read(step)]
+        vanished = readings[0].scalars()["accuracy"] == 1 and not terminal(run.records(), arm)
+        if vanished or epoch % config.attack_spacing == 0 or epoch == config.epochs:
+            readings.append(attack.read(step))
+        run.record(step, *readings, epoch=epoch)
 
 
 @functools.lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
+from gnomon_lab.training import fit
 
 ARMS = ("baseline", "GrokAlign")
 CLASSES = 10
@@ -111,26 +112,17 @@ def train_arm(
     model = mlp((64, config.width, config.width, config.width, 10), scale=scale, generator=generator)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    due = log_spaced(config.readings)
     geometry = Probe(model, train, [centroid, centroid_alignment, jacobian_norm, explained_variance_ratio])
     seen = Probe(model, train, {"train": accuracy})
     unseen = Probe(model, test, {"test": accuracy})
-    x, labels = train.x.clone().requires_grad_(penalty is not None), train.labels
-    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
-        if step > 0:
-            logits = model(x)
-            loss = LOSSES[config.loss](logits, labels)
-            if penalty is not None:
-                loss = loss + penalty(model, x, logits)
-            run.require_finite(loss=loss)
-            optimizer.zero_grad()
-            torch.autograd.backward(loss, inputs=list(model.parameters()))
-            optimizer.step()
-        if due(step) or step == config.steps:
-            reading = geometry.read(step)
-            images = rounded(reading.values["centroid"][looked_at])
-            extra = shown if step == 0 else {}
-            run.record(step, reading, seen.read(step), unseen.read(step), centroids=images, **extra)
+    for step in fit(
+        run, arm, config.steps, model, optimizer, lambda step: [train], LOSSES[config.loss],
+        due=log_spaced(config.readings), penalty=penalty, generator=generator,
+    ):  # fmt: skip
+        reading = geometry.read(step)
+        images = rounded(reading.values["centroid"][looked_at])
+        extra = shown if step == 0 else {}
+        run.record(step, reading, seen.read(step), unseen.read(step), centroids=images, **extra)
 
 
 def rounded(images: torch.Tensor) -> list[list[float]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnomon import (
     GrokAlign,
@@ -15,14 +15,13 @@ from gnomon import (
     jacobian_norm,
     log_spaced,
 )
-from gnomon.data import Samples
-from gnomon.models import mlp
 from gnomon.regions import boundary_distance
-from gnomon_lab.papers._shared import LOSSES, Loss, mnist_rows
+from gnomon_lab.papers._shared import LOSSES, Loss, mnist_network, mnist_splits
 from gnomon_lab.papers.grokalign.regions.page import ARM, NEAR
 from gnomon_lab.papers.grokalign.regions.slices import cut, reach, short
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, Share, between
+from gnomon_lab.training import fit, in_order
 
 INTRODUCTION = """
 A ReLU network is affine on each of the many pieces, the linear regions, into which it cuts its input space. Three
@@ -71,10 +70,9 @@ def bend(jacobian_alignment: Tensor) -> Tensor:
 
 def run(config: Config, run: Run) -> None:
     """Trains the network and cuts the planes."""
-    train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
+    train, test = mnist_splits(run, config.samples, config.dtype)
     generator = torch.Generator().manual_seed(run.seed)
-    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
-    model = mlp(widths, scale=config.init_scale, generator=generator).to(train.x.dtype)
+    model = mnist_network(train, config.width, config.init_scale, generator)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
     penalty = GrokAlign(config.coefficient, generator=generator)
     triples = {label: train.x[train.labels == label][:3].double() for label in config.classes}
@@ -84,9 +82,10 @@ def run(config: Config, run: Run) -> None:
     three = Probe(model, torch.cat([*triples.values()]).to(train.x), {"turned": centroid_alignment})
     seen, unseen = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy})
     due, sliced = log_spaced(12), log_spaced(config.slices)
-    for step in run.steps(ARM, config.steps, model=model, optimizer=optimizer, generator=generator):
-        if step > 0:
-            train_pass(config, run, model, optimizer, penalty, train)
+    for step in fit(
+        run, ARM, config.steps, model, optimizer, in_order(train, 256), LOSSES[config.loss],
+        due=lambda step: due(step) or sliced(step) or step % 10 == 0, penalty=penalty, generator=generator,
+    ):  # fmt: skip
         reached = step % 10 == 0 and float(unseen.read(step).values["test"].mean()) > config.goal
         end = reached or step == config.steps
         if end or due(step) or sliced(step):
@@ -102,17 +101,3 @@ def run(config: Config, run: Run) -> None:
             run.record(step, *readings, **values)
         if reached:
             run.stop()
-
-
-def train_pass(
-    config: Config, run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, penalty: GrokAlign, train: Samples
-) -> None:
-    """One pass over all batches."""
-    for x, labels in zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True):
-        batch = x.detach().requires_grad_()
-        logits = model(batch)
-        objective = LOSSES[config.loss](logits, labels) + penalty(model, batch, logits)
-        run.require_finite(objective=objective)
-        optimizer.zero_grad()
-        torch.autograd.backward(objective, inputs=list(model.parameters()))
-        optimizer.step()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from gnomon import (
     GrokAlign,
@@ -29,15 +30,15 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.linalg import cosine
-from gnomon.models import mlp
 from gnomon.regions import boundary_distance, local_complexity
-from gnomon_lab.papers._shared import LOSSES, mnist_rows
+from gnomon_lab.papers._shared import mnist_network, mnist_splits
 from gnomon_lab.papers.own.anatomy.order import (
     ARMS,
     WAY,
 )
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Range, Settings, between
+from gnomon_lab.training import fit, in_order
 
 INTRODUCTION = f"""
 Two networks start from the same large random weights and learn the same MNIST digits, one with weight decay alone and
@@ -101,7 +102,7 @@ PAPER = Config(
 
 def run(config: Config, run: Run) -> None:
     """Trains both networks, the same start and the same digits."""
-    train, test = (mnist_rows(run, split, config.samples, getattr(torch, config.dtype)) for split in ("train", "test"))
+    train, test = mnist_splits(run, config.samples, config.dtype)
     for arm in ARMS:
         train_arm(config, run, arm, train, test)
 
@@ -109,26 +110,15 @@ def run(config: Config, run: Run) -> None:
 def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
     """Trains one network and reads everything off it."""
     generator = torch.Generator().manual_seed(run.seed)
-    widths = (train.x.shape[1], config.width, config.width, config.width, 10)
-    model = mlp(widths, scale=config.init_scale, generator=generator).to(train.x.dtype)
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, config.learning_rate, weight_decay=config.weight_decay)
+    model = mnist_network(train, config.width, config.init_scale, generator)
+    optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    batches = list(zip(torch.split(train.x, 256), torch.split(train.labels, 256), strict=True))
-    looks, due = probes(config, run.seed, model, train, test), log_spaced(config.readings)
-    for step in run.steps(arm, config.steps, model=model, optimizer=optimizer, generator=generator):
-        for x, labels in batches if step > 0 else ():
-            batch = x.detach().requires_grad_(grokalign is not None)
-            logits = model(batch)
-            objective = LOSSES["cross-entropy"](logits, labels)
-            if grokalign is not None:
-                objective = objective + grokalign(model, batch, logits)
-            run.require_finite(objective=objective)
-            optimizer.zero_grad()
-            torch.autograd.backward(objective, inputs=parameters)
-            optimizer.step()
-        if due(step) or step == config.steps:
-            run.record(step, *(look.read(step) for look in looks))
+    looks = probes(config, run.seed, model, train, test)
+    for step in fit(
+        run, arm, config.steps, model, optimizer, in_order(train, 256), cross_entropy,
+        due=log_spaced(config.readings), penalty=grokalign, generator=generator,
+    ):  # fmt: skip
+        run.record(step, *(look.read(step) for look in looks))
 
 
 def probes(config: Config, seed: int, model: nn.Module, train: Samples, test: Samples) -> list[Probe]:
