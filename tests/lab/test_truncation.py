@@ -155,7 +155,7 @@ def test_moments_are_closer_where_faces_are_crossed_and_hold_the_collapses():
     times = moments(looks, Config(readings=20))
     assert (times[0], times[-1]) == (0, 4)
     assert (times.diff() > 0).all()
-    events = torch.cat([look.crossings.times for look in looks])
+    events = torch.cat([look.events.times for look in looks])
     for look in looks:
         assert (times == look.collapse).any()
     others = [time for time in times.tolist() if time not in [float(look.collapse) for look in looks]]

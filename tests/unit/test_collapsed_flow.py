@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 from gnomon.dynamics import CollapsedFlow
 from gnomon.dynamics import _integration as integration
-from gnomon.dynamics._collapsed_flow import integral
+from gnomon.dynamics._collapsed_flow import _integral
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.1, 0.5, 1.0, 2.0, 3.0], dtype=torch.float64)
@@ -114,7 +114,7 @@ def test_the_integral_of_motion_is_conserved(seed, sizes):
     flow = CollapsedFlow(*started(4, seed, *sizes))
     run = flow.flow(TIMES)
     assert run.drift.max() < 1e-8
-    torch.testing.assert_close(integral(run.weight[-1], run.biases[-1]), flow.integral, rtol=0, atol=1e-8)
+    torch.testing.assert_close(_integral(run.weight[-1], run.biases[-1]), flow.integral, rtol=0, atol=1e-8)
     # It is the integrator's: a hundred times the tolerance, more drift.
     assert flow.flow(TIMES, rtol=1e-5).drift.max() > 10 * run.drift.max()
 
@@ -271,5 +271,5 @@ def test_bad_input_is_named(monkeypatch):
         success, message = False, "step size too small"
 
     monkeypatch.setattr(integration, "solve_ivp", lambda *_, **__: Failed)
-    with pytest.raises(ConvergenceError, match=r"expected an end of integration, got: step size too small"):
+    with pytest.raises(ConvergenceError, match=r"expected an end of integration, got step size too small"):
         flow.flow(TIMES)

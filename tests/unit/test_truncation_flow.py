@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gnomon
-from gnomon.dynamics._piecewise import Walk
+from gnomon.dynamics._filippov import Trajectory
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.0, 0.2, 0.7, 1.5, 3.0, 8.0], dtype=torch.float64)
@@ -65,7 +65,7 @@ def test_right_sides_are_steepest_descent(layers, q, seed):
 
 
 @pytest.mark.parametrize("q", [1, 2, 3, 5])
-def test_moments_give_the_steepest_descent_of_one_cluster(q):
+def test_a_truncation_flow_is_the_steepest_descent_of_one_cluster(q):
     points, target = normal(9, q, seed=q), normal(q, seed=q + 1)
     beta, rotation = start(1, q, q)
     found = gnomon.TruncationFlow(points, target).velocity_at(beta[0], rotation[0])
@@ -83,7 +83,7 @@ def drawn(layers, q, n, seed):
 
 
 def falls(points, labels, targets, beta, rotation, times):
-    """The orbit, whose loss falls by what β and R take, and is as it is defined; points that slide stay on faces."""
+    """The orbit, whose loss falls by what β and R take, and is as it is defined; points that slide stay on surfaces."""
     orbit = gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, times)
     for place in range(len(times)):
         plain = loss_of(points, labels, targets, orbit.beta[place], orbit.rotation[place])
@@ -98,9 +98,9 @@ def falls(points, labels, targets, beta, rotation, times):
 
 def slides(orbit):
     """Layer, point and coordinate of the points that start to slide."""
-    seen = orbit.crossings
-    places = torch.stack([seen.layers, seen.points, seen.coordinates], 1)
-    return {tuple(place) for place in places[(seen.sides > 0) & (seen.sides < 1)].tolist()}
+    events = orbit.events
+    places = torch.stack([events.layers, events.points, events.coordinates], 1)
+    return {tuple(place) for place in places[(events.coefficients > 0) & (events.coefficients < 1)].tolist()}
 
 
 def stepped(points, labels, targets, beta, rotation, time, steps):
@@ -123,7 +123,7 @@ def test_flow_is_the_limit_of_small_steps(seed):
     orbit = gnomon.GeneralFlow(*data[:3]).flow(*data[3:], TIMES[:3])
     coarse, fine = (far(orbit, stepped(*data, 0.7, steps)) for steps in (50, 800))
     assert fine < 0.03
-    # Linear in the step but for where in it a face is crossed: sixteen times finer is at least four times closer.
+    # Linear in the step but for where in it a surface is crossed: sixteen times finer is at least four times closer.
     assert fine < coarse / 4
 
 
@@ -150,7 +150,7 @@ def test_points_of_interacting_clusters_cross_and_slide_as_in_small_steps():
     """Those of each cluster in each layer."""
     data = (*clusters(2, 8, each=5), *start(2, 2, 8))
     orbit = falls(*data, torch.tensor([0.0, 1.0]).double())
-    met = zip(orbit.crossings.layers.tolist(), data[1][orbit.crossings.points].tolist(), strict=True)
+    met = zip(orbit.events.layers.tolist(), data[1][orbit.events.points].tolist(), strict=True)
     assert {*met} == {(layer, k) for layer in range(2) for k in range(3)}
     assert slides(orbit)
     coarse, fine = (far(orbit, stepped(*data, 1.0, steps)) for steps in (50, 800))
@@ -176,86 +176,127 @@ def test_coincident_points_are_the_limit_of_points_that_part(case):
 
 
 class Line(gnomon.GeneralFlow):
-    """A point at the origin of the line, one layer, R = 1, and a velocity of β for a side and a β."""
+    """A point at the origin of the line, one layer, R = 1, and a velocity of β for a coefficient and a β."""
 
     def __init__(self, velocity):
         zero = torch.zeros(1, 1).double()
         super().__init__(zero, torch.tensor([0]), zero)
         self.of_beta = velocity
 
-    def velocity(self, sides):
+    def velocity(self, coefficients):
         def at(state):
             velocity = np.zeros_like(state)
-            velocity[0, 0, 0] = self.of_beta(sides[0, 0, 0], state[0, 0, 0])
+            velocity[0, 0, 0] = self.of_beta(coefficients[0, 0, 0], state[0, 0, 0])
             return velocity
 
         return at
 
 
-def walked(velocity, beta, until):
-    """β at that time, and what happens at the face on the way."""
-    flow, state = Line(velocity), np.array([[[beta], [1.0]]])
-    walk = Walk("Line", flow, state, flow.sides(state), 1e-10)
-    while walk.now < until:
-        walk.step(until)
-    return float(walk.state[0, 0, 0]), [(time, side) for time, _, _, _, side in walk.crossings]
+def solved(velocity, beta, until):
+    """β at that time, and what happens at the surface on the way."""
+    state = np.array([[[beta], [1.0]]])
+    trajectory = Trajectory(Line(velocity), state, np.full((1, 1, 1), float(beta > 0)), 1e-10)
+    while trajectory.now < until:
+        trajectory.step(until)
+    return float(trajectory.state[0, 0, 0]), [(time, alpha) for time, _, _, _, alpha in trajectory.events]
 
 
 def test_a_velocity_without_end_is_reported():
-    with pytest.raises(ConvergenceError, match=r"Line\(times\): expected an end of integration, got at time (0\.99|1)"):
-        walked(lambda side, beta: beta**2, 1.0, 2.0)
+    with pytest.raises(ConvergenceError, match=r"\(times\): expected an end of integration, got at time (0\.99|1)"):
+        solved(lambda alpha, beta: beta**2, 1.0, 2.0)
 
 
-def test_faces_without_a_way_on_are_named():
-    """Both sides drive to the face, and no mean of them stays."""
+def test_surfaces_without_a_way_on_are_named():
+    """Both sides drive to the surface, and no combination of them stays."""
     with pytest.raises(
-        ConvergenceError, match=r"a way on at time 0\.0, found none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
+        ConvergenceError, match=r"a way on at time 0\.0, got none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
     ):
-        walked(lambda side, beta: 1.0 if side < 0.5 else -1.0, 0.0, 1.0)
+        solved(lambda alpha, beta: 1.0 if alpha < 0.5 else -1.0, 0.0, 1.0)
 
 
 def test_points_that_are_taken_for_one_and_part_are_noticed(monkeypatch):
     points, labels, targets, beta, rotation = drawn(2, 1, 3, 54)
-    monkeypatch.setattr(gnomon.GeneralFlow, "places", lambda flow, sides: np.zeros(sides.shape[:2], dtype=int))
-    with pytest.raises(ConvergenceError, match="expected sliding points on their faces at time"):
+    monkeypatch.setattr(gnomon.GeneralFlow, "places", lambda flow, alpha: np.zeros(alpha.shape[:2], dtype=int))
+    with pytest.raises(ConvergenceError, match="expected sliding points on their surfaces at time"):
         gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES)
 
 
 @pytest.mark.parametrize(
     ("velocity", "wanted"),
     [
-        (lambda side, beta: -1 - side, (-1.0, [])),
-        (lambda side, beta: 1 + side, (2.0, [(0.0, 1.0)])),
-        (lambda side, beta: 1 - 4 * side, (0.0, [(0.0, 0.25)])),
-        (lambda side, beta: 2 * side - 1, (-1.0, [])),
-        (lambda side, beta: 0.0, (0.0, [])),
+        (lambda alpha, beta: -1 - alpha, (-1.0, [])),
+        (lambda alpha, beta: 1 + alpha, (2.0, [(0.0, 1.0)])),
+        (lambda alpha, beta: 1 - 4 * alpha, (0.0, [(0.0, 0.25)])),
+        (lambda alpha, beta: 2 * alpha - 1, (-1.0, [])),
+        (lambda alpha, beta: 0.0, (0.0, [])),
     ],
-    ids=["down", "up", "to the face", "off the face", "nowhere"],
+    ids=["down", "up", "to the surface", "off the surface", "nowhere"],
 )
-def test_a_point_that_starts_on_its_face_is_truncated_unless_it_is_driven_up(velocity, wanted):
-    place, found = walked(velocity, 0.0, 1.0)
+def test_a_point_that_starts_on_its_surface_is_truncated_unless_it_is_driven_up(velocity, wanted):
+    place, found = solved(velocity, 0.0, 1.0)
     assert found == [pytest.approx(pair, abs=1e-9) for pair in wanted[1]]
     assert place == pytest.approx(wanted[0], abs=1e-9)
 
 
-def test_a_point_slides_with_the_mean_of_both_sides_that_stays():
-    """From 1 down with speed 2; below the face up with speed 1."""
-    place, found = walked(lambda side, beta: 1 - 3 * side, 1.0, 2.0)
+def test_a_point_slides_with_the_convex_combination_that_stays():
+    """From 1 down with speed 2; below the surface up with speed 1."""
+    place, found = solved(lambda alpha, beta: 1 - 3 * alpha, 1.0, 2.0)
     assert found == [pytest.approx((0.5, 1 / 3), abs=1e-9)]
     assert place == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_one_layer_and_one_cluster_is_the_truncation_flow(seed):
-    points, target = normal(8, 2, seed=seed), 2 * normal(2, seed=seed + 1)
+def beside_an_idle_map(points, labels, targets, beta, rotation, times):
+    """The orbit of one map before another that truncates nothing: by all points, where a single map has moments."""
+    q = points.shape[1]
+    far = 1000 * torch.ones(1, q).double()
+    maps = torch.cat([beta, far]), torch.cat([rotation, torch.eye(q).double()[None]])
+    orbit = gnomon.GeneralFlow(points, labels, targets).flow(*maps, times)
+    torch.testing.assert_close(orbit.beta[-1, 1:], far)
+    return orbit
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_map_flows_as_before_one_that_truncates_nothing(seed):
+    points, labels, targets = clusters(2, seed, each=5)
+    beta, rotation = start(1, 2, seed)
+    one = gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES[:4])
+    two = beside_an_idle_map(points, labels, targets, beta, rotation, TIMES[:4])
+    torch.testing.assert_close(one.beta, two.beta[:, :1], rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(one.rotation, two.rotation[:, :1], rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(one.loss, two.loss, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(one.rates, two.rates, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(one.decrease, two.decrease, rtol=1e-8, atol=1e-9)
+    assert (one.truncated == two.truncated[:, :1]).all()
+    assert one.events.points.tolist() == two.events.points.tolist()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_truncation_flow_is_that_of_one_layer_and_one_cluster(seed):
+    points, target = normal(6, 2, seed=seed), 2 * normal(2, seed=seed + 1)
     beta, rotation = start(1, 2, seed)
     one = gnomon.TruncationFlow(points, target).flow(beta[0], rotation[0], TIMES)
-    labels = torch.zeros(8, dtype=torch.long)
-    general = gnomon.GeneralFlow(points, labels, target[None]).flow(beta, rotation, TIMES)
-    torch.testing.assert_close(one.beta, general.beta[:, 0], rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(one.rotation, general.rotation[:, 0], rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(one.decrease, general.decrease, rtol=1e-8, atol=1e-9)
-    assert (one.truncated == general.truncated[:, 0, 0]).all()
+    two = beside_an_idle_map(points, torch.zeros(6, dtype=torch.long), target[None], beta, rotation, TIMES)
+    torch.testing.assert_close(one.beta, two.beta[:, 0], rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(one.rotation, two.rotation[:, 0], rtol=1e-8, atol=1e-9)
+    assert (one.truncated == two.truncated[:, 0, 0]).all()
+    assert two.equilibrium is None
+    assert two.collapse == math.inf
+
+
+def test_several_clusters_that_one_map_truncates_decay_together():
+    """At the rate of their number, to minus the mean of their targets."""
+    points, target, beta, rotation = collapsing()
+    data = points, torch.arange(12) % 3, torch.stack([target, target + 0.1, target - 0.2])
+    orbit = gnomon.GeneralFlow(*data).flow(beta[None], rotation[None], TIMES)
+    assert 0 < orbit.collapse < 1.5
+    assert orbit.equilibrium == "truncated"
+    left = orbit.beta[3:, 0] + data[2].mean(0)
+    torch.testing.assert_close(left, torch.exp(-3 * (TIMES[3:] - 1.5))[:, None] * left[0])
+    plain = beside_an_idle_map(*data, beta[None], rotation[None], TIMES)
+    torch.testing.assert_close(orbit.beta, plain.beta[:, :1], rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(orbit.loss, plain.loss, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(orbit.rates, plain.rates, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(orbit.decrease, plain.decrease, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 2, 6])
@@ -269,7 +310,7 @@ def test_in_one_dimension_it_is_the_exact_flow_of_the_bias(n):
     time = 0.0
     for k in range(1, n):
         time += n / k * math.log(float((target - points[k - 1]) / (target - points[k])))
-        torch.testing.assert_close(float(flow.crossings.times[flow.crossings.points == k]), time, rtol=1e-9, atol=0)
+        torch.testing.assert_close(float(flow.events.times[flow.events.points == k]), time, rtol=1e-9, atol=0)
 
 
 def collapsing():
@@ -318,7 +359,7 @@ def test_proposition_4_1_untruncated_rests_and_truncated_keeps_its_rotation():
     torch.testing.assert_close(moved.rotation, eye.expand(len(TIMES), 2, 2))
 
 
-def test_points_on_a_face_count_as_truncated_and_coincident_points_as_two():
+def test_points_on_a_surface_count_as_truncated_and_coincident_points_as_two():
     points, target, eye = (
         torch.tensor([[0.0], [0.0], [1.0]]).double(),
         torch.tensor([2.0]).double(),
@@ -363,7 +404,7 @@ def test_bad_input_is_named():
         gnomon.TruncationFlow(points, target * torch.nan)
     with pytest.raises(RangeError, match=r"TruncationFlow.flow: expected rtol from 1e-13 to 0.001, got 0"):
         flow.flow(beta, rotation, TIMES, rtol=0)
-    with pytest.raises(ShapeError, match=r"TruncationFlow.flow\(times\): expected shape \(t,\), got \(1, 6\)"):
+    with pytest.raises(ShapeError, match=r"TruncationFlow.flow\(times\): expected one axis, got shape \(1, 6\)"):
         flow.flow(beta, rotation, TIMES[None])
 
 

@@ -7,13 +7,13 @@ from gnomon.dynamics._bias_flow import BiasFlow, bias_flow
 from gnomon.dynamics._central_path import CentralPath, CentralPathFlow
 from gnomon.dynamics._clustered_flow import ClusteredFlow
 from gnomon.dynamics._collapsed_flow import CollapsedFlow, CollapsedFlowRun, CollapsedPropagators
-from gnomon.dynamics._faces import Sides, State
-from gnomon.dynamics._general_flow import GeneralFlow, GeneralOrbit
+from gnomon.dynamics._filippov import Coefficients, State, SwitchingEvents
+from gnomon.dynamics._general_flow import GeneralFlow
 from gnomon.dynamics._linear_deep_rfm import LinearDeepRFM, LinearDeepRFMRun
-from gnomon.dynamics._piecewise import Crossings
 from gnomon.dynamics._rfm_layer import Collapse, DeepRFMReading, DeepRFMStage
 from gnomon.dynamics._snr_growth import Projection, snr_growth
-from gnomon.dynamics._truncation_flow import TruncationFlow, TruncationOrbit
+from gnomon.dynamics._truncation_flow import TruncationFlow
+from gnomon.dynamics._truncation_orbit import TruncationOrbit
 from gnomon.dynamics._truncation_time import TruncationTimeBound, truncation_time_bound
 
 if TYPE_CHECKING:
@@ -24,21 +24,20 @@ __all__ = [
     "CentralPath",
     "CentralPathFlow",
     "ClusteredFlow",
+    "Coefficients",
     "Collapse",
     "CollapsedFlow",
     "CollapsedFlowRun",
     "CollapsedPropagators",
-    "Crossings",
     "DeepRFM",
     "DeepRFMReading",
     "DeepRFMStage",
     "GeneralFlow",
-    "GeneralOrbit",
     "LinearDeepRFM",
     "LinearDeepRFMRun",
     "Projection",
-    "Sides",
     "State",
+    "SwitchingEvents",
     "TruncationFlow",
     "TruncationOrbit",
     "TruncationTimeBound",

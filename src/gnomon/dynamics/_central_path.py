@@ -8,9 +8,9 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.dynamics._integration import integrated
+from gnomon.dynamics._integration import increasing_times, integrated
 from gnomon.dynamics._snr_growth import Projection, constants, snr_growth
-from gnomon.errors import ConvergenceError, RangeError, ShapeError
+from gnomon.errors import ConvergenceError, RangeError, ShapeError, public
 
 DRIFT = 1e-8
 """How far the within-class covariance may be from the identity, in its largest entry."""
@@ -88,7 +88,7 @@ class CentralPath:
         _checks.samples(where, features=features)
         _checks.finite(where, features=features)
         if labels is not None:
-            features = by_class(features, labels)
+            features = _by_class(features, labels)
         if features.ndim != 3:
             raise ShapeError(
                 "features",
@@ -106,10 +106,11 @@ class CentralPath:
             ("projection", projection, "'orthogonal' or 'renormalised'", projection in ("orthogonal", "renormalised")),
         )
         features = features.detach()
-        of_full_rank(features)
-        self.features = renormalised(features)
+        _of_full_rank(features)
+        self.features = _renormalised(features)
         self.projection = projection
 
+    @public
     @full_precision
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CentralPathFlow:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
@@ -131,28 +132,20 @@ class CentralPath:
         Cost: a thousand evaluations of the field for times up to 1e8, O(k n p² + p³) each; O(t k n p) memory.
         """
         where = "CentralPath.flow"
-        _checks.one_axis(where, times=times)
-        _checks.finite(where, times=times)
-        times = times.detach()
-        increasing = bool((times.diff() > 0).all())
-        _checks.settings(
-            where,
-            ("times", times.tolist(), "from 0 on and strictly increasing", float(times[0]) >= 0 and increasing),
-            ("last time", float(times[-1]), "above 0", float(times[-1]) > 0),
-            ("rtol", rtol, "above 0", rtol > 0),
-        )
+        moments = increasing_times(where, times.detach())
+        _checks.settings(where, ("rtol", rtol, "above 0", rtol > 0))
 
         def field(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
-            at = renormalised(features)
-            return -project(at, loss_and_gradient(at)[1], self.projection)
+            at = _renormalised(features)
+            return -_project(at, _loss_and_gradient(at)[1], self.projection)
 
-        features = integrated(where, field, self.features, times.tolist(), rtol)
-        return self._seen(times.to(features), features)
+        features = integrated(field, self.features, moments, rtol)
+        return self._reading(times.detach().to(features), features)
 
-    def _seen(self, times: Tensor, features: Tensor) -> CentralPathFlow:
+    def _reading(self, times: Tensor, features: Tensor) -> CentralPathFlow:
         """What there is to see in the features at all times, (t k n p)."""
         identity = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
-        drift = torch.stack([(covariance(residuals(part)) - identity).abs().max() for part in features])
+        drift = torch.stack([(_covariance(_residuals(part)) - identity).abs().max() for part in features])
         if drift.max() > DRIFT:
             raise ConvergenceError(
                 "rtol",
@@ -167,7 +160,7 @@ class CentralPath:
             features=features,
             snr=snr,
             singular_values=torch.linalg.svdvals(snr)[:, : features.shape[1] - 1],
-            loss=torch.stack([loss_and_gradient(part)[0] for part in features]),
+            loss=torch.stack([_loss_and_gradient(part)[0] for part in features]),
             drift=drift,
         )
 
@@ -197,7 +190,7 @@ class CentralPath:
         return left[:, :rank] @ right[:rank]
 
 
-def by_class(features: Tensor, labels: Tensor) -> Tensor:
+def _by_class(features: Tensor, labels: Tensor) -> Tensor:
     """Samples (m p) as (k n p)."""
     where = "CentralPath"
     if features.ndim != 2 or labels.shape != features.shape[:1]:
@@ -221,25 +214,25 @@ def by_class(features: Tensor, labels: Tensor) -> Tensor:
     return features[labels.argsort(stable=True)].view(len(counts), int(counts[0]), -1)
 
 
-def residuals(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
+def _residuals(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
     """The features less their class means."""
     return features - features.mean(1, keepdim=True)
 
 
-def covariance(features: Float[Tensor, "k n p"]) -> Float[Tensor, "p p"]:
+def _covariance(features: Float[Tensor, "k n p"]) -> Float[Tensor, "p p"]:
     """The mean of their products."""
     flat = features.flatten(0, 1)
     return flat.mT @ flat / len(flat)
 
 
-def of_full_rank(features: Float[Tensor, "k n p"]) -> None:
+def _of_full_rank(features: Float[Tensor, "k n p"]) -> None:
     """Raises unless the within-class covariance has rank p and the class means, less the global one, rank k - 1."""
     means = features.mean(1)
     # What centring leaves of rounding is no rank.
     eps = torch.finfo(features.dtype).eps
     noise = 10 * eps * float(torch.linalg.vector_norm(features.detach()))
     for name, matrix, rank in (
-        ("within-class covariance", residuals(features).flatten(0, 1), features.shape[2]),
+        ("within-class covariance", _residuals(features).flatten(0, 1), features.shape[2]),
         ("class means", means - means.mean(0), len(features) - 1),
     ):
         got = int(torch.linalg.matrix_rank(matrix, atol=noise, rtol=eps * max(matrix.shape)))
@@ -253,13 +246,13 @@ def of_full_rank(features: Float[Tensor, "k n p"]) -> None:
             )
 
 
-def renormalised(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
+def _renormalised(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
     """The features with zero global mean and identity within-class covariance, by its symmetric inverse root."""
-    values, vectors = torch.linalg.eigh(covariance(residuals(features)))
+    values, vectors = torch.linalg.eigh(_covariance(_residuals(features)))
     return (features - features.mean((0, 1))) @ (vectors * values.rsqrt()) @ vectors.mT
 
 
-def loss_and_gradient(features: Float[Tensor, "k n p"]) -> tuple[Float[Tensor, ""], Float[Tensor, "k n p"]]:
+def _loss_and_gradient(features: Float[Tensor, "k n p"]) -> tuple[Float[Tensor, ""], Float[Tensor, "k n p"]]:
     r"""Loss of the least-squares classifier of renormalised features, and its gradient in the features.
 
     The classifier is stationary, so that the gradient is the one at a fixed classifier. With the class means as the
@@ -271,15 +264,15 @@ def loss_and_gradient(features: Float[Tensor, "k n p"]) -> tuple[Float[Tensor, "
     eye = torch.eye(classes, dtype=features.dtype, device=features.device)
     solved = torch.linalg.solve(classes * eye + means @ means.mT, torch.cat([means, classes * eye - 1], 1))
     weight, missed = solved.split([width, classes], 1)
-    errors = residuals(features) @ weight.mT - missed.mT[:, None]
+    errors = _residuals(features) @ weight.mT - missed.mT[:, None]
     return errors.square().sum() / (2 * classes * samples), errors @ weight / (classes * samples)
 
 
-def project(
+def _project(
     features: Float[Tensor, "k n p"], direction: Float[Tensor, "k n p"], projection: Projection
 ) -> Float[Tensor, "k n p"]:
     """The direction in the tangent space of the features of identity within-class covariance, at such features."""
-    rest = residuals(features)
+    rest = _residuals(features)
     change = rest.flatten(0, 1).mT @ direction.flatten(0, 1) / (features.shape[0] * features.shape[1])
     normal = rest if projection == "orthogonal" else features
     return direction - normal @ (change + change.mT) / 2

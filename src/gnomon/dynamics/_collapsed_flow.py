@@ -9,9 +9,8 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.dynamics._integration import integrated
-from gnomon.dynamics._piecewise import in_float64, increasing
-from gnomon.errors import ShapeError
+from gnomon.dynamics._integration import increasing_times, integrated, require_float64
+from gnomon.errors import ShapeError, public
 
 
 @dataclass(frozen=True)
@@ -120,14 +119,15 @@ class CollapsedFlow:
                     "Pass as many classes as dimensions, one column each.",
                     where=where,
                 )
-        in_float64(where, **given)
+        require_float64(where, **given)
         # Copies, since a network's parameters change under training, and the integral of motion is taken now.
         self.weight, self.biases, self.labels = (matrix.detach().clone() for matrix in given.values())
-        self.integral = integral(self.weight, self.biases)
+        self.integral = _integral(self.weight, self.biases)
         _checks.finite(where, integral=self.integral)
         values = torch.linalg.eigvalsh(self.integral)
         self.spectral_gap: Float[Tensor, ""] = torch.maximum(values[0], -values[-1]).clamp(min=0)
 
+    @public
     @full_precision
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CollapsedFlowRun:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
@@ -156,9 +156,10 @@ class CollapsedFlow:
             loss=loss,
             bound=torch.exp(-2 * self.spectral_gap * times.to(loss)) * start,
             gap=torch.linalg.svdvals(weight)[:, -1] ** 2 + torch.linalg.svdvals(biases)[:, -1] ** 2,
-            drift=(integral(weight, biases) - self.integral).abs().amax((1, 2)),
+            drift=(_integral(weight, biases) - self.integral).abs().amax((1, 2)),
         )
 
+    @public
     @full_precision
     def propagators(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CollapsedPropagators:
         """The propagators along the flow, integrated with it; arguments, errors and cost as for `flow`."""
@@ -189,11 +190,11 @@ class CollapsedFlow:
     ) -> Float[Tensor, "t m q q"]:
         """The matrices at all times, from those at time 0."""
         where = f"CollapsedFlow.{name}"
-        moments = increasing(where, times)
+        moments = increasing_times(where, times)
         _checks.settings(where, ("rtol", rtol, "above 0", rtol > 0))
-        return integrated(where, field, start, moments, rtol)
+        return integrated(field, start, moments, rtol)
 
 
-def integral(weight: Float[Tensor, "*t q q"], biases: Float[Tensor, "*t q q"]) -> Float[Tensor, "*t q q"]:
+def _integral(weight: Float[Tensor, "*t q q"], biases: Float[Tensor, "*t q q"]) -> Float[Tensor, "*t q q"]:
     r"""The integral of motion, $BB^\top - W^\top W$."""
     return biases @ biases.mT - weight.mT @ weight

@@ -1,7 +1,6 @@
 """Gradient flow of truncation maps one after the other, each acting on all clusters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,35 +9,14 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.dynamics._faces import Sides, State
-from gnomon.dynamics._piecewise import Crossings, Reading, Walk, in_float64, increasing, initial_state
-from gnomon.errors import EmptyError, ShapeError
+from gnomon.dynamics._clusters import Clusters
+from gnomon.dynamics._filippov import Coefficients, Snapshot, State, SwitchingEvents, Trajectory
+from gnomon.dynamics._integration import increasing_times, require_float64
+from gnomon.dynamics._truncation_orbit import TruncationOrbit
+from gnomon.errors import EmptyError, RangeError, ShapeError, public
 
-
-@dataclass(frozen=True)
-class GeneralOrbit:
-    r"""Truncation maps on their way, at the times that were asked for.
-
-    Attributes:
-        times: (t).
-        beta: (t l q), the cumulative biases.
-        rotation: (t l q q), the orthogonal cumulative weights R.
-        loss: (t).
-        rates: (t 2), at which all β and all R change the loss: $-\sum_l\|\dot\beta_l\|^2$, $-\sum_l\|\dot R_l\|_F^2$.
-        decrease: (t 2), by how much they have lowered it: their sum is the first loss less `loss`.
-        truncated: (t l k q), how many points of each cluster each layer truncates in each coordinate, those on the face
-            among them.
-        crossings: what happened at the faces up to the last time.
-    """
-
-    times: Float[Tensor, "t"]
-    beta: Float[Tensor, "t l q"]
-    rotation: Float[Tensor, "t l q q"]
-    loss: Float[Tensor, "t"]
-    rates: Float[Tensor, "t 2"]
-    decrease: Float[Tensor, "t 2"]
-    truncated: Int[Tensor, "t l k q"]
-    crossings: Crossings
+DEFECT = 1e-9
+"""How far R Rᵀ may be from the identity, in its largest entry, for R to be taken as orthogonal."""
 
 
 class GeneralFlow:
@@ -53,9 +31,9 @@ class GeneralFlow:
     diagonal of 1 where $R_lv_l > 0$ and 0 elsewhere, and
     $g_l = (R_{l+1}^\top H_{l+1}R_{l+1})\cdots(R_L^\top H_LR_L)(\tau(x) - \tilde y)$, taken from the last layer back.
 
-    A point on a face at the start counts as truncated unless it is driven up. Where both sides of a face drive a point
-    to it, it slides along: Filippov's solution, still a descent. Points that slide together share one side. With one
-    layer and one cluster this is `TruncationFlow`.
+    A point on a discontinuity surface, $(R_lv_l)_r = 0$, counts as truncated at the start unless it is driven up. Where
+    both sides of a surface drive a point to it, it slides along: Filippov's solution, still a descent. Points that
+    slide together share one coefficient. `TruncationFlow` is the case of one layer and one cluster.
 
     Source:
         Chen, arXiv:2501.07400, theorem 5.1. Departs from (5.4): the projector is that of layer l, the sum runs over all
@@ -77,6 +55,7 @@ class GeneralFlow:
         >>> torch.testing.assert_close(orbit.beta[0, 0, 0] + 2, 2 * torch.tensor(-0.5).double().exp())
     """
 
+    @public
     @full_precision
     def __init__(self, points: Float[Tensor, "n q"], labels: Int[Tensor, "n"], targets: Float[Tensor, "k q"]) -> None:
         where = "GeneralFlow"
@@ -88,9 +67,8 @@ class GeneralFlow:
                 "points (n, q) and targets (k, q)",
                 f"{_checks.shape_of(points)} and {_checks.shape_of(targets)}",
                 "Pass one target for each cluster.",
-                where=where,
             )
-        in_float64(where, points=points, targets=targets)
+        require_float64(where, points=points, targets=targets)
         _checks.class_labels(where, labels, len(points), len(targets))
         labels = labels.long()
         sizes = torch.bincount(labels, minlength=len(targets))
@@ -100,14 +78,11 @@ class GeneralFlow:
                 "points in every cluster",
                 f"none in {int(sizes.argmin())}",
                 "Leave its target out, and count the clusters from 0.",
-                where=where,
             )
         self.points, self.labels, self.targets = points.detach(), labels, targets.detach()
-        self._at, self._to = self.points.cpu().numpy(), self.targets[labels].cpu().numpy()
-        self._places = np.unique(self._at, axis=0, return_inverse=True)[1].ravel()
-        self._weights = (1 / sizes.double())[labels, None].cpu().numpy()
-        self._members = torch.nn.functional.one_hot(labels.long(), len(targets)).T.cpu().numpy()
+        self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
+    @public
     @full_precision
     def flow(
         self,
@@ -116,10 +91,11 @@ class GeneralFlow:
         times: Float[Tensor, "t"],
         *,
         rtol: float = 1e-12,
-    ) -> GeneralOrbit:
-        """The flow from time 0, by SciPy's Runge-Kutta method of order 8 from one crossing of a face to the next.
+    ) -> TruncationOrbit:
+        """The flow from time 0, by SciPy's Runge-Kutta method of order 8 from one event at a surface to the next.
 
-        Each R is the polar factor of what is integrated, orthogonal to rounding. Not differentiable.
+        Each R is the polar factor of what is integrated, orthogonal to rounding. Once a single map truncates all points
+        for good the rest is exact: R stays, and β decays to minus the targets' mean. Not differentiable.
 
         Args:
             beta: β of each layer at time 0, as many layers as wanted; unit: of the points.
@@ -128,100 +104,163 @@ class GeneralFlow:
             rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
                 largest height at the start.
         Returns:
-            The orbit; it turns and shifts with the data. A crossing to and fro within an eighth of a step is not seen.
+            The orbit; it turns and shifts with the data. Two crossings of a surface within an eighth of a step are not
+            seen.
         Raises:
             ShapeError: if β and R do not fit the points.
             RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN, infinite or beyond
                 1e70, or rtol is not from 1e-13 to 0.001.
             ConvergenceError: if the integrator gives up, or needs more than 50,000 right sides, or no way on is found
-                where many points meet at faces, as those of a lattice may.
-        Cost: for each crossing some fifty passes forwards and back, O(l n q²) each.
+                where many points meet at surfaces, as those of a lattice may.
+        Cost: for each event some fifty passes forwards and back, O(l n q²) each. With one layer points enter by the
+            clusters' moments: some twenty right sides, O(k q² + q⁴) each, and as many looks at all points, O(n q²).
         """
-        where = "GeneralFlow.flow"
-        moments = increasing(where, times)
-        _checks.settings(where, ("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
-        start = initial_state(where, beta, rotation, self.points.shape[1])
-        walk = Walk(where, self, start, self.sides(start), rtol)
-        readings: list[Reading] = []
-        for time in moments:
-            while walk.now < time:
-                walk.step(time)
-            readings.append(walk.reading())
-        return self.seen(walk, readings)
+        return self._flow("GeneralFlow.flow", beta, rotation, times, rtol)
 
+    @public
     @full_precision
     def velocity_at(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
     ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
-        """The right sides at given β and R, a point on a face taken as truncated; arguments and errors as in `flow`."""
-        state = initial_state("GeneralFlow.velocity_at", beta, rotation, self.points.shape[1])
-        velocity = torch.from_numpy(self.velocity(self.sides(state))(state)).to(self.points)
+        """The right sides at given β and R, points on surfaces taken as truncated; arguments as in `flow`."""
+        return self._velocity_at("GeneralFlow.velocity_at", beta, rotation)
+
+    def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
+        """The right side for these coefficients, which are the diagonals of the H."""
+        if len(coefficients) == 1:
+            return self._clusters.velocity(coefficients[0])
+
+        def velocity(state: State) -> State:
+            heights, change = self.heights(state, coefficients), np.empty_like(state)
+            pull = self._clusters.weights * (_images(state[-1], coefficients[-1] * heights[-1]) - self._clusters.goals)
+            for index in reversed(range(len(state))):
+                rotation, alpha, height = state[index, 1:], coefficients[index], heights[index]
+                turned = pull @ rotation.T
+                kept = alpha * turned
+                turning = (alpha * height).T @ turned + kept.T @ height
+                change[index, 0] = (turned - kept).sum(0) @ rotation
+                change[index, 1:] = (turning.T - turning) / 2 @ rotation
+                pull = kept @ rotation
+            return change
+
+        return velocity
+
+    def heights(self, state: State, coefficients: Coefficients) -> Coefficients:
+        """R(x + β) of what comes to each layer, (l n q)."""
+        heights = [_heights(state[0], self._clusters.points)]
+        for layer, alpha, following in zip(state, coefficients, state[1:], strict=False):
+            heights.append(_heights(following, _images(layer, alpha * heights[-1])))
+        return np.array(heights)
+
+    def places(self, coefficients: Coefficients) -> Int[np.ndarray, "l n"]:
+        """Points are in one place if they coincide, and behind a layer that truncates them fully, as one."""
+        places = [self._clusters.places]
+        for alpha in coefficients[:-1]:
+            rows = np.column_stack([places[-1] * alpha.any(1), alpha])
+            places.append(np.unique(rows, axis=0, return_inverse=True)[1].ravel())
+        return np.array(places)
+
+    def _flow(
+        self, where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], times: Tensor, rtol: float
+    ) -> TruncationOrbit:
+        """The flow; of a single map exact once all points are truncated for good."""
+        moments = increasing_times(where, times)
+        _checks.settings(where, ("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
+        start = _initial_state(where, beta, rotation, self.points.shape[1])
+        trajectory, snapshots = Trajectory(self, start, self._sides(start), rtol), []
+        for time in moments:
+            while trajectory.now < time and not self._collapsed(trajectory):
+                trajectory.step(time)
+            there = trajectory.snapshot()
+            snapshots.append(there if trajectory.now == time else self._decayed(there, time))
+        return self._orbit(trajectory, snapshots)
+
+    def _velocity_at(
+        self, where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
+    ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
+        state = _initial_state(where, beta, rotation, self.points.shape[1])
+        velocity = torch.from_numpy(self.velocity(self._sides(state))(state)).to(self.points)
         return velocity[:, 0], velocity[:, 1:]
 
-    def sides(self, state: State) -> Sides:
-        """1 above the faces, 0 on and below them."""
-        images, sides = self._at, []
+    def _sides(self, state: State) -> Coefficients:
+        """1 above the surfaces, 0 on and below them."""
+        return (self._passed(state)[0] > 0).astype(float)
+
+    def _passed(self, state: State) -> tuple[Float[np.ndarray, "l n q"], Float[np.ndarray, "n q"]]:
+        """The heights in each layer, and the images behind the last."""
+        images, heights = self._clusters.points, []
         for layer in state:
-            heights = (images + layer[0]) @ layer[1:].T
-            sides.append((heights > 0).astype(float))
-            images = np.maximum(heights, 0) @ layer[1:] - layer[0]
-        return np.stack(sides)
+            heights.append(_heights(layer, images))
+            images = _images(layer, np.maximum(heights[-1], 0))
+        return np.array(heights), images
 
-    def heights(self, state: State, sides: Sides) -> Sides:
-        """R(x + β) of what comes to each layer."""
-        return self.passed(state, sides)[0]
+    def _collapsed(self, trajectory: Trajectory) -> bool:
+        """Whether a single map truncates all points for good: now, and where β is minus the targets' mean."""
+        if len(trajectory.state) > 1 or trajectory.coefficients.any() or trajectory.sliding.any():
+            return False
+        offsets = self._clusters.points - self._clusters.targets.mean(0)
+        return bool((offsets @ trajectory.state[0, 1:].T <= 0).all())
 
-    def passed(self, state: State, sides: Sides) -> tuple[Sides, Shaped[np.ndarray, "_ _"]]:
-        """The heights in each layer, (l n q), and the images after the last, (n q)."""
-        images, heights = self._at, []
-        for layer, side in zip(state, sides, strict=True):
-            heights.append((images + layer[0]) @ layer[1:].T)
-            images = (side * heights[-1]) @ layer[1:] - layer[0]
-        return np.stack(heights), images
+    def _decayed(self, snapshot: Snapshot, time: float) -> Snapshot:
+        """What there is at a later time, given that all points are truncated for good."""
+        rate, end = len(self._clusters.targets), self._clusters.targets.mean(0)
+        factor, offset = np.exp(rate * (snapshot.time - time)), snapshot.state[0, 0] + end
+        state, velocity = snapshot.state.copy(), np.zeros_like(snapshot.state)
+        state[0, 0], velocity[0, 0] = factor * offset - end, -rate * factor * offset
+        dissipated = snapshot.dissipated + np.array([rate * (1 - factor**2) * (offset @ offset) / 2, 0])
+        return Snapshot(time, state, velocity, snapshot.coefficients, dissipated)
 
-    def velocity(self, sides: Sides) -> Callable[[State], State]:
-        """The right side for these sides."""
-
-        def at(state: State) -> State:
-            heights, images = self.passed(state, sides)
-            pull, velocity = self._weights * (images - self._to), np.empty_like(state)
-            for index in reversed(range(len(state))):
-                rotation, side, height = state[index, 1:], sides[index], heights[index]
-                turned = pull @ rotation.T
-                kept = side * turned
-                change = (side * height).T @ turned + kept.T @ height
-                velocity[index, 0] = (turned - kept).sum(0) @ rotation
-                velocity[index, 1:] = (change.T - change) / 2 @ rotation
-                pull = kept @ rotation
-            return velocity
-
-        return at
-
-    def places(self, sides: Sides) -> Int[np.ndarray, "l n"]:
-        """Points are in one place if they coincide, and behind a layer that truncates them fully; sides part them."""
-        places, found = self._places, []
-        for side in sides:
-            found.append(places)
-            rows = np.column_stack([places * side.any(1), side])
-            places = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        return np.stack(found)
-
-    def seen(self, walk: Walk, readings: list[Reading]) -> GeneralOrbit:
-        """The orbit."""
-        states = np.stack([reading.state for reading in readings])
-        squares = np.stack([reading.velocity**2 for reading in readings])
-        errors = np.stack([self.passed(state, self.sides(state))[1] for state in states]) - self._to
+    def _orbit(self, trajectory: Trajectory, snapshots: list[Snapshot]) -> TruncationOrbit:
+        states = np.stack([snapshot.state for snapshot in snapshots])
+        squares = np.stack([snapshot.velocity**2 for snapshot in snapshots])
+        collapsed = self._collapsed(trajectory)
         numbers = {
-            "times": [reading.time for reading in readings],
+            "times": [snapshot.time for snapshot in snapshots],
             "beta": states[:, :, 0],
             "rotation": states[:, :, 1:],
-            "loss": (self._weights * errors**2).sum((1, 2)) / 2,
+            "loss": [self._clusters.loss(self._passed(state)[1]) for state in states],
             "rates": -np.stack([squares[:, :, 0].sum((1, 2)), squares[:, :, 1:].sum((1, 2, 3))], 1),
-            "decrease": [reading.spent for reading in readings],
+            "decrease": [snapshot.dissipated for snapshot in snapshots],
+            "collapse": trajectory.now if collapsed else np.inf,
         }
-        truncated = np.stack([self._members @ (reading.sides < 1) for reading in readings])
-        return GeneralOrbit(
+        truncated = np.stack([self._clusters.truncated(snapshot.coefficients) for snapshot in snapshots])
+        untruncated = bool(trajectory.coefficients.all()) and not trajectory.sliding.any()
+        return TruncationOrbit(
             **{name: torch.from_numpy(np.asarray(value)).to(self.points) for name, value in numbers.items()},
             truncated=torch.from_numpy(truncated).to(self.points.device),
-            crossings=Crossings.of(walk.crossings, self.points),
+            events=SwitchingEvents.of(trajectory.events, self.points),
+            equilibrium="untruncated" if untruncated else "truncated" if collapsed else None,
         )
+
+
+def _heights(layer: Shaped[np.ndarray, "_ _"], points: Shaped[np.ndarray, "n q"]) -> Shaped[np.ndarray, "n q"]:
+    """R(x + β)."""
+    return (points + layer[0]) @ layer[1:].T
+
+
+def _images(layer: Shaped[np.ndarray, "_ _"], kept: Shaped[np.ndarray, "n q"]) -> Shaped[np.ndarray, "n q"]:
+    """The points of these heights, those below 0 truncated."""
+    return kept @ layer[1:] - layer[0]
+
+
+def _initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], width: int) -> State:
+    """Both as one; raises unless they fit each other and points of this width, and R is orthogonal."""
+    if beta.ndim != 2 or beta.shape[1] != width or rotation.shape != (*beta.shape, width):
+        raise ShapeError(
+            "beta, rotation",
+            f"(..., {width}) and (..., {width}, {width}), as the points are",
+            f"{_checks.shape_of(beta)} and {_checks.shape_of(rotation)}",
+            "Pass one β and one R for each layer.",
+        )
+    _checks.samples(where, beta=beta, rotation=rotation)
+    require_float64(where, beta=beta, rotation=rotation)
+    eye = torch.eye(width, dtype=rotation.dtype, device=rotation.device)
+    defect = float((rotation @ rotation.mT - eye).detach().abs().max())
+    if not defect <= DEFECT:
+        raise RangeError(
+            "rotation",
+            "orthogonal matrices",
+            f"an entry of R Rᵀ - 1 of {defect:.1e}",
+            "Take the polar factor, U Vᵀ of the singular value decomposition.",
+        )
+    return np.concatenate([part.detach().cpu().numpy() for part in (beta.unsqueeze(1), rotation)], 1)

@@ -7,17 +7,39 @@ from jaxtyping import Float
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon.errors import ConvergenceError
 
 EVALUATIONS = 50_000
 """Of a right side, in one integration: near a fixed point steps do not grow with the time."""
 
 
+def integrated(
+    field: Callable[[Tensor], Tensor], start: Float[Tensor, "*s"], moments: list[float], rtol: float
+) -> Float[Tensor, "t *s"]:
+    """The states at increasing times, from that at time 0; the absolute tolerance is a thousandth of the relative one.
+
+    Raises:
+        ConvergenceError: if the integrator gives up, or needs too many evaluations.
+    """
+    evaluations = Evaluations()
+
+    def right_side(time: float, state: object) -> object:
+        evaluations.one_more(time, moments[-1])
+        return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
+
+    initial, span = start.cpu().flatten().numpy(), (0.0, moments[-1])
+    solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
+    if not solved.success:
+        raise ConvergenceError("times", "an end of integration", solved.message)
+    return torch.as_tensor(solved.y.T).view(len(moments), *start.shape).to(start)
+
+
 class Evaluations:
     """How often a right side was evaluated; beyond `EVALUATIONS` an error."""
 
-    def __init__(self, where: str) -> None:
-        self.where, self.count = where, 0
+    def __init__(self) -> None:
+        self.count = 0
 
     def one_more(self, time: float, until: float) -> None:
         """Counts one, at this time of an integration up to another.
@@ -32,30 +54,21 @@ class Evaluations:
                 f"an end of integration at {until:.4g} within {EVALUATIONS:,} evaluations",
                 f"to {time:.4g}",
                 "Ask for times up to there.",
-                where=self.where,
             )
 
 
-def integrated(
-    where: str,
-    field: Callable[[Tensor], Tensor],
-    start: Float[Tensor, "*s"],
-    moments: list[float],
-    rtol: float,
-) -> Float[Tensor, "t *s"]:
-    """The states at increasing times, from that at time 0; the absolute tolerance is a thousandth of the relative one.
+def increasing_times(where: str, times: Float[Tensor, "t"]) -> list[float]:
+    """The times; raises unless they are finite, from 0 on, strictly increasing and end above 0."""
+    _checks.one_axis(where, times=times)
+    _checks.finite(where, times=times)
+    moments = times.tolist()
+    right = moments[0] >= 0 and bool((times.diff() > 0).all()) and moments[-1] > 0
+    _checks.settings(where, ("times", moments, "from 0 on, strictly increasing, the last above 0", right))
+    return moments
 
-    Raises:
-        ConvergenceError: if the integrator gives up, or needs too many evaluations.
-    """
-    evaluations = Evaluations(where)
 
-    def right_side(time: float, state: object) -> object:
-        evaluations.one_more(time, moments[-1])
-        return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
-
-    initial, span = start.cpu().flatten().numpy(), (0.0, moments[-1])
-    solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
-    if not solved.success:
-        raise ConvergenceError("times", "an end of integration", solved.message, where=where)
-    return torch.as_tensor(solved.y.T).view(len(moments), *start.shape).to(start)
+def require_float64(where: str, **tensors: Tensor) -> None:
+    """Raises RangeError unless all are in float64 and finite."""
+    kinds = [(name, tensor.dtype, "in float64", tensor.dtype == torch.float64) for name, tensor in tensors.items()]
+    _checks.settings(where, *kinds)
+    _checks.finite(where, **tensors)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon import GeneralFlow, GeneralOrbit, TruncationFlow
+from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit
 from gnomon.data import digits
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
@@ -167,7 +167,7 @@ def apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
-def alone(start: Start, orbit: GeneralOrbit) -> float:
+def alone(start: Start, orbit: TruncationOrbit) -> float:
     """How far all maps together are from each on its own cluster."""
     found = 0.0
     for k, target in enumerate(start.targets):
@@ -177,14 +177,14 @@ def alone(start: Start, orbit: GeneralOrbit) -> float:
     return found
 
 
-def observe(run: Run, start: Start, flow: GeneralFlow, orbit: GeneralOrbit, extra: dict[str, float]) -> None:
+def observe(run: Run, start: Start, flow: GeneralFlow, orbit: TruncationOrbit, extra: dict[str, float]) -> None:
     """Records the orbit, what automatic differentiation says at each reading, and how far small steps are from it."""
     place = int((orbit.times == HORIZON).nonzero())
     there = orbit.beta[place], orbit.rotation[place]
-    sides = orbit.crossings.sides
+    alpha = orbit.events.coefficients
     counts = torch.bincount(start.labels)
     first = {
-        "crossings": len(sides), "slides": int(((sides > 0) & (sides < 1)).sum()),
+        "crossings": len(alpha), "slides": int(((alpha > 0) & (alpha < 1)).sum()),
         "small_steps": [apart(small_steps(start, count), there) for count in STEPS],
         "targets": start.targets.tolist(), "labels": start.labels.tolist(), **extra,
     }  # fmt: skip

@@ -142,7 +142,7 @@ def observe(config: Config, run: Run, kind: Kind, pair: Sequence[Cluster]) -> No
 
 def moments(looks: Sequence[TruncationOrbit], config: Config) -> Float[Tensor, "t"]:
     """Half of them evenly over s, half where faces are crossed, if that is often; and the moments of collapse."""
-    events = torch.cat([orbit.crossings.times for orbit in looks])
+    events = torch.cat([orbit.events.times for orbit in looks])
     even = torch.linspace(0, config.until, max(len(events), config.readings // 4), dtype=torch.float64)
     marks = torch.cat([events, even]).sort().values
     # Between the marks: at a crossing itself the loss has no gradient to compare with.
@@ -192,14 +192,14 @@ def outcome(kind: Kind, pair: Sequence[Cluster], orbits: Sequence[TruncationOrbi
     said: dict[str, Any] = {
         e: [{name: plain(x) for name, x in bound.items()} for bound in both] for e, both in bounds.items()
     }
-    sides = [orbit.crossings.sides for orbit in orbits]
+    coefficients = [orbit.events.coefficients for orbit in orbits]
     return {
         "points": [(cluster.points[:DRAWN] / UNIT[kind]).tolist() for cluster in pair],
         "targets": [(cluster.target / UNIT[kind]).tolist() for cluster in pair],
         "count": len(pair[0].points),
         "collapse": [plain(orbit.collapse) for orbit in orbits],
         "equilibrium": [orbit.equilibrium for orbit in orbits],
-        "slides": [int(((side > 0) & (side < 1)).sum()) for side in sides],
+        "slides": [int(((alpha > 0) & (alpha < 1)).sum()) for alpha in coefficients],
         **said,
     }
 

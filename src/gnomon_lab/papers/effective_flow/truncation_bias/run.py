@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon import TruncationFlow, bias_flow
 from gnomon.data import digits
-from gnomon.dynamics import Sides, State
+from gnomon.dynamics import Coefficients, State
 from gnomon_lab.papers.effective_flow.truncation_bias.page import (
     DATA,
     FALLS,
@@ -98,9 +98,9 @@ def halfway(seen: Float[Tensor, "n q"], share: float) -> Float[Tensor, "q"]:
 class FixedRotation(TruncationFlow):
     """The gradient flow of the cumulative bias alone: SciPy's Runge-Kutta method, from one crossing to the next."""
 
-    def velocity(self, sides: Sides) -> Callable[[State], State]:
+    def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
         """The right side, with that of the rotation zero."""
-        moves = super().velocity(sides)
+        moves = super().velocity(coefficients)
 
         def at(state: State) -> State:
             velocity = moves(state)
@@ -130,7 +130,7 @@ def solve(
         rate = bias_flow(points, target, beta, rotation, when).rate[torch.arange(len(when)), component]
         events = zip(when.tolist(), component.tolist(), seen[point, component].tolist(), rate.tolist(), strict=True)
         # Where the exact cut is when the integrated one crosses a point.
-        crossings = orbit.crossings
+        crossings = orbit.events
         there = -bias_flow(points, target, beta, rotation, crossings.times).beta @ rotation.mT
         at = there.gather(1, crossings.coordinates[:, None])[:, 0] - seen[crossings.points, crossings.coordinates]
         extra = {

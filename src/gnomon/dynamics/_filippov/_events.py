@@ -1,0 +1,107 @@
+"""What happens at discontinuity surfaces: when one is met, and how the flow goes on from there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.optimize import brentq
+from torch import Tensor
+
+from gnomon.dynamics._filippov._regularisation import regularised_limit
+from gnomon.dynamics._filippov._system import (
+    Coefficients,
+    PiecewiseSmoothFlow,
+    State,
+    Surface,
+    at_surfaces,
+    lie_derivatives,
+    replaced,
+    surfaces_touched,
+)
+
+NODES = 8
+"""In how many places of a step the surfaces are looked at."""
+STILL = 1e-13
+"""Speeds, as shares of the largest, that are rounding."""
+TRIES = 50
+"""How often points may part or meet behind a layer, before the search for a way on is given up."""
+
+
+@dataclass(frozen=True)
+class SwitchingEvents:
+    """What happens at discontinuity surfaces, in order of time.
+
+    Attributes:
+        times: (e).
+        layers: (e), from 0 on.
+        points: (e).
+        coordinates: (e).
+        coefficients: (e), 0 where the point crosses and is truncated in this coordinate from now on, 1 where it no
+            longer is, Filippov's coefficient between where it starts to slide.
+    """
+
+    times: Float[Tensor, "e"]
+    layers: Int[Tensor, "e"]
+    points: Int[Tensor, "e"]
+    coordinates: Int[Tensor, "e"]
+    coefficients: Float[Tensor, "e"]
+
+    @classmethod
+    def of(cls, events: list[tuple[float, int, int, int, float]], like: Tensor) -> "SwitchingEvents":
+        """The same, of a list, as tensors."""
+        columns = np.array(events, dtype=float).reshape(-1, 5).T
+        times, layers, points, coordinates, coefficients = torch.from_numpy(columns).to(like)
+        return cls(times, layers.long(), points.long(), coordinates.long(), coefficients)
+
+
+def first_event(
+    margins: Callable[[float], Coefficients], bounds: Coefficients, now: float, until: float
+) -> float | None:
+    """When a margin first falls below its bound, up to `until`: at 0 if it is above 0 before, else at the bound."""
+
+    def least(time: float, surfaces: Bool[np.ndarray, "l n q"], bounds: Coefficients | float) -> float:
+        return float((margins(time) - bounds)[surfaces].min())
+
+    before = now
+    for node in np.linspace(now, until, NODES + 1)[1:].tolist():
+        beyond = margins(node) < bounds
+        if beyond.any():
+            at = 0.0 if least(before, beyond, 0.0) > 0 else bounds
+            return float(brentq(least, before, node, args=(beyond, at), xtol=1e-15 * node))
+        before = node
+    return None
+
+
+def switched(
+    flow: PiecewiseSmoothFlow, state: State, coefficients: Coefficients, touching: Bool[np.ndarray, "l n q"]
+) -> tuple[Coefficients | None, list[Surface]]:
+    """The coefficients with which the flow goes on from surfaces that are touched, None if none are found; and these.
+
+    Coefficients decide which points stay in one place behind a layer, and so touch a surface as one.
+    """
+    for _ in range(TRIES):
+        surfaces, places = surfaces_touched(flow, coefficients, touching), flow.places(coefficients)
+        speeds = partial(_speeds, flow, state, coefficients, surfaces)
+        alpha = regularised_limit(speeds, at_surfaces(coefficients, surfaces).clip(0, 1))
+        if alpha is None:
+            break
+        coefficients = replaced(coefficients, surfaces, alpha)
+        if (flow.places(coefficients) == places).all():
+            return coefficients, surfaces
+    return None, surfaces
+
+
+def _speeds(
+    flow: PiecewiseSmoothFlow,
+    state: State,
+    coefficients: Coefficients,
+    surfaces: list[Surface],
+    alpha: Float[np.ndarray, "k"],
+) -> tuple[Float[np.ndarray, "k"], float]:
+    """Those of the heights over the surfaces for these coefficients there, and what of them is rounding."""
+    here = replaced(coefficients, surfaces, alpha)
+    speeds = lie_derivatives(flow, state, flow.velocity(here)(state), here)
+    return at_surfaces(speeds, surfaces), float(STILL * np.abs(speeds).max())

@@ -1,0 +1,78 @@
+"""Where a regularised flow comes to rest on the surfaces that it touches."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+Speeds = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], float]]
+"""The Lie derivatives of the heights over touched surfaces for given coefficients, and what of them is rounding."""
+
+ROUND = 1e-9
+"""How near to 0 and 1 the coefficients of sliding points count as such."""
+STEPS, ROUNDS = 100, 20
+"""Steps of the regularised flow before Newton's method is tried, and how often."""
+NEWTON = 8
+"""Its steps, at most, and two more for each surface."""
+NEAR = 1e-8
+"""Such a step after which the next one would be rounding."""
+
+
+def regularised_limit(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"] | None:
+    """The coefficients with which the flow goes on: 0 where heights fall, 1 where they rise, else those of speed 0.
+
+    In a regularised flow the velocity goes over from one side's to the other's in a thin layer about the surface. There
+    coefficients change with the heights, fast, until they rest or have left the layer. From near there it is Newton's
+    method. None if that does not come to rest.
+    """
+    speed, rounding = speeds(alpha)
+    leaves = np.where(alpha > 0.5, -speed, speed) > rounding
+    crossed = np.where(leaves, 1 - alpha, alpha).round()
+    if not _driven(speeds, crossed).any():
+        return crossed
+    pace = 1 / np.abs(_slopes(speeds, alpha)).sum(1).max()
+    for _ in range(ROUNDS):
+        for _ in range(STEPS):
+            before, alpha = alpha, (alpha + pace * speeds(alpha)[0]).clip(0, 1)
+        found = _newton(speeds, alpha)
+        if found is None and np.abs(alpha - before).max() < ROUND / 10:
+            # Newton's method may fail where points stay in one place, since then their coefficients are not unique.
+            found = _snapped(alpha)
+        if found is not None:
+            return found
+    return None
+
+
+def _driven(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
+    """Where the flow leads off the side that is taken; coefficients between 0 and 1 take none."""
+    speed, rounding = speeds(alpha)
+    return np.where(alpha <= 0, speed > rounding, np.where(alpha >= 1, -speed > rounding, True))
+
+
+def _slopes(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k k"]:
+    """The speeds' derivatives; they are of degree two at most in each coefficient: central differences are exact."""
+    return np.stack([speeds(alpha + unit)[0] - speeds(alpha - unit)[0] for unit in np.eye(len(alpha))], 1) / 2
+
+
+def _newton(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"] | None:
+    """The coefficients at rest, by Newton's method, halted at 0 and 1; None if it does not get there."""
+    for _ in range(NEWTON + 2 * len(alpha)):
+        free = _driven(speeds, alpha)
+        if not free.any():
+            return alpha
+        (speed, rounding), change = speeds(alpha), np.zeros_like(alpha)
+        change[free] = np.linalg.lstsq(_slopes(speeds, alpha)[np.ix_(free, free)], -speed[free])[0]
+        if np.abs(change).max() < NEAR:
+            if np.abs(speed[free]).max() <= 10 * rounding:
+                return _snapped(alpha + change)
+            # No coefficients stop points that nearly coincide: they drift apart, until one is on one side.
+            change = np.where(free, speed, 0) / rounding
+        ahead = np.where(change > 0, 1 - alpha, alpha)
+        reach = min(1.0, (ahead[free] / np.abs(change[free]).clip(np.finfo(float).tiny)).min())
+        alpha = _snapped((alpha + reach * change).clip(0, 1))
+    return None
+
+
+def _snapped(alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
+    """0 and 1 where they are as near as rounding."""
+    return np.where(alpha < ROUND, 0, np.where(alpha > 1 - ROUND, 1, alpha))

@@ -1,0 +1,41 @@
+"""What a flow of truncation maps gives back."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon.dynamics._filippov import SwitchingEvents
+
+
+@dataclass(frozen=True)
+class TruncationOrbit:
+    r"""Truncation maps on their way, at the times that were asked for; l maps, k clusters.
+
+    Attributes:
+        times: (t).
+        beta: (t l q), the cumulative biases; (t q) from `TruncationFlow`.
+        rotation: (t l q q), the orthogonal cumulative weights R; (t q q) from `TruncationFlow`.
+        loss: (t).
+        rates: (t 2), at which all β and all R change the loss: $-\sum_l\|\dot\beta_l\|^2$, $-\sum_l\|\dot R_l\|_F^2$.
+        decrease: (t 2), by how much they have lowered it: their sum is the first loss less `loss`.
+        truncated: (t l k q), how many points of each cluster each map truncates in each coordinate, those on the
+            surface among them; (t q) from `TruncationFlow`.
+        events: what happened at the discontinuity surfaces up to the last time.
+        collapse: (), the time $s_1$ from which on a single map truncates all points in all coordinates for good;
+            infinite if that is not so at the last time, or if there are several maps.
+        equilibrium: "untruncated" if in the end no point is truncated, and nothing moves; "truncated" if all are, for
+            good, so that R stays and β decays to minus the targets' mean; else None.
+    """
+
+    times: Float[Tensor, "t"]
+    beta: Float[Tensor, "t *l q"]
+    rotation: Float[Tensor, "t *l q q"]
+    loss: Float[Tensor, "t"]
+    rates: Float[Tensor, "t 2"]
+    decrease: Float[Tensor, "t 2"]
+    truncated: Int[Tensor, "t *lk q"]
+    events: SwitchingEvents
+    collapse: Float[Tensor, ""]
+    equilibrium: Literal["untruncated", "truncated"] | None
