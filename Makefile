@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test coverage lowest empty soak check bench docs pictures clean
+.PHONY: run exports test coverage lowest empty soak check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
+
+exports: .venv/run          ## the tables of what is public, which follow from the files of gnomon.measure
+	$(BIN)/python tools/exports.py
 
 test: .venv/test            ## all tests, with the shapes checked at run time, and once more without
 	$(BIN)/python -m pytest -n 2

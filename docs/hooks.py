@@ -10,32 +10,19 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
-
-from gnomon import measure
+from sections import with_all_quantities
 
 SIZE, TEXT = 17.0, 16.0
 """Of a formula's letters beside the text's."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
-BEHIND = "\n## Differentiate\n"
-"""In docs/quantities.md, what comes behind the quantities."""
 ziafont.config.precision = 2
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Adds what is in `gnomon.measure` and not yet on the page of quantities."""
     return with_all_quantities(markdown) if page.file.src_uri == "quantities.md" else markdown
-
-
-def with_all_quantities(markdown: str) -> str:
-    """The page, with those quantities at the end of their part that have no section of their own."""
-    written = set(re.findall(r"^::: gnomon\.(\w+)$", markdown, re.MULTILINE))
-    missing = [name for name in measure.__all__ if name not in written]
-    if not missing:
-        return markdown
-    sections = "".join(f"\n::: gnomon.{name}\n" for name in missing)
-    return markdown.replace(BEHIND, f"\n### Others\n{sections}{BEHIND}")
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:

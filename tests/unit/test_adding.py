@@ -1,0 +1,62 @@
+"""A quantity is two files: docs/adding.md adds one to a copy of the sources, and all else follows."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLLOWS = """
+import inspect, torch, gnomon
+from docs.sections import with_all_quantities
+from gnomon_lab.measuring.quantities import QUANTITIES, explanation
+
+assert "sensitivity" in gnomon.__all__ and "sensitivity" in gnomon.measure.__all__
+assert "sensitivity" in QUANTITIES
+assert explanation("sensitivity").startswith("By how much the outputs move")
+assert "\\n::: gnomon.sensitivity\\n" in with_all_quantities(open("docs/quantities.md").read())
+layer, x = torch.nn.Linear(3, 2, bias=False), torch.ones(4, 3)
+probe = gnomon.Probe(layer, x, {"twice": lambda sensitivity: 2 * sensitivity})
+expected = 0.02 * layer(x).norm(dim=1)
+torch.testing.assert_close(probe.read().values["twice"], expected.detach())
+"""
+
+
+def python(where, *arguments):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=where,
+        env={"PYTHONPATH": f"{where / 'src'}:{where}"},
+        text=True,
+        capture_output=True,
+    )
+
+
+@pytest.mark.once
+def test_two_files_add_a_quantity(tmp_path):
+    for part in ("src", "tests", "docs", "tools"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    files = re.findall(r'^```python title="([^"]+)"\n(.*?)^```', page, re.DOTALL | re.MULTILINE)
+    assert len(files) == 2
+    for path, text in files:
+        with (tmp_path / path).open("a", encoding="utf-8") as file:
+            file.write(text)
+    made = python(tmp_path, "tools/exports.py")
+    assert made.stdout.count("written") == 2, made.stderr
+    follows = python(tmp_path, "-c", FOLLOWS)
+    assert follows.returncode == 0, follows.stderr
+    checked = python(
+        tmp_path, "-m", "pytest", "tests/unit/test_contract.py", "-k", "sensitivity or row", "-p", "no:cacheprovider"
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout.count(".") > 20
+
+
+def test_what_is_exported_follows_from_the_files():
+    checked = python(ROOT, "tools/exports.py", "--check")
+    assert checked.returncode == 0, checked.stdout
