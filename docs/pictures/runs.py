@@ -145,7 +145,7 @@ def of_grok_digits(start: Run) -> Quantities:
         "pixels": lambda agop: agop.diagonal().reshape(1, 8, 8),
         "effective_rank": gnomon.effective_rank,
         "top_eigenvectors": lambda agop: gnomon.top_eigenvectors(agop, 6, shape=(8, 8)).vectors,
-        "nfa_correlation": lambda model, agop: gnomon.nfa_correlation(model[0].weight, agop),
+        "nfa_correlation": gnomon.nfa_correlation,
         "nfa_table": lambda model, x: gnomon.nfa_table(model, x).pearson_root,
         "layer_collapse": lambda model, x, labels: gnomon.layer_collapse(model, x, labels).nc1_after,
         "local_complexity": lambda model: local_complexity(model, x[:8], 0.5, generator=generator())[:, -1],

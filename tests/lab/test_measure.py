@@ -311,6 +311,7 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
     [
         (["--quantities", "nc1", "nc5"], "expected some of accuracy, centroid_alignment"),
         (["--quantities", "nc5"], "got nc5. Correct it."),
+        (["--quantities", "ntk_to_point"], "got ntk_to_point, which also needs point. Correct it."),
         (["--samples", "41"], "expected 1 to 40, the samples of some.npz, got 41"),
         (["--samples", "0"], "expected 1 to 40, the samples of some.npz, got 0"),
         (["--split", "test"], "measure(--split): expected none for one file, got 'test'"),

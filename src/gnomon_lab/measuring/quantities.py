@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 import gnomon
 from gnomon import measure
@@ -34,19 +33,22 @@ CENTROIDS: tuple[Quantity, ...] = (gnomon.centroid_alignment, gnomon.centroid_in
 """Of the centroid, which that loss does not see (docs/quantities.md)."""
 
 
-def supplied(quantity: Quantity) -> bool:
-    """Whether a checkpoint and samples have all that it looks at."""
-    with suppress(RangeError):
-        return bool(plan([quantity], GIVEN))
-    return False
+def wanting(quantity: Quantity) -> str | None:
+    """What a quantity looks at and a checkpoint with samples has not; None if they suffice."""
+    try:
+        plan([quantity], GIVEN)
+    except RangeError as error:
+        return error.got
+    return None
 
 
+FUNCTIONS = {name: getattr(measure, name) for name in measure.__all__ if inspect.isfunction(getattr(measure, name))}
+WANTING = {name: found for name, quantity in FUNCTIONS.items() if (found := wanting(quantity)) is not None}
+"""Those of gnomon's that cannot be had, and why."""
 QUANTITIES = {
-    quantity.__name__: quantity
-    for quantity in (*DEFAULT, *(getattr(measure, name) for name in measure.__all__))
-    if inspect.isfunction(quantity) and supplied(quantity)
+    quantity.__name__: quantity for quantity in (*DEFAULT, *FUNCTIONS.values()) if quantity.__name__ not in WANTING
 }
-"""All of gnomon's that a checkpoint and samples suffice for; the default ones first."""
+"""All others; the default ones first."""
 
 
 def chosen(names: Iterable[str]) -> dict[str, Quantity]:
@@ -58,8 +60,9 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
     names = list(dict.fromkeys(names)) or [quantity.__name__ for quantity in DEFAULT]
     unknown = [name for name in names if name not in QUANTITIES]
     if unknown:
+        got = [f"{name}, which also needs {WANTING[name]}" if name in WANTING else name for name in unknown]
         raise RangeError(
-            "--quantities", f"some of {', '.join(QUANTITIES)}", ", ".join(unknown), "Correct it.", where="measure"
+            "--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), "Correct it.", where="measure"
         )
     return {name: QUANTITIES[name] for name in names}
 
