@@ -48,7 +48,8 @@ def test_code_runs(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_is_as_narrow_as_a_page(page):
     """The column of text holds 90 letters; what is printed there, under `text`, goes on in the next line."""
-    fences = re.findall(r"^( *)```(\w*)(?: title=.*?)?\n(.*?)^\1```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    fence = re.compile(r"^( *)```(\w*)(?: title=.*?)?\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+    fences = fence.findall(page.read_text(encoding="utf-8"))
     code = [line for _, language, block in fences if language != "text" for line in block.splitlines()]
     assert [line for line in code if len(line) > 90] == []
 
