@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import gnomon
 from gnomon import DeepRFM
 from gnomon.dynamics import _rfm_layer as rfm_layer
-from gnomon.dynamics._rfm_layer import collapse
+from gnomon.dynamics._rfm_layer import _collapse
 from gnomon.errors import CheckpointError, ConvergenceError, EmptyError, RangeError
 from gnomon.kernels import FourierFeatures, GaussianKernel, LaplaceKernel, ReLUFeatures
 
@@ -168,7 +168,7 @@ def test_readings_are_those_of_the_stages():
     for stage, reading in zip(stages, model.readings_, strict=True):
         labels = torch.from_numpy(y)
         assert stage.layer == reading.layer
-        assert collapse(stage.mapped, labels, 3) == reading.mapped
+        assert _collapse(stage.mapped, labels, 3) == reading.mapped
         moments = gnomon.class_moments(stage.features, labels, 3)
         torch.testing.assert_close(gnomon.nc1_trace_ratio(moments), reading.features.nc1)
     last = stages[-1].features
@@ -179,8 +179,8 @@ def test_nc1_is_unchanged_by_a_unitary_map():
     X, y = clusters()
     labels, x = torch.from_numpy(y), torch.from_numpy(X)
     turn = torch.linalg.qr(torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
-    torch.testing.assert_close(collapse(x @ turn, labels, 3).nc1, collapse(x, labels, 3).nc1)
-    torch.testing.assert_close(collapse(x @ turn, labels, 3).nc2_etf, collapse(x, labels, 3).nc2_etf)
+    torch.testing.assert_close(_collapse(x @ turn, labels, 3).nc1, _collapse(x, labels, 3).nc1)
+    torch.testing.assert_close(_collapse(x @ turn, labels, 3).nc2_etf, _collapse(x, labels, 3).nc2_etf)
 
 
 def test_an_input_that_does_not_vary_counts_for_nothing():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnomon.dynamics import bias_flow, truncation_time_bound
-from gnomon.dynamics._truncation_time import highest_components
+from gnomon.dynamics._truncation_time import _highest_components
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 BOTH = ("sharp", "printed")
@@ -71,12 +71,12 @@ def turned(rotation, radius, seed):
     return found
 
 
-def test_highest_components_are_reached_and_not_exceeded():
+def test__highest_components_are_reached_and_not_exceeded():
     rotation = torch.linalg.qr(normal(3, 3, seed=1))[0]
     # Some lie so near to a row that it can be turned onto them.
     offsets = torch.cat([normal(10, 3), rotation + 0.1 * normal(3, 3, seed=2)])
     length, radius = offsets.norm(dim=1, keepdim=True), 0.3
-    most = highest_components(offsets, length, rotation, torch.tensor(radius).double())
+    most = _highest_components(offsets, length, rotation, torch.tensor(radius).double())
     for seed in range(200):
         assert (offsets @ turned(rotation, radius, seed).T <= most + 1e-12).all()
     angle = 2 * math.asin(radius / 2)
@@ -87,15 +87,15 @@ def test_highest_components_are_reached_and_not_exceeded():
             far = min(angle, math.acos((offset @ row / length[i, 0]).item()))
             reached = offset @ (math.cos(far) * row + math.sin(far) * aside)
             torch.testing.assert_close(most[i, r], reached)
-    every_way = highest_components(offsets, length, rotation, torch.tensor(3.0).double())
+    every_way = _highest_components(offsets, length, rotation, torch.tensor(3.0).double())
     torch.testing.assert_close(every_way, length.expand(-1, 3))
 
 
-def test_highest_components_of_points_beside_a_row_keep_their_digits():
+def test__highest_components_of_points_beside_a_row_keep_their_digits():
     offsets = torch.tensor([[-1.0, 1e-9], [-1.0, 0.0]], dtype=torch.float64)
     radius = torch.tensor(0.3, dtype=torch.float64)
     length, angle = offsets.norm(dim=1, keepdim=True), 2 * math.asin(0.15)
-    most = highest_components(offsets, length, torch.eye(2).double(), radius)
+    most = _highest_components(offsets, length, torch.eye(2).double(), radius)
     expected = torch.tensor([1e-9 * math.sin(angle), 0.0], dtype=torch.float64)
     torch.testing.assert_close(most[:, 0] + math.cos(angle), expected, rtol=0, atol=1e-15)
 
@@ -158,7 +158,7 @@ def test_without_rotation_the_first_and_last_constant_are_exact():
     seen, distance = (points - target) @ rotation.T, (beta + target).norm()
     worst = max((seen[:, r] + distance > 0).double().mean() for r in range(2))
     torch.testing.assert_close(found.eta0, worst)
-    last = highest_components(points - target, seen.norm(dim=1, keepdim=True), rotation, torch.zeros(()).double())
+    last = _highest_components(points - target, seen.norm(dim=1, keepdim=True), rotation, torch.zeros(()).double())
     torch.testing.assert_close(last, seen)
     assert 0.8 * -seen.max() / distance < found.gamma < -seen.max() / distance
 

@@ -89,10 +89,8 @@ def bias_flow(
         (tensor([ 0., -1.]), tensor([0.3333, 0.6667]))
     """
     where = "bias_flow"
-    of_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
-    _checks.samples(where, 1, times=times)
-    if times.ndim != 1:
-        raise ShapeError("times", "one axis", f"shape {_checks.shape_of(times)}", "Flatten the times.", where=where)
+    require_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
+    _checks.one_axis(where, times=times)
     _checks.finite(where, times=times)
     earliest = float(times.detach().min())
     _checks.settings(
@@ -112,7 +110,7 @@ def bias_flow(
     legs = torch.cat([start, distance.clamp(max=start)], 1)
     met = torch.arange(len(points) + 1, device=goal.device)
     share = torch.where(rising[:, None], met, len(points) - met).to(goal.dtype) / len(points)
-    passed = durations(legs, share).cumsum(1)
+    passed = _durations(legs, share).cumsum(1)
     begin = torch.cat([torch.zeros_like(start), passed], 1)
 
     at = torch.searchsorted(passed.detach(), times.detach().expand(len(goal), -1).contiguous(), right=True)
@@ -125,14 +123,14 @@ def bias_flow(
         times=times,
         beta=beta - (goal - (sign[:, None] * left).mT) @ rotation,
         rate=rate.mT,
-        loss=(rate * left**2 + kept(distance, rising).gather(1, at)).sum(0) / 2,
+        loss=(rate * left**2 + _mean_squares_kept(distance, rising).gather(1, at)).sum(0) / 2,
         passed=torch.zeros_like(distance).scatter(1, order, passed).mT,
         rising=rising,
         limit=beta - (goal - sign * rest[:, 0]) @ rotation,
     )
 
 
-def durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Float[Tensor, "q n"]:
+def _durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Float[Tensor, "q n"]:
     """How long the distance to the target takes from each leg's start to the next one's, at the leg's rate."""
     before, after = legs[:, :-1], legs[:, 1:]
     stays = before == after
@@ -143,7 +141,7 @@ def durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Floa
     return torch.where(stays | moves, taken, torch.inf)
 
 
-def kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]) -> Float[Tensor, "q n1"]:
+def _mean_squares_kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]) -> Float[Tensor, "q n1"]:
     """The mean square distance of the points that are not truncated, the others as 0, by the number of points met."""
     squares = distance**2 / distance.shape[1]
     zero = torch.zeros_like(squares[:, :1])
@@ -152,7 +150,7 @@ def kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]) -> Float[Ten
     return torch.where(rising[:, None], yet_to_meet, behind)
 
 
-def of_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Tensor, rotation: Tensor) -> None:
+def require_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Tensor, rotation: Tensor) -> None:
     """Raises unless these are a cluster (n q), its target (q), a bias (q) and an orthogonal matrix, in one dtype."""
     _checks.floating(where, points=points)
     _checks.samples(where, points=points)

@@ -125,7 +125,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
                 callback(self.readings_[-1])
         self.points_ = unit(x)
         self.coefficients_, jitter, _ = interpolate(
-            self.kernel, self.points_, targets, self.ridge, None, rows_of(len(x))
+            self.kernel, self.points_, targets, self.ridge, None, _rows_of(len(x))
         )
         self.jitter_ = float(jitter)
         return self
@@ -141,7 +141,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             ridge=self.ridge,
             iterations=self.iterations,
             drawn={name: tensor.to(x) for name, tensor in drawn.items()},
-            block=rows_of(len(x)),
+            block=_rows_of(len(x)),
         )
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Float[Tensor, "n d"], Tensor]:
@@ -229,7 +229,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         outputs = torch.cat(
             [
                 kernel_gram(self.kernel, part, self.points_) @ self.coefficients_
-                for part in torch.split(x, rows_of(len(self.points_)))
+                for part in torch.split(x, _rows_of(len(self.points_)))
             ]
         )
         return (outputs[:, 1] if len(self.classes_) == 2 else outputs).cpu().numpy()
@@ -240,6 +240,6 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         return self.classes_[outputs.argmax(1) if outputs.ndim == 2 else (outputs > 0).astype(int)]
 
 
-def rows_of(n: int) -> int:
+def _rows_of(n: int) -> int:
     """How many rows of n kernel values are worked on at once: a sixteenth of n, if that is not too many."""
     return max(1, min(-(-n // 16), BLOCK // n))

@@ -138,8 +138,8 @@ class LinearDeepRFM:
         limit = self.fixed_point()
         return LinearDeepRFMRun(
             factors=torch.stack(factors),
-            distance=torch.stack([distance(factor, self.target) for factor in factors]),
-            to_limit=torch.stack([distance(factor, self.target * limit**0.5) for factor in factors]),
+            distance=torch.stack([_distance(factor, self.target) for factor in factors]),
+            to_limit=torch.stack([_distance(factor, self.target * limit**0.5) for factor in factors]),
         )
 
     def first(self) -> Float[Tensor, "n k"]:
@@ -196,7 +196,7 @@ class LinearDeepRFM:
         return slope * max(1 / (self.feature_ridge + self.kernel_ridge), 2 / shifted)
 
 
-def distance(a: Float[Tensor, "n k"], b: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
+def _distance(a: Float[Tensor, "n k"], b: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
     r"""$\|aa^\top - bb^\top\|_2$, from matrices of 2k rows.
 
     By $aa^\top - bb^\top = \frac12(ds^\top + sd^\top)$ with $d = a - b$ and $s = a + b$, which keeps small differences.

@@ -86,7 +86,7 @@ class RFMLayer:
     def read(self, stage: DeepRFMStage, labels: Int[Tensor, "n"], classes: int) -> DeepRFMReading:
         """The collapse of the samples on their way."""
         on_the_way = (stage.inputs, stage.mapped, stage.features)
-        inputs, mapped, features = (collapse(seen, labels, classes) for seen in on_the_way)
+        inputs, mapped, features = (_collapse(seen, labels, classes) for seen in on_the_way)
         return DeepRFMReading(stage.layer, inputs, mapped, features, float(self.jitter), float(self.misfit))
 
 
@@ -134,7 +134,7 @@ def interpolate(
     n = len(x)
     gram = over_pairs(kernel.value, x, metric, block)
     if ridge == 0:
-        refuse_coincident(x, gram)
+        _require_distinct(x, gram)
     least = n * torch.finfo(x.dtype).eps
     for jitter in (0.0, *(least * 10**power for power in range(JITTERS))):
         gram.diagonal().fill_(1 + ridge + jitter)
@@ -154,7 +154,7 @@ def interpolate(
     return coefficients, x.new_tensor(jitter), misfit
 
 
-def refuse_coincident(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> None:
+def _require_distinct(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> None:
     """Raises RangeError that names the points that are equal, for which there is no ridgeless solution."""
     rows, columns = (gram == 1).nonzero(as_tuple=True)
     later = rows < columns
@@ -173,7 +173,7 @@ def refuse_coincident(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> No
         )
 
 
-def collapse(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Collapse:
+def _collapse(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Collapse:
     """NC1 and both forms of NC2."""
     moments = class_moments(features, labels, classes)
     return Collapse(nc1_trace_ratio(moments), nc2_orthogonal(moments.means), nc2_etf(moments.means))

@@ -79,8 +79,8 @@ def snr_growth(
     # In units of the root of C, and of C²N for time, nothing but the two coefficients is left.
     square, fourth = c2 * classes / c1, c3 * classes**2 / c1
     begin = initial / math.sqrt(classes)
-    passed = level(begin, square, fourth) + times.to(initial.device)[:, None] / c1
-    return math.sqrt(classes) * root(passed, square, fourth)
+    passed = _level(begin, square, fourth) + times.to(initial.device)[:, None] / c1
+    return math.sqrt(classes) * _root(passed, square, fourth)
 
 
 def constants(classes: int, samples: int, projection: Projection) -> tuple[float, float, float]:
@@ -94,16 +94,16 @@ def constants(classes: int, samples: int, projection: Projection) -> tuple[float
     return known[projection]
 
 
-def level(v: Tensor, square: float, fourth: float) -> Tensor:
+def _level(v: Tensor, square: float, fourth: float) -> Tensor:
     """The side of the equation that increases with v: log v + square v² + fourth v⁴."""
     return v.log() + square * v**2 + fourth * v**4
 
 
-def root(passed: Tensor, square: float, fourth: float) -> Tensor:
+def _root(passed: Tensor, square: float, fourth: float) -> Tensor:
     """The v at which `level` is `passed`."""
-    v = bound(passed, square, fourth)
+    v = _bound(passed, square, fourth)
     for _ in range(STEPS):
-        step = (level(v, square, fourth) - passed) / (1 + 2 * square * v**2 + 4 * fourth * v**4)
+        step = (_level(v, square, fourth) - passed) / (1 + 2 * square * v**2 + 4 * fourth * v**4)
         v = v * torch.exp(-step)
         # log v carries an absolute error of its own size times epsilon, and that is v's relative error.
         if (step.abs() <= 16 * torch.finfo(v.dtype).eps * (1 + v.log().abs())).all():
@@ -117,7 +117,7 @@ def root(passed: Tensor, square: float, fourth: float) -> Tensor:
     )
 
 
-def bound(passed: Tensor, square: float, fourth: float) -> Tensor:
+def _bound(passed: Tensor, square: float, fourth: float) -> Tensor:
     """A value above the root: each of the three terms alone is at most their sum, once log v is not negative."""
     large = passed.clamp(min=square + fourth)
     above = (large / square).sqrt()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.dynamics._bias_flow import of_one_cluster
+from gnomon.dynamics._bias_flow import require_one_cluster
 
 Estimates = Literal["sharp", "printed"]
 """Which of the proof's estimates: the sharp ones, or those that the paper prints."""
@@ -106,7 +106,7 @@ def truncation_time_bound(
         (tensor(0.2500), tensor(0.5000), tensor(0.9242))
     """
     where = "truncation_time_bound"
-    of_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
+    require_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
     distance = torch.linalg.vector_norm(beta + target)
     _checks.settings(
         where,
@@ -115,7 +115,7 @@ def truncation_time_bound(
     )
     eta2 = torch.zeros_like(distance)
     for _ in range(STEPS):
-        found = at_radius(points - target, rotation, distance, eta2, estimates)
+        found = _at_radius(points - target, rotation, distance, eta2, estimates)
         if found.failed is not None or found.eta2 <= eta2:
             return found
         # A little more than needed, so that a radius that holds the way is met and not only approached.
@@ -123,7 +123,7 @@ def truncation_time_bound(
     return replace(found, bound=torch.full_like(distance, torch.inf), failed="no eta_2 holds the rotation's way (4.29)")
 
 
-def at_radius(
+def _at_radius(
     offsets: Float[Tensor, "n q"],
     rotation: Float[Tensor, "q q"],
     distance: Float[Tensor, ""],
@@ -134,7 +134,7 @@ def at_radius(
     printed = estimates == "printed"
     reach = 1.1 * distance if printed else distance
     length = torch.linalg.vector_norm(offsets, dim=1, keepdim=True)
-    highest = highest_components(offsets, length, rotation, radius)
+    highest = _highest_components(offsets, length, rotation, radius)
     unsure = highest + reach > 0
     eta0 = unsure.to(offsets.dtype).mean(0).amax()
     eta1 = (unsure.any(1, keepdim=True) * (length + reach)).mean()
@@ -155,7 +155,7 @@ def at_radius(
     return TruncationTimeBound(none, eta0, eta1, eta1_prime, radius, gamma, failed)
 
 
-def highest_components(
+def _highest_components(
     offsets: Float[Tensor, "n q"],
     length: Float[Tensor, "n 1"],
     rotation: Float[Tensor, "q q"],
