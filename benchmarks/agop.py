@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from gnomon import AGOP, agop, input_jacobian
-from gnomon.autodiff._layer_gradients import weighted_layers
+from gnomon.autodiff._layers import weighted_layers
 from gnomon.models import cnn, mlp
 from timing import compare
 

@@ -49,7 +49,7 @@ def of_network(**more: Callable[[Source], object]) -> Callable[[Source], Argumen
 
 for row in CONTRACTS.values():
     sampled(row.quantity)(row.sample)
-for function in (gnomon.features, gnomon.input_jacobian, gnomon.layer_centroids, regions.boundary_distance):
+for function in (gnomon.features, gnomon.input_jacobian, regions.boundary_distance):
     sampled(function)(of_network())
 
 sampled(gnomon.aligned_jacobian)(

@@ -140,7 +140,7 @@ def of_grok_digits(start: Run) -> Quantities:
         ),
         "deepfool": lambda model: gnomon.deepfool(model, unseen).robustness,
         "layer_centroids": lambda model, x: torch.stack(
-            [cosine(layer.centroid_to, x).mean() for layer in gnomon.layer_centroids(model, x)]
+            [cosine(centroid, x).mean() for centroid in gnomon.layer_centroids(model, x).centroid_up_to.unbind(1)]
         ),
         "pixels": lambda agop: agop.diagonal().reshape(1, 8, 8),
         "effective_rank": gnomon.effective_rank,

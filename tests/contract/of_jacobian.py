@@ -45,10 +45,10 @@ def first_share(jacobian):
     return values[0] ** 2 / sum(value**2 for value in values)
 
 
-def velocity(model, x, train_x, labels, loss):
+def velocity(model, x, train_x, train_labels, loss):
     """The derivative of each inner product along the descent, parameter by parameter."""
     parameters = list(model.parameters())
-    descent = torch.autograd.grad(loss(model(train_x), labels), parameters)
+    descent = torch.autograd.grad(loss(model(train_x), train_labels), parameters)
     found = []
     for sample in x:
         sample = sample[None].requires_grad_()
@@ -106,12 +106,12 @@ ROWS = [
             of_network(s)
             | {
                 "train_x": s.normal(8, "d"),
-                "labels": torch.arange(8) % s.sizes.k,
+                "train_labels": torch.arange(8) % s.sizes.k,
                 "loss": functional.cross_entropy,
             }
         ),
         differentiable=False,
-        settings=("train_x", "labels", "loss"),
+        settings=("train_x", "train_labels", "loss"),
     ),
     Contract(
         gnomon.explained_variance_ratio,
@@ -138,6 +138,12 @@ ROWS = [
         jacobian_at_x,
         (0, 1),
         {"scale": scaled(jacobian=-7.0, x=-0.1), "inputs": rotate_inputs, "outputs": rotate_outputs},
+    ),
+    Contract(
+        gnomon.layer_centroids,
+        cells,
+        of_network,
+        differentiable=False,
     ),
     Contract(
         gnomon.row_alignment,

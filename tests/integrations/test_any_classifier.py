@@ -107,9 +107,7 @@ def case(name):
 
 # Why quantities cannot be had, where they cannot.
 
-EVERYWHERE = dict.fromkeys(("centroid_rate", "ntk_to_point"), "to ask for .*, got") | {
-    "layer_centroids": "expected a tensor or a dataclass of tensors from layer_centroids, got tuple",
-}
+EVERYWHERE = dict.fromkeys(("centroid_rate", "ntk_to_point"), "to ask for .*, got")
 CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map")
 NO_SEQUENTIAL = EVERYWHERE | dict.fromkeys(
     (*CUMULATIVE, "layer_centroids", "truncation_sectors"), "expected an nn.Sequential"

@@ -16,7 +16,7 @@ from torchmetrics import MetricCollection
 
 import gnomon
 from gnomon import AGOP, Probe, Sketch, agop, effective_rank, input_jacobian, psd_root, top_eigenvectors
-from gnomon.autodiff._layer_gradients import weighted_layers
+from gnomon.autodiff._layers import weighted_layers
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Dense, Factored, GramSum
 from gnomon.linalg._gram_sum import frequent_directions

@@ -238,7 +238,7 @@ def test_bad_input_is_named():
     labels = torch.arange(5) % 3
     with pytest.raises(EmptyError, match=r"centroid_rate\(x\): expected at least one sample, got none"):
         centroid_rate(model, x[:0], x, labels, squared_error)
-    with pytest.raises(ShapeError, match=r"centroid_rate\(labels\): expected 5 samples as in train_x, got 4"):
+    with pytest.raises(ShapeError, match=r"centroid_rate\(train_labels\): expected 5 samples as in train_x, got 4"):
         centroid_rate(model, x, x, labels[:4], squared_error)
     with pytest.raises(RangeError, match=r"centroid_rate\(train_x\): expected finite numbers, got inf"):
         centroid_rate(model, x, x + torch.inf, labels, squared_error)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import gnomon
-from gnomon.autodiff import in_single_steps
+from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.errors import GnomonError, UnsupportedModuleError
 from tests.foreign import FOREIGN, ONCE, foreign
 from tests.zoo import BUILDERS, zoo
@@ -328,7 +328,7 @@ def test_inside_inference_mode_and_with_its_tensors():
         lambda x: gnomon.ntk(model, x),
         lambda x: gnomon.ntk_to_point(model, x, x[0]),
         lambda x: gnomon.centroid_rate(model, x, x, LABELS[:6], functional.cross_entropy),
-        lambda x: gnomon.layer_centroids(model, x)[0].centroid,
+        lambda x: gnomon.layer_centroids(model, x).centroid_up_to,
         lambda x: gnomon.layer_collapse(model, x, LABELS[:6]).nc1_before,
     ):
         torch.testing.assert_close(function(inside), function(x))

@@ -43,22 +43,22 @@ def slope_and_offset(function, x):
 def test_recursion_is_autodiff(name, memory):
     model, x = zoo(name)
     with torch.no_grad():
-        layers = layer_centroids(model, x, memory=memory)
-    starts = [int(layer.name) for layer in layers]
-    for layer, start, stop in zip(layers, starts, [*starts[1:], len(model)], strict=True):
+        found = layer_centroids(model, x, memory=memory)
+    starts = [int(name) for name in found.layers]
+    for k, (start, stop) in enumerate(itertools.pairwise([*starts, len(model)])):
         for i, sample in enumerate(x):
             before, before_offset = slope_and_offset(model[:start], sample) if start else (None, None)
             hidden = model[:start](sample[None])[0]
             slope, offset = slope_and_offset(model[start:stop], hidden)
             own = slope.sum(0)
-            torch.testing.assert_close(layer.centroid[i], own.view(hidden.shape))
-            torch.testing.assert_close(layer.radius[i], own @ own + 2 * offset.sum())
+            torch.testing.assert_close(found.centroid[k][i], own.view(hidden.shape))
+            torch.testing.assert_close(found.radius[i, k], own @ own + 2 * offset.sum())
             through = own if before is None else before.T @ own
             offset_to = offset.sum() if before is None else own @ before_offset + offset.sum()
-            torch.testing.assert_close(layer.centroid_to[i], through.view(sample.shape))
-            torch.testing.assert_close(layer.radius_to[i], through @ through + 2 * offset_to)
-    torch.testing.assert_close(layers[-1].centroid_to, gnomon.centroid(model, x))
-    torch.testing.assert_close(layers[0].centroid, layers[0].centroid_to)
+            torch.testing.assert_close(found.centroid_up_to[i, k], through.view(sample.shape))
+            torch.testing.assert_close(found.radius_up_to[i, k], through @ through + 2 * offset_to)
+    torch.testing.assert_close(found.centroid_up_to[:, -1], gnomon.centroid(model, x))
+    torch.testing.assert_close(found.centroid[0], found.centroid_up_to[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_sample_lies_in_the_cell_of_least_power_among_all_patterns(activation, l
     model, x = net(3, 6, 6, 2, activation=activation), inputs(200, 3)
     patterns = torch.tensor(list(itertools.product([low, 1.0], repeat=6)), dtype=torch.float64)
     with torch.no_grad():
-        first, second, last = layer_centroids(model, x)
+        found = layer_centroids(model, x)
         hidden = model[:2](x)
-        for layer, linear, points in ((first, model[0], x), (second, model[2], hidden)):
+        for k, linear, points in ((0, model[0], x), (1, model[2], hidden)):
             centroid = patterns @ linear.weight
             radius = centroid.square().sum(1) + 2 * patterns @ linear.bias
             power = torch.cdist(points, centroid).square() - radius
             best = power.argmin(1)
             torch.testing.assert_close(patterns[best], torch.where(linear(points) > 0, 1.0, low).double())
-            torch.testing.assert_close(centroid[best], layer.centroid)
-            torch.testing.assert_close(radius[best], layer.radius)
+            torch.testing.assert_close(centroid[best], found.centroid[k])
+            torch.testing.assert_close(radius[best], found.radius[:, k])
             assert len(best.unique()) > 5
         for i, sample in enumerate(x):
             before, before_offset = slope_and_offset(model[:2], sample)
@@ -88,17 +88,17 @@ def test_sample_lies_in_the_cell_of_least_power_among_all_patterns(activation, l
             power = (sample - centroid).square().sum(1) - radius
             best = power.argmin()
             torch.testing.assert_close(patterns[best], torch.where(model[2](hidden[i]) > 0, 1.0, low).double())
-            torch.testing.assert_close(centroid[best], second.centroid_to[i])
-            torch.testing.assert_close(radius[best], second.radius_to[i])
-    torch.testing.assert_close(last.centroid, model[4].weight.sum(0).expand(200, 6))
+            torch.testing.assert_close(centroid[best], found.centroid_up_to[i, 1])
+            torch.testing.assert_close(radius[best], found.radius_up_to[i, 1])
+    torch.testing.assert_close(found.centroid[2], model[4].weight.sum(0).expand(200, 6))
 
 
 def violations(model, x):
     """The share of pairs from different cells that no diagram with these sites could separate so."""
     with torch.no_grad():
-        (layer, *_) = layer_centroids(model, x)
-    apart = ((x[:, None] - x) * (layer.centroid[:, None] - layer.centroid)).sum(-1)
-    different = (layer.centroid[:, None] != layer.centroid).any(-1)
+        (sites, *_) = layer_centroids(model, x).centroid
+    apart = ((x[:, None] - x) * (sites[:, None] - sites)).sum(-1)
+    different = (sites[:, None] != sites).any(-1)
     return ((apart < -1e-12) & different).sum().item() / different.sum().item()
 
 
@@ -108,7 +108,7 @@ def test_theorem_10_needs_a_convex_activation():
     nn.init.ones_(line[0].weight)
     nn.init.zeros_(line[0].bias)
     x = torch.tensor([[-2.0], [0.0], [2.0]], dtype=torch.float64)
-    sites = layer_centroids(line, x)[0].centroid
+    sites = layer_centroids(line, x).centroid[0]
     torch.testing.assert_close(sites, torch.tensor([[0.0], [1.0], [0.0]]).double())
     assert ((x[1] - x[2]) * (sites[1] - sites[2])).sum() == -2
     assert violations(nn.Sequential(*net(3, 6, 2)[:2]), inputs(100, 3)) == 0
@@ -117,33 +117,38 @@ def test_theorem_10_needs_a_convex_activation():
 
 def test_without_biases_the_radius_is_the_squared_centroid():
     model, x = mlp((6, 8, 8, 3), generator=torch.Generator().manual_seed(0)).double(), inputs(5, 6)
-    for layer in layer_centroids(model, x):
-        torch.testing.assert_close(layer.radius, layer.centroid.square().sum(1))
-        torch.testing.assert_close(layer.radius_to, layer.centroid_to.square().sum(1))
+    found = layer_centroids(model, x)
+    for radius, centroid in zip(found.radius.unbind(1), found.centroid, strict=True):
+        torch.testing.assert_close(radius, centroid.square().sum(1))
+    torch.testing.assert_close(found.radius_up_to, found.centroid_up_to.square().sum(2))
 
 
 def test_layers_begin_where_weights_are():
     body = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), body, nn.Linear(8, 3)).double().eval()
-    layers = layer_centroids(model, inputs(5, 6).view(5, 2, 3))
-    assert [layer.name for layer in layers] == ["0", "2.1", "3"]
+    assert layer_centroids(model, inputs(5, 6).view(5, 2, 3)).layers == ("0", "2.1", "3")
     shared = nn.Linear(6, 6)
     twice = nn.Sequential(shared, nn.ReLU(), shared, nn.ReLU(), nn.Linear(6, 2)).double()
-    assert [layer.name for layer in layer_centroids(twice, inputs(5, 6))] == ["0", "2", "4"]
+    assert layer_centroids(twice, inputs(5, 6)).layers == ("0", "2", "4")
 
 
 def test_follows_the_grad_mode():
     model, x = net(3, 6, 2), inputs(4, 3)
     with torch.no_grad():
-        assert not any(layer.radius_to.requires_grad for layer in layer_centroids(model, x))
+        assert not layer_centroids(model, x).radius_up_to.requires_grad
     with torch.inference_mode():
         layer_centroids(model, x)
-    layer = layer_centroids(model, x)[-1]
-    (gradient,) = torch.autograd.grad(layer.radius_to.sum(), model[0].bias)
+    last = layer_centroids(model, x).radius_up_to[:, -1]
+    (gradient,) = torch.autograd.grad(last.sum(), model[0].bias)
     assert gradient.abs().sum() > 0
     x.requires_grad_()
-    (flat,) = torch.autograd.grad(layer_centroids(model, x)[0].radius.sum(), x)
+    (flat,) = torch.autograd.grad(layer_centroids(model, x).radius[:, 0].sum(), x)
     torch.testing.assert_close(flat, torch.zeros_like(x))
+
+
+class Skipping(nn.Sequential):
+    def forward(self, x):
+        return self[2](self[0](x))
 
 
 @pytest.mark.bad_input
@@ -152,6 +157,8 @@ def test_bad_input_is_named():
         layer_centroids(nn.Linear(3, 2), torch.ones(2, 3))
     with pytest.raises(UnsupportedModuleError, match=r"expected an nn.Sequential with layers, got an empty one"):
         layer_centroids(nn.Sequential(), torch.ones(2, 3))
+    with pytest.raises(UnsupportedModuleError, match=r"one after the other, got Skipping with a forward of its own"):
+        layer_centroids(Skipping(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(2, 3))
     with pytest.raises(UnsupportedModuleError, match="got BatchNorm1d '1' normalising by the batch"):
         layer_centroids(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), torch.ones(2, 3))
     with pytest.raises(ShapeError, match=r"layer_centroids\(model\): expected outputs of shape \(3, c\)"):

@@ -4,8 +4,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gnomon._precision import full_precision
-from gnomon.autodiff._graph import Model
 from gnomon.autodiff._observation import observe
+from gnomon.autodiff._run import Model
 
 
 @full_precision

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gnomon._precision import outside_inference
 from gnomon.autodiff._flops import forward_flops
-from gnomon.autodiff._layer_factors import Factor, eligible, layer_factors, nodes_of, own_parameters, watch
+from gnomon.autodiff._layer_factors import Factor, eligible, layer_factors, own_parameters, record
 from gnomon.autodiff._memory import DEFAULT_BUDGET, kept_by
 from gnomon.autodiff._parameter_jacobian import differentiable, parameter_jacobian, trainable
 from gnomon.autodiff._parameter_products import add_products
@@ -83,18 +83,17 @@ def make_plan(
     """Looks at the graph of two samples: which layers allow Gram products, and what the others cost."""
     # A clone, since a slice would count with the storage of all samples.
     two = torch.cat([x[:1], x[:1]]) if len(x) == 1 else x[:2].detach().clone()
-    (logits, calls), kept = kept_by(lambda: watch(where, model, two), model)
+    tape, kept = kept_by(lambda: record(where, model, two), model)
     kept = math.ceil(kept / 2)
-    c, itemsize = logits.shape[1], logits.element_size()
-    found = eligible(*nodes_of(logits), calls, 2)
-    covered = {id(p) for name in found for p in own_parameters(calls[name][0].layer)}
+    c, itemsize = tape.logits.shape[1], tape.logits.element_size()
+    found = eligible(tape)
+    own = [own_parameters(call.module) for call in found.values()]
+    covered = {id(p) for weight_and_bias in own for p in weight_and_bias}
     rest = {name: p for name, p in parameters.items() if id(p) not in covered}
     count = sum(p.numel() for p in rest.values())
     # The graph twice, for what it keeps and the gradients in flight; for the rest, one for each output, and the
     # Jacobian once more while its parts are put in order.
-    sample = 2 * kept + itemsize * sum(
-        calls[name][0].layer.in_features + c * calls[name][0].layer.out_features for name in found
-    )
+    sample = 2 * kept + itemsize * sum(weight.shape[1] + c * weight.shape[0] for weight, *_ in own)
     wide = sample + (2 * itemsize * c * count + 2 * c * kept if rest else 0)
     n, m = len(x), len(x if x2 is None else x2)
     # An eighth is left for the tiles; two blocks are held at once.
@@ -107,7 +106,7 @@ def make_plan(
         products = fits < 2 * wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
     # Never one, which would be run beside itself. Products go through the graph of a backward pass too.
     block = max(2, fits // max(1, 2 * sample if products else wide))
-    return Plan(frozenset(found), rest, c, logits.dtype, block, products)
+    return Plan(frozenset(found), rest, c, tape.logits.dtype, block, products)
 
 
 def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
@@ -118,9 +117,9 @@ def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) 
     made: list[Factor] = []
     if plan.layers:
         with differentiable(recording=True):
-            logits, calls = watch(where, model, x)
-            seen, uses = nodes_of(logits)
-            if not plan.layers.issubset(eligible(seen, uses, calls, len(x))):
+            tape = record(where, model, x)
+            found = eligible(tape)
+            if not plan.layers.issubset(found):
                 raise UnsupportedModuleError(
                     "model",
                     "a forward pass that takes the same layers for every sample",
@@ -128,7 +127,7 @@ def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) 
                     "Split the samples by the way they take.",
                     where=where,
                 )
-            made += layer_factors(logits, [calls[name][0] for name in sorted(plan.layers)], uses, keep=keep)
+            made += layer_factors(tape, [found[name] for name in sorted(plan.layers)], keep=keep)
     if plan.rest and not plan.products:
         with differentiable(recording=keep):
             made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(where, model, plan.rest, x)]

@@ -1,14 +1,14 @@
 """The linear layer at the end of a network: found by what the forward pass does, not by where it stands."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._graph import Model, outputs_of
+from gnomon.autodiff._run import Model, outputs_of
+from gnomon.autodiff._tape import Call, recording
 from gnomon.errors import UnsupportedModuleError
 
 ROWS = 64
@@ -54,8 +54,8 @@ def linear_head(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
     Raises:
         UnsupportedModuleError: if there is none.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    layers = [module for module in modules if any(True for _ in matrices(module))]
+    modules = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
+    layers = {name: module for name, module in modules.items() if any(True for _ in matrices(module))}
     if not layers:
         raise UnsupportedModuleError(
             "model",
@@ -64,22 +64,16 @@ def linear_head(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
             "Name the layer whose input is meant.",
             where=where,
         )
-    calls: list[tuple[nn.Module, Tensor]] = []
-
-    def note(layer: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
-        calls.extend((layer, given) for given in first_tensor(inputs, named))
-
+    calls: list[Call] = []
     two = x[:2] if len(x) > 1 else torch.cat([x, x])
-    with ExitStack() as stack, torch.no_grad():
-        for layer in layers:
-            stack.callback(layer.register_forward_hook(note, with_kwargs=True).remove)
+    with torch.no_grad(), recording(layers, lambda call, output: calls.append(call)):
         logits = outputs_of(where, model(two), two)
     # Whole networks too have parameters of the right shape: after those with a weight of their own.
-    calls.sort(key=lambda call: isinstance(getattr(call[0], "weight", None), Tensor))
-    for layer, given in reversed(calls):
-        found = linear_map(layer, given, logits)
+    calls.sort(key=lambda call: isinstance(getattr(call.module, "weight", None), Tensor))
+    for call in reversed(calls):
+        found = linear_map(call.module, call.x, logits)
         if found is not None:
-            return Head(layer, found.weight.detach(), None if found.bias is None else found.bias.detach())
+            return Head(call.module, found.weight.detach(), None if found.bias is None else found.bias.detach())
     raise goes_on(where)
 
 
@@ -92,11 +86,6 @@ def goes_on(where: str) -> UnsupportedModuleError:
         "Name the layer whose input is meant.",
         where=where,
     )
-
-
-def first_tensor(inputs: tuple[object, ...], named: dict[str, object]) -> list[Tensor]:
-    """What goes into a layer, whatever name it is given by; nothing if that is no tensor."""
-    return [given for given in (*inputs, *named.values()) if isinstance(given, Tensor)][:1]
 
 
 def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) -> LinearMap | None:

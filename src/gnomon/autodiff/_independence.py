@@ -1,16 +1,15 @@
 """Whether each sample's outputs are its own: what every derivative by sample rests on."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import chain
 
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gnomon.autodiff._graph import Model, run, uncompiled
-from gnomon.autodiff._head import first_tensor
+from gnomon.autodiff._run import Model, recorded, run
+from gnomon.autodiff._tape import Call, recording
 from gnomon.errors import GnomonError, UnsupportedModuleError
 
 FEW = 8
@@ -94,13 +93,7 @@ def beside(
 
 def tried(where: str, model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
     """The outputs of a pass over these together, which leaves torch's random numbers where they were."""
-    with (
-        torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        sdpa_kernel(SDPBackend.MATH),
-        uncompiled(),
-    ):
+    with torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []), recorded():
         return run(where, model, torch.cat(samples)).detach()
 
 
@@ -134,19 +127,15 @@ def rows_into(
     where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
 ) -> list[list[Shaped[Tensor, "n *p"]]]:
     """What goes into each of these layers in one pass, call by call, where it has as many rows as there are samples."""
-    seen: list[list[Tensor]] = [[] for _ in layers]
+    seen: dict[str, list[Tensor]] = {str(place): [] for place in range(len(layers))}
 
-    def note(calls: list[Tensor], inputs: tuple[object, ...], named: dict[str, object]) -> None:
-        calls += [given.detach() for given in first_tensor(inputs, named) if len(given) == len(x)]
+    def note(call: Call, output: object) -> None:
+        if len(call.x) == len(x):
+            seen[call.name].append(call.x.detach())
 
-    with ExitStack() as stack:
-        for layer, calls in zip(layers, seen, strict=True):
-            hook = layer.register_forward_pre_hook(
-                lambda layer, inputs, named, calls=calls: note(calls, inputs, named), with_kwargs=True
-            )
-            stack.callback(hook.remove)
+    with recording(dict(zip(seen, layers, strict=True)), note):
         tried(where, model, x)
-    return seen
+    return list(seen.values())
 
 
 def moved(forth: Sequence[Tensor], back: Sequence[Tensor]) -> bool:

@@ -5,8 +5,9 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff._graph import Graph, Model
-from gnomon.autodiff._observation import map_graphs, observe
+from gnomon.autodiff._observation import map_tapes, observe
+from gnomon.autodiff._run import Model
+from gnomon.autodiff._tape import Tape
 from gnomon.errors import ShapeError
 
 
@@ -75,8 +76,8 @@ def vector_jacobian(
     _checks.one_device(where, x=x, v=v)
     _checks.finite(where, v=v)
 
-    def product(graph: Graph, start: int) -> dict[str, Tensor]:
-        outputs = graph.logits
+    def product(tape: Tape, start: int) -> dict[str, Tensor]:
+        outputs = tape.logits
         if tuple(v.shape) not in {(outputs.shape[1],), (len(x), outputs.shape[1])}:
             raise ShapeError(
                 "v",
@@ -86,6 +87,6 @@ def vector_jacobian(
                 where=where,
             )
         part = v.expand_as(outputs) if v.ndim == 1 else v[start : start + len(outputs)]
-        return {"product": graph.vector_jacobian(part)}
+        return {"product": tape.vector_jacobian(part)}
 
-    return map_graphs(where, model, x, product, memory=memory)["product"]
+    return map_tapes(where, model, x, product, memory=memory)["product"]

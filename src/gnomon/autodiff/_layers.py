@@ -1,14 +1,14 @@
-"""What goes into a layer."""
+"""Layers by name, those with a weight, and what goes into one."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gnomon.autodiff._graph import Graph, Model
-from gnomon.autodiff._head import first_tensor, goes_on, linear_map
-from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.autodiff._head import goes_on, linear_map
+from gnomon.autodiff._run import Model
+from gnomon.autodiff._tape import Tape
+from gnomon.errors import EmptyError, RangeError, UnsupportedModuleError
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Layers that multiply a weight with each row, or each patch, of what they are given."""
@@ -37,8 +37,37 @@ def layer_named(where: str, model: Model, layer: str) -> nn.Module:
     modules = modules_of(model)
     if layer not in modules:
         names = ", ".join(name for name in modules if name)
-        raise RangeError("layer", f"one of {names or 'no layers'}", repr(layer), "Choose one.", where=where)
+        raise RangeError("layer", f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.", where=where)
     return modules[layer]
+
+
+def weighted_layers(model: Model) -> dict[str, nn.Module]:
+    """The linear layers and convolutions by name."""
+    return {name: module for name, module in modules_of(model).items() if multiplies(module)}
+
+
+def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dict[str, nn.Module]:
+    """The layers of these names, all that have a weight if None.
+
+    Raises:
+        RangeError: if there is no layer of a name.
+        UnsupportedModuleError: if one is no linear layer or convolution.
+        EmptyError: if there are none.
+    """
+    named = weighted_layers(model) if layers is None else {name: layer_named(where, model, name) for name in layers}
+    if not named:
+        raise EmptyError("layers", "at least one linear layer or convolution", "none", "Name one.", where=where)
+    for name, layer in named.items():
+        if not multiplies(layer):
+            own = " with a forward of its own" if type(layer) in WEIGHTED else ""
+            raise UnsupportedModuleError(
+                "layers",
+                "linear layers and convolutions",
+                f"{type(layer).__name__} {name!r}{own}",
+                "Name layers with a weight.",
+                where=where,
+            )
+    return named
 
 
 def modules_of(model: Model) -> dict[str, nn.Module]:
@@ -46,57 +75,30 @@ def modules_of(model: Model) -> dict[str, nn.Module]:
     return dict(model.named_modules()) if isinstance(model, nn.Module) else {}
 
 
-class Entered:
-    """What went into a layer in the last forward pass; of a head, what the logits of that pass follow from."""
+def features_in(tape: Tape, name: str, *, head: bool) -> Float[Tensor, "n *p"]:
+    """What went into the layer that was watched under this name; of a head, what the logits follow from.
 
-    def __init__(self, where: str, model: nn.Module, layer: nn.Module, *, head: bool) -> None:
-        self.where = where
-        self.model = model
-        self.layer = layer
-        self.head = head
-        self.seen: list[Tensor] = []
+    Raises:
+        UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
+    """
+    calls = [call for call in tape.calls if call.name == name]
+    if not calls:
+        raise UnsupportedModuleError(
+            "layer", "a layer that the forward pass calls", "one that it does not", "Choose another.", where=tape.where
+        )
+    # A lone sample has run beside itself.
+    seen = [call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls]
+    features = _followed(tape, calls[0].module, seen) if head else seen[-1]
+    return features if tape.create_graph else features.detach()
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Looks at every forward pass inside, and forgets the one before."""
 
-        def note(layer: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
-            self.seen += first_tensor(inputs, named)
-
-        with ExitStack() as stack:
-            begin = self.model.register_forward_pre_hook(lambda model, inputs: self.seen.clear(), prepend=True)
-            stack.callback(begin.remove)
-            stack.callback(self.layer.register_forward_hook(note, with_kwargs=True).remove)
-            yield
-
-    def features(self, graph: Graph) -> Float[Tensor, "n *p"]:
-        """The layer's input in the pass of this graph.
-
-        Raises:
-            UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
-        """
-        seen, self.seen = self.seen, []
-        if not seen:
-            raise UnsupportedModuleError(
-                "layer",
-                "a layer that the forward pass calls",
-                "one that it does not",
-                "Choose another.",
-                where=self.where,
-            )
-        if len(graph.x) == 1:
-            # A lone sample has run beside itself.
-            seen = [given[: len(given) // 2] for given in seen]
-        features = self._followed(seen, graph.logits) if self.head else seen[-1]
-        return features if graph.create_graph else features.detach()
-
-    def _followed(self, seen: list[Tensor], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n p"]:
-        """Of what the layer was given that from which the logits follow."""
-        for given in reversed(seen):
-            found = linear_map(self.layer, given[: len(logits)], logits)
-            if found is not None:
-                return found.features
-        raise goes_on(self.where)
+def _followed(tape: Tape, head: nn.Module, seen: list[Tensor]) -> Float[Tensor, "n p"]:
+    """Of what the layer was given that from which the logits follow."""
+    for given in reversed(seen):
+        found = linear_map(head, given[: len(tape.logits)], tape.logits)
+        if found is not None:
+            return found.features
+    raise goes_on(tape.where)
 
 
 def same(one: Tensor, other: Tensor) -> bool:

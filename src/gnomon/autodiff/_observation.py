@@ -1,26 +1,27 @@
-"""What can be seen of a model at given samples: one graph a chunk, every observation from that graph."""
+"""What can be seen of a model at given samples: one tape a chunk, every observation from that tape."""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
 from jaxtyping import Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff._graph import Graph, Model, forward
 from gnomon.autodiff._head import linear_head
 from gnomon.autodiff._independence import (
     require_independent_samples,
     require_no_batch_statistics,
     require_samples_in_order,
 )
-from gnomon.autodiff._layers import Entered, layer_named, modules_of
+from gnomon.autodiff._layers import features_in, layer_named
 from gnomon.autodiff._memory import chunk_size
+from gnomon.autodiff._run import Model
+from gnomon.autodiff._tape import Tape, forward
 
 OBSERVATIONS = ("logits", "jacobian", "centroid", "features")
 """What can be seen of a model: (n c), (n c *d), (n *d), and the input of a layer, (n *p)."""
@@ -62,32 +63,33 @@ def observe(
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "centroid"})
     require_samples(where, model, x, derivative=derivative)
-    entered = {name: features_of(where, model, x, layer) for name, layer in features.items()}
-    named = [entered[name].layer for name, layer in features.items() if layer is not None]
+    watch = {
+        name: linear_head(where, model, x).layer if layer is None else layer_named(where, model, layer)
+        for name, layer in features.items()
+    }
+    named = [watch[name] for name, layer in features.items() if layer is not None]
     if named and not independent:
         require_samples_in_order(where, model, x, named)
 
-    def read(graph: Graph, start: int) -> dict[str, Tensor]:
+    def read(tape: Tape, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
         if "jacobian" in names:
             with timed(seconds, "jacobian", x):
-                seen["jacobian"] = graph.jacobian()
+                seen["jacobian"] = tape.jacobian()
         if "centroid" in names:
             with timed(seconds, "centroid", x):
-                ones = torch.ones_like(graph.logits)
-                seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else graph.vector_jacobian(ones)
-        seen |= {name: each.features(graph) for name, each in entered.items()}
+                ones = torch.ones_like(tape.logits)
+                seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else tape.vector_jacobian(ones)
+        seen |= {name: features_in(tape, name, head=layer is None) for name, layer in features.items()}
         if "logits" in names:
-            seen["logits"] = graph.logits if graph.create_graph else graph.logits.detach()
+            seen["logits"] = tape.logits if tape.create_graph else tape.logits.detach()
         if keep is None:
             return seen
         with timed(seconds, "", x):
-            return keep(seen, slice(start, start + len(graph.logits)))
+            return keep(seen, slice(start, start + len(tape.logits)))
 
-    with timed(seconds, "logits", x), ExitStack() as stack:
-        for each in entered.values():
-            stack.enter_context(each.watching())
-        values = map_graphs(
+    with timed(seconds, "logits", x):
+        values = map_tapes(
             where,
             model,
             x,
@@ -96,16 +98,11 @@ def observe(
             derivative=derivative,
             memory=memory,
             independent=independent,
+            watch=watch,
         )
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     seconds.pop("", None)
     return Observed(values, dict(seconds))
-
-
-def features_of(where: str, model: Model, x: Shaped[Tensor, "n *d"], layer: str | None) -> Entered:
-    """What will look at the features: the input of the layer of this name, or of the linear layer at the end."""
-    named = linear_head(where, model, x).layer if layer is None else layer_named(where, model, layer)
-    return Entered(where, modules_of(model)[""], named, head=layer is None)
 
 
 def require_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
@@ -117,18 +114,20 @@ def require_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, deri
     require_no_batch_statistics(where, model)
 
 
-def map_graphs(
+def map_tapes(
     where: str,
     model: Model,
     x: Shaped[Tensor, "n *d"],
-    read: Callable[[Graph, int], dict[str, Tensor]],
+    read: Callable[[Tape, int], dict[str, Tensor]],
     *,
     jacobian: int = 0,
     derivative: bool = True,
     memory: int | None = None,
     independent: bool = False,
+    watch: Mapping[str, nn.Module] = MappingProxyType({}),
+    apart: Set[str] = frozenset(),
 ) -> dict[str, Tensor]:
-    """Reads each chunk's graph (given with its first sample's index) and joins what was read along the samples.
+    """Reads each chunk's tape (given with its first sample's index) and joins what was read along the samples.
 
     `jacobian` is how many Jacobians of a chunk stand in memory at once.
     """
@@ -139,18 +138,18 @@ def map_graphs(
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(x), size):
-        graph = forward(where, model, x[start : start + size])
-        for name, piece in read(graph, start).items():
+        tape = forward(where, model, x[start : start + size], watch, apart=apart)
+        for name, piece in read(tape, start).items():
             if len(piece) == len(x):
                 whole[name] = piece
-            elif graph.create_graph:
+            elif tape.create_graph:
                 pieces[name].append(piece)
             else:
                 # Filled in place, so that the result never stands in memory twice.
                 if name not in whole:
                     whole[name] = piece.new_empty((len(x), *piece.shape[1:]))
                 whole[name][start : start + size] = piece
-        del graph
+        del tape
     return whole | {name: torch.cat(parts) for name, parts in pieces.items()}
 
 

@@ -8,8 +8,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gnomon.autodiff._graph import run
 from gnomon.autodiff._independence import require_independent_samples
+from gnomon.autodiff._run import run
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.errors import UnsupportedModuleError
 

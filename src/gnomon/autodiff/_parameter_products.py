@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._graph import run
 from gnomon.autodiff._parameter_jacobian import differentiable, mixture, single_gradients, vector_parameter_jacobian
+from gnomon.autodiff._run import run
 
 Multiply = Callable[[Mapping[str, Tensor]], Tensor]
 """From a direction u of the parameters to the products of each sample's Jacobian with it, (n c)."""

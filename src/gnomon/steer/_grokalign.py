@@ -1,7 +1,7 @@
 """GrokAlign: a penalty on the norm of the input Jacobian, which aligns it and makes networks grok sooner."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -10,16 +10,14 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.autodiff import (
-    Graph,
     Model,
-    Passage,
+    Tape,
     forward,
     outputs_of,
-    passage,
     projected_norm,
-    without_second_derivative,
+    require_second_derivative,
 )
-from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.errors import RangeError
 from gnomon.measure import jacobian_norm
 
 
@@ -118,29 +116,23 @@ class GrokAlign:
         _checks.floating("GrokAlign", x=x)
         _checks.samples("GrokAlign", 1, x=x)
         if logits is None or self.fraction < 1:
-            graph = forward("GrokAlign", model, self._part(x.detach()), mixed=True)
-            x, logits, shared = graph.x, graph.logits, False
+            tape = forward("GrokAlign", model, self._part(x.detach()), mixed=True)
         else:
-            logits, shared = outputs_of("GrokAlign", logits, x), True
-        way = passage(logits, x)
-        if shared and not (x.requires_grad and way.reaches):
-            raise RangeError(
-                "logits",
-                "logits with a graph to x",
-                "none",
-                "Call x.requires_grad_() before model(x), or leave logits out.",
-                where="GrokAlign",
-            )
-        if (found := without_second_derivative(way)) is not None:
-            node, advice = found
-            raise UnsupportedModuleError(
-                "model", "layers with a second derivative", node, f"{advice}.", where="GrokAlign"
-            )
-        size = self._norm(way)
+            tape = Tape("GrokAlign", x, outputs_of("GrokAlign", logits, x), create_graph=True)
+            if not (x.requires_grad and tape.reaches_x):
+                raise RangeError(
+                    "logits",
+                    "logits with a graph to x",
+                    "none",
+                    "Call x.requires_grad_() before model(x), or leave logits out.",
+                    where="GrokAlign",
+                )
+        require_second_derivative(tape)
+        size = self._norm(tape)
         mean = size.square().mean() if self.squared else size.mean()
         penalty = self.coefficient * (mean if self.level is None else (mean - self.level).abs())
         # The Jacobian of a ReLU is finite where its input is not; and to look would wait for an accelerator.
-        return penalty + (0 * x.detach()).sum().to(penalty)
+        return penalty + (0 * tape.x.detach()).sum().to(penalty)
 
     def _part(self, x: Tensor) -> Tensor:
         if self.fraction == 1:
@@ -150,27 +142,27 @@ class GrokAlign:
         device = x.device if self.generator is None else self.generator.device
         return x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
 
-    def _norm(self, way: Passage) -> Float[Tensor, "n"]:
+    def _norm(self, tape: Tape) -> Float[Tensor, "n"]:
         if self.estimator == "exact":
-            return jacobian_norm(self._signed_jacobian(way))
-        norms = [projected_norm(way, self._unit_vectors(way.logits)) for _ in range(self.projections)]
-        scale = math.sqrt(way.logits.shape[1] / self.projections)
+            return jacobian_norm(self._signed_jacobian(tape))
+        norms = [projected_norm(tape, self._unit_vectors(tape.logits)) for _ in range(self.projections)]
+        scale = math.sqrt(tape.logits.shape[1] / self.projections)
         return scale * (norms[0] if self.projections == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0))
 
-    def _signed_jacobian(self, way: Passage) -> Float[Tensor, "n c *d"]:
+    def _signed_jacobian(self, tape: Tape) -> Float[Tensor, "n c *d"]:
         """The Jacobians, each row times a sign, which norms do not see, and which parts samples that mix.
 
         Without signs a row would be the gradient of an output summed over the batch, which BatchNorm holds constant.
         """
         # Always the same, so that this estimator draws nothing from the streams that others use.
-        drawn = torch.randint(2, way.logits.shape, generator=torch.Generator().manual_seed(0))
-        signs = (2 * drawn - 1).to(way.logits)
-        graph = Graph("GrokAlign", way.x, way.logits, create_graph=True)
+        drawn = torch.randint(2, tape.logits.shape, generator=torch.Generator().manual_seed(0))
+        signs = (2 * drawn - 1).to(tape.logits)
+        recording = replace(tape, create_graph=True)
         rows = []
         for k in range(signs.shape[1]):
             v = torch.zeros_like(signs)
             v[:, k] = signs[:, k]
-            rows.append(graph.vector_jacobian(v))
+            rows.append(recording.vector_jacobian(v))
         return torch.stack(rows, 1)
 
     def _unit_vectors(self, logits: Tensor) -> Tensor:

@@ -1,27 +1,15 @@
 """Which part of each layer collapses the classes: its weight, or the nonlinearity behind it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff import (
-    chunk_size,
-    forward,
-    named_weights,
-    require_independent_samples,
-    require_samples_in_order,
-    run,
-    weight_of,
-)
-from gnomon.errors import UnsupportedModuleError
+from gnomon.autodiff import by_patches, show_layers, weight_of, weight_path, with_weight
 from gnomon.measure.collapse._class_moments import (
     ClassMoments,
     at_least_single,
@@ -96,7 +84,7 @@ def layer_collapse(
         labels: their classes, 0 to k - 1.
         layers: the names, as in `model.named_modules()`, of linear layers or convolutions, each called once, one after
             the other; all of the network if None, which takes one without branches.
-        memory: bytes to use; 512 MiB unless told. Samples are taken in chunks that fit.
+        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
     Returns:
         One number a layer, in the dtype of the features; infinite where class means coincide. No graph is kept.
     Raises:
@@ -118,40 +106,52 @@ def layer_collapse(
     _checks.floating(where, x=x)
     _checks.samples(where, x=x)
     _checks.finite(where, x=x)
-    named = named_weights(where, model, layers)
-    require_independent_samples(where, model, x)
-    require_samples_in_order(where, model, x, named.values())
-    size = chunk_size(where, model, x, jacobian=False, budget=memory)
-    walk = Walk(where, named)
-    with walk.watching(walk.record):
-        outputs = forward(where, model, x[:2].detach()).logits
-    order = walk.path(outputs)
+    path, outputs = weight_path(where, model, x, layers)
     check_samples(where, x, labels, outputs.shape[1])
-    for start in range(0, len(x), size):
-        with torch.no_grad(), walk.comparing(outputs.shape[1], labels[start : start + size].long()) as add:
-            add("", "outputs", run(where, model, x[start : start + size]))
-    spreads = walk.spreads
-    _checks.every_class(where, spreads["", "outputs"].moments.counts)
-    before = [spreads[name, "before"] for name in order]
-    after = [*(spreads[name, "given"] for name in order[1:]), spreads["", "outputs"]]
+    spreads: dict[tuple[str | None, str], _Spread] = {}
+    rights: dict[str, Tensor] = {}
 
-    def table(measure: Callable[[Spread], Tensor], places: list[Spread]) -> Float[Tensor, "l"]:
+    def add(name: str | None, place: str, rows: slice, features: Tensor) -> None:
+        # A lone sample has run beside itself.
+        classes = labels[rows].long()
+        features = at_least_single(features[: len(classes)].flatten(1))
+        if (name, place) not in spreads:
+            spreads[name, place] = _Spread(outputs.shape[1], features)
+        spreads[name, place].add(features, classes)
+
+    def see(rows: slice, name: str | None, given: Tensor, output: Tensor) -> None:
+        add(name, "given", rows, given)
+        if name is not None:
+            layer = path[name]
+            if name not in rights:
+                # Not before its first pass, in which a hook may make the weight.
+                rights[name] = _right(layer)
+            add(name, "input", rows, by_patches(layer, given))
+            add(name, "right", rows, with_weight(layer, rights[name], given))
+            add(name, "before", rows, output)
+
+    show_layers(where, model, x, path, see, memory=memory)
+    _checks.every_class(where, spreads[None, "given"].moments.counts)
+    before = [spreads[name, "before"] for name in path]
+    after = [spreads[name, "given"] for name in [*list(path)[1:], None]]
+
+    def table(measure: Callable[[_Spread], Tensor], places: list[_Spread]) -> Float[Tensor, "l"]:
         return torch.stack([measure(spread) for spread in places]).to(outputs.dtype)
 
     return LayerCollapse(
-        tuple(order),
-        nc1_input=table(Spread.nc1, [spreads[name, "input"] for name in order]),
-        nc1_right=table(Spread.nc1, [spreads[name, "right"] for name in order]),
-        nc1_before=table(Spread.nc1, before),
-        nc1_after=table(Spread.nc1, after),
-        nc2_orthogonal_before=table(Spread.orthogonal, before),
-        nc2_orthogonal_after=table(Spread.orthogonal, after),
-        nc2_etf_before=table(Spread.etf, before),
-        nc2_etf_after=table(Spread.etf, after),
+        tuple(path),
+        nc1_input=table(_Spread.nc1, [spreads[name, "input"] for name in path]),
+        nc1_right=table(_Spread.nc1, [spreads[name, "right"] for name in path]),
+        nc1_before=table(_Spread.nc1, before),
+        nc1_after=table(_Spread.nc1, after),
+        nc2_orthogonal_before=table(_Spread.orthogonal, before),
+        nc2_orthogonal_after=table(_Spread.orthogonal, after),
+        nc2_etf_before=table(_Spread.etf, before),
+        nc2_etf_after=table(_Spread.etf, after),
     )
 
 
-class Spread:
+class _Spread:
     """Counts, means and the trace of the scatter of classes, of features that come in batches; kept in float64."""
 
     def __init__(self, classes: int, like: Float[Tensor, "n p"]) -> None:
@@ -177,129 +177,9 @@ class Spread:
         return nc2_etf(self.moments.means)
 
 
-@dataclass(frozen=True)
-class Layer:
-    r"""What a layer with a weight does with other weights, by which its parts are measured.
-
-    Attributes:
-        right: the layer without its bias, with $SV^\top$ for W.
-        ones: the same with ones for W and one output, whose gradient tells in how many patches each entry of the input
-            stands.
-    """
-
-    right: Callable[[Tensor], Tensor]
-    ones: Callable[[Tensor], Tensor]
-
-    def patches(self, features: Float[Tensor, "n *p"]) -> Float[Tensor, "n *p"]:
-        """The input, each entry times the root of the number of patches in which it stands."""
-        one = torch.zeros_like(features[:1])
-        outputs, back, *_ = torch.func.vjp(self.ones, one)
-        return features * back(torch.ones_like(outputs))[0].sqrt()
-
-
-def parts(module: nn.Module) -> Layer:
-    """The parts of the layer as its weight is now."""
-    weight = weight_of(module)
-    grouped = at_least_single(weight.flatten(1)).reshape(getattr(module, "groups", 1), -1, weight[0].numel())
+def _right(layer: nn.Module) -> Float[Tensor, "q *p"]:
+    r"""$SV^\top$ of the layer's weight as it is now, of each group of a convolution by itself."""
+    weight = weight_of(layer)
+    grouped = at_least_single(weight.flatten(1)).reshape(getattr(layer, "groups", 1), -1, weight[0].numel())
     _, values, rows = torch.linalg.svd(grouped, full_matrices=False)
-    right = (values.unsqueeze(2) * rows).to(weight).reshape(-1, *weight.shape[1:])
-    ones = torch.ones_like(weight[: len(values)])
-    return Layer(with_weight(module, right), with_weight(module, ones))
-
-
-def with_weight(module: nn.Module, weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """What the layer would do with another weight and without a bias."""
-    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        return lambda features: module._conv_forward(features, weight, None)
-    return lambda features: functional.linear(features, weight)
-
-
-class Walk:
-    """The latest passes through a network, and the classes' moments at its layers."""
-
-    def __init__(self, where: str, layers: dict[str, nn.Module]) -> None:
-        self.where = where
-        self.layers = layers
-        self.parts: dict[str, Layer] = {}
-        self.passed: list[tuple[str, Tensor, GradientEdge | None]] = []
-        self.spreads: dict[tuple[str, str], Spread] = {}
-
-    @contextmanager
-    def watching(self, see: Callable[[str, Tensor, Tensor], None]) -> Iterator[None]:
-        """Shows each layer's name, input and output in every forward pass inside."""
-
-        def hook(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-            return lambda module, inputs, output: see(name, inputs[0], output)
-
-        # Before other hooks, which may replace the output.
-        handles = [layer.register_forward_hook(hook(name), prepend=True) for name, layer in self.layers.items()]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def record(self, name: str, features: Tensor, output: Tensor) -> None:
-        """Keeps in which order layers are called, and where in the graph."""
-        self.passed.append((name, features, get_gradient_edge(output) if output.requires_grad else None))
-
-    def path(self, outputs: Tensor) -> list[str]:
-        """The names in the order of the recorded pass.
-
-        Raises:
-            UnsupportedModuleError: if a layer is not called once, or does not lead to the next.
-        """
-        order = [name for name, _, _ in self.passed]
-        for name in self.layers:
-            if order.count(name) != 1:
-                raise UnsupportedModuleError(
-                    "layers",
-                    "layers that are called once",
-                    f"{name!r}, called {order.count(name)} times",
-                    "Name others.",
-                    where=self.where,
-                )
-        given = [*(features for _, features, _ in self.passed[1:]), outputs]
-        following = [*map(repr, order[1:]), "the outputs"]
-        for (name, _, output), features, called_next in zip(self.passed, given, following, strict=True):
-            if not leads(output, features):
-                raise UnsupportedModuleError(
-                    "layers",
-                    "layers one after the other",
-                    f"{name!r}, which does not lead to {called_next}, called next",
-                    "Name the layers of one path.",
-                    where=self.where,
-                )
-        self.passed.clear()
-        return order
-
-    @contextmanager
-    def comparing(self, classes: int, labels: Int[Tensor, "n"]) -> Iterator[Callable[[str, str, Tensor], None]]:
-        """Adds to the moments at each layer what passes inside, of samples of these classes; gives how to add more."""
-
-        def add(name: str, place: str, features: Tensor) -> None:
-            # A lone sample has run beside itself.
-            rows = at_least_single(features[: len(labels)].flatten(1))
-            if (name, place) not in self.spreads:
-                self.spreads[name, place] = Spread(classes, rows)
-            self.spreads[name, place].add(rows, labels)
-
-        def see(name: str, features: Tensor, output: Tensor) -> None:
-            if name not in self.parts:
-                # Not before its first pass, in which a hook may make the weight.
-                self.parts[name] = parts(self.layers[name])
-            add(name, "given", features)
-            add(name, "input", self.parts[name].patches(features))
-            add(name, "right", self.parts[name].right(features))
-            add(name, "before", output)
-
-        with self.watching(see):
-            yield add
-
-
-def leads(place: GradientEdge | None, features: Tensor) -> bool:
-    """Whether the features depend on what is at the place."""
-    if place is None or not features.requires_grad:
-        return False
-    ones = torch.ones_like(features)
-    return torch.autograd.grad(features, [place], ones, retain_graph=True, allow_unused=True)[0] is not None
+    return (values.unsqueeze(2) * rows).to(weight).reshape(-1, *weight.shape[1:])

@@ -1,40 +1,43 @@
 """The power diagram that each layer cuts, at given samples."""
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
-from gnomon.autodiff import Graph, map_graphs, require_no_batch_statistics
+from gnomon.autodiff import Tape, map_tapes
 from gnomon.errors import UnsupportedModuleError
 
+Cell = tuple[Tensor, Tensor]
+"""Centroid and radius of each sample."""
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclass(frozen=True)
 class LayerCentroids:
-    r"""Site and radius of each sample's cell, for one layer and for the network up to and with it.
+    r"""Centroid and radius of each sample's cell, for each layer and for the network up to and with it.
 
     Attributes:
-        name: the child of the network with which the layer begins, as in `named_modules`.
-        centroid: $\mu^{(l)}$, (n *h) with the axes of the layer's own input; unit: outputs per input of the layer.
-        radius: $\tau^{(l)}$, (n); the square of that unit, the inputs taken as of unit one.
-        centroid_to: $\mu^{(1\leftarrow l)}$, (n *d) with the axes of x.
-        radius_to: $\tau^{(1\leftarrow l)}$, (n).
+        layers: the child of the network with which each layer begins, as in `named_modules`, the first first.
+        centroid: $\mu^{(l)}$, (n *h) for each layer, with the axes of its own input; unit: outputs per input of the
+            layer.
+        radius: $\tau^{(l)}$; the square of that unit, the inputs taken as of unit one.
+        centroid_up_to: $\mu^{(1\leftarrow l)}$, with the axes of x; the last is `gnomon.centroid`.
+        radius_up_to: $\tau^{(1\leftarrow l)}$.
     """
 
-    name: str
-    centroid: Float[Tensor, "n *h"]
-    radius: Float[Tensor, "n"]
-    centroid_to: Float[Tensor, "n *d"]
-    radius_to: Float[Tensor, "n"]
+    layers: tuple[str, ...]
+    centroid: tuple[Float[Tensor, "n *_"], ...]
+    radius: Float[Tensor, "n l"]
+    centroid_up_to: Float[Tensor, "n l *d"]
+    radius_up_to: Float[Tensor, "n l"]
 
 
 @full_precision
-def layer_centroids(
-    model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: int | None = None
-) -> tuple[LayerCentroids, ...]:
+def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> LayerCentroids:
     r"""The centroids and radii of the cells around each sample, layer by layer.
 
     With $f^{(l)}(h) = A^{(l)}h + B^{(l)}$ around the layer's input h, and the same for the net up to it:
@@ -58,12 +61,12 @@ def layer_centroids(
     Args:
         model: layers, one after the other, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        memory: bytes to use beyond the result; 512 MiB unless told.
+        memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        One for each layer, the first first. The last `centroid_to` is `gnomon.centroid`.
+        One centroid and radius a sample and layer; the first layer's own and those up to it are equal.
     Raises:
-        UnsupportedModuleError: if the model is no Sequential with layers, or BatchNorm in training mode mixes the
-            samples.
+        UnsupportedModuleError: if the model is no Sequential with layers that are called one after the other, or
+            BatchNorm in training mode mixes the samples.
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
@@ -72,8 +75,9 @@ def layer_centroids(
         >>> import torch
         >>> from gnomon import layer_centroids
         >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
-        >>> [layer.name for layer in layer_centroids(net, torch.ones(5, 3))]
-        ['0', '2']
+        >>> found = layer_centroids(net, torch.ones(5, 3))
+        >>> found.layers, found.centroid_up_to.shape
+        (('0', '2'), torch.Size([5, 2, 3]))
     """
     where = "layer_centroids"
     if not isinstance(model, nn.Sequential) or len(model) == 0:
@@ -85,62 +89,59 @@ def layer_centroids(
             "Write the network as one; blocks that branch may be its children.",
             where=where,
         )
-    # Under the names of the user's network, not of the chain.
-    require_no_batch_statistics(where, model)
-    chain = Chain(model)
+    parts = list(children(model))
+    starts = _starts(parts)
+    names = tuple(parts[start][0] for start in starts)
+    watch = {str(place): child for place, child in enumerate(dict.fromkeys(child for _, child in parts))}
 
-    def read(graph: Graph, start: int) -> dict[str, Tensor]:
-        seen: dict[str, Tensor] = {}
-        before, n = graph.x, len(graph.x)
-        for name, after in zip(chain.layers, chain.outputs, strict=True):
-            inputs, ones = (before, graph.x), torch.ones_like(after)
-            # A lone sample has run beside itself, which does not count.
-            ones[n:] = 0
-            slopes = torch.autograd.grad(
-                after, inputs, ones, retain_graph=True, create_graph=graph.create_graph, materialize_grads=True
+    def read(tape: Tape, start: int) -> dict[str, Tensor]:
+        if [call.module for call in tape.calls] != [child for _, child in parts]:
+            raise UnsupportedModuleError(
+                "model",
+                "an nn.Sequential that calls its children one after the other",
+                f"{type(model).__name__} with a forward of its own",
+                "Write it as nn.Sequential.",
+                where=where,
             )
-            sums = after[:n].flatten(1).sum(1)
-            for kind, point, whole in zip(("", "_to"), inputs, slopes, strict=True):
-                slope = whole[:n]
-                centroid = slope.flatten(1)
-                offset = sums - (centroid * point[:n].flatten(1)).sum(1)
-                radius = centroid.square().sum(1) + 2 * offset
-                seen[f"{name} centroid{kind}"] = slope
-                seen[f"{name} radius{kind}"] = radius if graph.create_graph else radius.detach()
-            before = after
-        return seen
+        inputs = [tape.x, *(tape.calls[place].x for place in starts[1:])]
+        own, up_to = zip(*map(partial(_cells, tape), inputs, [*inputs[1:], tape.logits]), strict=True)
+        return {f"centroid {name}": centroid for name, (centroid, _) in zip(names, own, strict=True)} | {
+            "radius": torch.stack([radius for _, radius in own], dim=1),
+            "centroid up to": torch.stack([centroid for centroid, _ in up_to], dim=1),
+            "radius up to": torch.stack([radius for _, radius in up_to], dim=1),
+        }
 
-    values = map_graphs(where, chain, x, read, memory=memory)
-    fields = [field.name for field in dataclasses.fields(LayerCentroids) if field.name != "name"]
-    return tuple(
-        LayerCentroids(name, **{field: values[f"{name} {field}"] for field in fields}) for name in chain.layers
-    )
+    found = map_tapes(where, model, x, read, memory=memory, watch=watch)
+    centroid = tuple(found[f"centroid {name}"] for name in names)
+    return LayerCentroids(names, centroid, found["radius"], found["centroid up to"], found["radius up to"])
 
 
-class Chain(nn.Module):
-    """A Sequential that keeps what each of its layers puts out, from the latest forward pass."""
+def _starts(children: list[tuple[str, nn.Module]]) -> list[int]:
+    """Where layers begin: at the first child, and at each with a weight of two axes or more, but the first such."""
+    weighty = [
+        place
+        for place, (_, child) in enumerate(children)
+        if any(parameter.ndim > 1 for parameter in child.parameters())
+    ]
+    return [0, *weighty[1:]]
 
-    def __init__(self, model: nn.Sequential) -> None:
-        super().__init__()
-        self.model = model
-        self.layers: dict[str, list[nn.Module]] = {}
-        self.outputs: list[Tensor] = []
-        begun = False
-        for name, child in children(model):
-            weighty = any(parameter.ndim > 1 for parameter in child.parameters())
-            if not self.layers or (weighty and begun):
-                self.layers[name] = []
-            begun = begun or weighty
-            next(reversed(self.layers.values())).append(child)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The network's outputs."""
-        self.outputs = []
-        for layer in self.layers.values():
-            for child in layer:
-                x = child(x)
-            self.outputs.append(x)
-        return x
+def _cells(tape: Tape, before: Tensor, after: Tensor) -> tuple[Cell, Cell]:
+    """The centroid and radius of a layer between two tensors of the pass, and of the network up to the second."""
+    n, ones = len(tape.x), torch.ones_like(after)
+    # A lone sample has run beside itself, which does not count.
+    ones[n:] = 0
+    inputs = before, tape.x
+    sums = after[:n].flatten(1).sum(1)
+    cells = []
+    for point, whole in zip(inputs, tape.gradients(after, inputs, ones), strict=True):
+        centroid = whole[:n]
+        rows = centroid.flatten(1)
+        offset = sums - (rows * point[:n].flatten(1)).sum(1)
+        radius = rows.square().sum(1) + 2 * offset
+        cells.append((centroid, radius if tape.create_graph else radius.detach()))
+    own, up_to = cells
+    return own, up_to
 
 
 def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:

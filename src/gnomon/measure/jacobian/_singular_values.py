@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff import Graph, Model, gram, linear_entrance, map_graphs, passage
+from gnomon.autodiff import Model, Tape, jacobian_gram, map_tapes
 
 
 @full_precision
@@ -45,30 +45,13 @@ def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | Non
         tensor([[3., 2.]])
     """
 
-    def read(graph: Graph, start: int) -> dict[str, Tensor]:
-        rank = min(graph.logits.shape[1], graph.x[0].numel())
+    def read(tape: Tape, start: int) -> dict[str, Tensor]:
+        rank = min(tape.logits.shape[1], tape.x[0].numel())
         # There are no decompositions in half precision.
-        products = jacobian_gram(graph).to(torch.promote_types(graph.x.dtype, torch.float32))
+        products = jacobian_gram(tape).to(torch.promote_types(tape.x.dtype, torch.float32))
         _checks.finite("singular_values", jacobian=products)
         squares = torch.linalg.eigvalsh(products).flip(1)[:, :rank]
         positive = squares > 0
-        return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0).to(graph.x.dtype)}
+        return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0).to(tape.x.dtype)}
 
-    return map_graphs("singular_values", model, x, read, jacobian=True, memory=memory)["values"]
-
-
-def jacobian_gram(graph: Graph) -> Float[Tensor, "n c c"]:
-    """The inner products of each Jacobian's rows."""
-    entrance = linear_entrance(passage(graph.logits, graph.x))
-    if entrance is None or len(entrance[1]) >= graph.x[0].numel():
-        jacobian = graph.jacobian().flatten(2)
-        return jacobian @ jacobian.mT
-    edge, weight = entrance
-    n, c = graph.logits.shape
-    units = torch.eye(c, dtype=graph.logits.dtype, device=graph.logits.device)
-    rows = (
-        torch.autograd.grad(graph.logits, edge, unit.expand(n, c), retain_graph=True, create_graph=graph.create_graph)
-        for unit in units
-    )
-    back = torch.stack([row for (row,) in rows], dim=1)
-    return (back @ gram(weight)) @ back.mT
+    return map_tapes("singular_values", model, x, read, jacobian=1, memory=memory)["values"]

@@ -1,11 +1,12 @@
 """The average gradient outer products of a network's layers, from batches, without any Jacobian."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 
 from gnomon import _checks
@@ -87,6 +88,7 @@ class AGOP(Metric):
         self.layers = tuple(layers)
         self.sketch = sketch
         self.memory = memory
+        self._independent: weakref.ref[nn.Module] | None = None
         self.add_state("samples", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("lost", torch.zeros(len(layers), dtype=torch.float64), dist_reduce_fx="sum")
         for place in range(len(layers)):
@@ -96,9 +98,19 @@ class AGOP(Metric):
     @full_precision
     def update(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
         """Takes in one batch of samples, and the network as it is now."""
-        sums = self._sums()
-        add_gradients("AGOP.update", model, x, sums, memory=self.memory)
+        sums, known = self._sums(), self._independent is not None and self._independent() is model
+        add_gradients("AGOP.update", model, x, sums, memory=self.memory, independent=known)
         self._count(sums, len(x))
+        self._independent = weakref.ref(model) if isinstance(model, nn.Module) else None
+
+    def reset(self) -> None:
+        """Forgets all samples."""
+        super().reset()
+        self._independent = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and pickled: all but the network that was looked at last."""
+        return super().__getstate__() | {"_independent": None}
 
     def forward(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
         """The same as `update`."""

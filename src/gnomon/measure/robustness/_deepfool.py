@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff import Graph, Model, map_graphs, observe
+from gnomon.autodiff import Model, Tape, map_tapes, observe
 from gnomon.errors import ShapeError
 
 
@@ -141,8 +141,8 @@ def steps_to_boundary(
 ) -> Float[Tensor, "n *d"]:
     """To where the tangent map's output of the given class ceases to be the largest, or `least` that way; else 0."""
 
-    def read(graph: Graph, start: int) -> dict[str, Tensor]:
-        logits, jacobian = graph.logits.detach(), graph.jacobian()
+    def read(tape: Tape, start: int) -> dict[str, Tensor]:
+        logits, jacobian = tape.logits.detach(), tape.jacobian()
         _checks.finite(where, logits=logits, jacobian=jacobian)
         part = slice(start, start + len(logits))
         y, rows = classes[part, None], jacobian.flatten(2)
@@ -153,6 +153,6 @@ def steps_to_boundary(
         nearest, k = distance.min(1, keepdim=True)
         direction = (apart / length.unsqueeze(2)).take_along_dim(k[..., None], 1).squeeze(1)
         step = torch.where(nearest < torch.inf, nearest.maximum(least[part, None]) * direction, 0)
-        return {"step": step.view_as(graph.x)}
+        return {"step": step.view_as(tape.x)}
 
-    return map_graphs(where, model, x, read, jacobian=True, memory=memory)["step"]
+    return map_tapes(where, model, x, read, jacobian=1, memory=memory)["step"]

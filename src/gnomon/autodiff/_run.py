@@ -1,0 +1,57 @@
+"""How a model is run: one row of outputs a sample, by kernels that can be differentiated."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gnomon import _checks
+from gnomon.errors import ShapeError
+
+Model = nn.Module | Callable[[Tensor], Tensor]
+
+
+def run(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+    """The model's outputs, one row a sample.
+
+    One sample never runs alone but beside itself: torch's gradient of BatchNorm in eval mode is wrong at one sample
+    whose channels come last in memory, and some networks drop the axis of samples with the others of length one.
+    """
+    if len(x) != 1:
+        return outputs_of(where, model(x), x)
+    twice = torch.cat([x, x])
+    return outputs_of(where, model(twice), twice)[:1]
+
+
+def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
+    """What the model returned, if it is one row of outputs a sample; ShapeError otherwise."""
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
+        got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise ShapeError(
+            "model",
+            f"outputs of shape ({x.shape[0]}, c)",
+            got,
+            "Wrap the model so that it returns one row of outputs a sample.",
+            where=where,
+        )
+    return outputs
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Autograd records, whatever the mode outside, and what runs can be differentiated twice."""
+    # Fused attention and what is compiled have no double backward; inference tensors cannot enter a graph.
+    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _uncompiled():
+        yield
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """What is compiled runs as it was written."""
+    # Nothing is, unless the compiler was imported, which takes seconds.
+    with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
+        yield

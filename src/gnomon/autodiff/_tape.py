@@ -1,0 +1,244 @@
+"""The tape of a forward pass: its outputs, the calls of modules in it, and the graph behind it.
+
+Everything that differentiates reads it off such a tape.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+from gnomon.autodiff._run import Model, outputs_of, recorded, run
+from gnomon.errors import UnsupportedModuleError
+
+T = TypeVar("T")
+Uses = Mapping[Node, list[tuple[Any, int]]]  # Any: torch gives no types for what a node saves.
+"""All nodes of a graph, each with the nodes that take its output, and the place among their inputs where they do."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call of a module leaves.
+
+    Attributes:
+        name: the module's.
+        module: the module.
+        x: the first tensor that it was given, by whatever name.
+        version: how often x had been changed in place when the call ended.
+        entrance: the place in the graph of x as a view that is the module's alone; None if it was given none.
+        exit: that of what the module itself put out, before other hooks, which may replace it; None if that has none.
+    """
+
+    name: str
+    module: nn.Module
+    x: Tensor
+    version: int
+    entrance: GradientEdge | None
+    exit: GradientEdge | None
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A forward pass.
+
+    Attributes:
+        where: what errors name.
+        x: the inputs (n *d), as the tensor that gradients reach.
+        logits: the outputs (n c).
+        create_graph: whether results keep a graph.
+        calls: those of the modules that were watched, in the order in which they ended.
+    """
+
+    where: str
+    x: Tensor
+    logits: Tensor
+    create_graph: bool
+    calls: tuple[Call, ...] = ()
+
+    def vector_jacobian(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
+        """Each sample's vᵀJ, by one backward pass over the whole batch: right where samples do not mix.
+
+        Raises:
+            UnsupportedModuleError: if nothing leads from the outputs back to x.
+        """
+        product = None
+        if self.logits.requires_grad:
+            try:
+                (product,) = torch.autograd.grad(
+                    self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+                )
+            except RuntimeError as error:
+                if "use_reentrant=True" not in str(error):
+                    raise
+                raise UnsupportedModuleError(
+                    "model",
+                    "layers that can be differentiated in x alone",
+                    "a reentrant checkpoint",
+                    "Checkpoint with use_reentrant=False.",
+                    where=self.where,
+                ) from error
+        if product is None:
+            raise UnsupportedModuleError(
+                "model",
+                "outputs with a graph to x",
+                "none",
+                "Leave out torch.no_grad, inference_mode, detach and integers on the way.",
+                where=self.where,
+            )
+        return product
+
+    def jacobian(self) -> Float[Tensor, "n c *d"]:
+        """The Jacobian, one backward pass an output."""
+        n, c = self.logits.shape
+        basis = torch.eye(c, dtype=self.logits.dtype, device=self.logits.device)
+        rows = (self.vector_jacobian(e.expand(n, c)) for e in basis)
+        if self.create_graph:
+            return torch.stack(list(rows), dim=1)
+        # Made before the passes: rows kept one by one would fragment the memory that the next pass needs.
+        jacobian = self.x.new_empty(n, c, *self.x.shape[1:])
+        for k, row in enumerate(rows):
+            jacobian[:, k] = row
+        return jacobian
+
+    def gradients(self, of: Tensor, at: Sequence[Tensor], v: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of ⟨v, of⟩ at tensors of this pass; 0 where it does not depend on one."""
+        return torch.autograd.grad(of, at, v, retain_graph=True, create_graph=self.create_graph, materialize_grads=True)
+
+    @cached_property
+    def uses(self) -> Uses:
+        """The graph behind the outputs."""
+        return uses_of(self.logits)
+
+    @cached_property
+    def entrance(self) -> Node | None:
+        """The node at which x enters; None if it does not."""
+        if self.x.grad_fn is not None:
+            return self.x.grad_fn if self.uses.get(self.x.grad_fn) else None
+        return next((node for node in self.uses if getattr(node, "variable", None) is self.x), None)
+
+    @property
+    def reaches_x(self) -> bool:
+        """Whether the outputs depend on x."""
+        return self.logits is self.x or self.entrance is not None
+
+
+def forward(
+    where: str,
+    model: Model,
+    x: Shaped[Tensor, "n *d"],
+    watch: Mapping[str, nn.Module] = MappingProxyType({}),
+    *,
+    apart: Set[str] = frozenset(),
+    mixed: bool = False,
+) -> Tape:
+    """Runs the model on `x` so that its outputs can be differentiated by the input.
+
+    Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
+    asks for gradients); under `torch.no_grad()` or `inference_mode()` they keep none. A lone sample is run beside
+    itself, as `run` has it, unless samples may be `mixed`: then the batch is run as it is. Modules to `watch`, and
+    those of them that are taken `apart`, are given as `recording` has them.
+
+    Raises:
+        ShapeError: if the model's output is not (n, c).
+    """
+    keep = torch.is_grad_enabled() and (x.requires_grad or _depends_on_parameters(model))
+    calls: list[Call] = []
+    with recorded(), recording(watch, lambda call, output: calls.append(call), apart=apart):
+        leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
+        leaf.requires_grad_(leaf.is_floating_point())  # not tokens
+        logits = outputs_of(where, model(leaf), x) if mixed else run(where, model, leaf)
+    return Tape(where, leaf, logits, keep, tuple(calls))
+
+
+@contextmanager
+def recording(
+    modules: Mapping[str, nn.Module], note: Callable[[Call, Any], None], *, apart: Set[str] = frozenset()
+) -> Iterator[None]:
+    """Notes each call of these modules inside, as it ends, and what the module put out.
+
+    The modules in `apart` are given a view of their input, at which the gradient is that through the module alone,
+    where the same tensor is taken past it too.
+    """
+    with ExitStack() as stack:
+        for name, module in modules.items():
+            entrances: list[GradientEdge | None] = []
+            if name in apart:
+                stack.callback(module.register_forward_pre_hook(_view_for(entrances)).remove)
+            hook = _noted(name, note, entrances)
+            stack.callback(module.register_forward_hook(hook, prepend=True, with_kwargs=True).remove)
+        yield
+
+
+def uses_of(tensor: Tensor) -> Uses:
+    """The graph behind a tensor."""
+    uses: dict[Node, list[tuple[Any, int]]] = {}
+    for node in reached([tensor.grad_fn] if tensor.grad_fn is not None else [], sources):
+        uses.setdefault(node, [])
+        for place, (source, _) in enumerate(node.next_functions):
+            if source is not None:
+                uses.setdefault(source, []).append((node, place))
+    return uses
+
+
+def sources(node: Node) -> list[Node]:
+    """The nodes whose outputs a node takes."""
+    return [source for source, _ in node.next_functions if source is not None]
+
+
+def reached(start: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """What can be come to from these, these among it, each once."""
+    waiting = list(start)
+    seen = set(waiting)
+    while waiting:
+        at = waiting.pop()
+        yield at
+        further = [each for each in dict.fromkeys(following(at)) if each not in seen]
+        seen.update(further)
+        waiting += further
+
+
+def first_tensor(inputs: tuple[object, ...], named: Mapping[str, object]) -> Tensor | None:
+    """What goes into a module, whatever name it is given by; None if that is no tensor."""
+    return next((given for given in (*inputs, *named.values()) if isinstance(given, Tensor)), None)
+
+
+def _depends_on_parameters(model: Model) -> bool:
+    """Whether results can have gradients in parameters; of a plain callable nobody knows, so yes."""
+    return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
+
+
+def _view_for(entrances: list[GradientEdge | None]) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
+    """What to do before a module is called: give it its input as a view, and keep the place of that."""
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not inputs or not isinstance(inputs[0], Tensor) or not inputs[0].requires_grad:
+            entrances.append(None)
+            return None
+        view = inputs[0].view_as(inputs[0])
+        entrances.append(get_gradient_edge(view))
+        return view, *inputs[1:]
+
+    return hook
+
+
+def _noted(
+    name: str, note: Callable[[Call, Any], None], entrances: list[GradientEdge | None]
+) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
+    """What to do behind a call."""
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: object) -> None:
+        entrance = entrances.pop() if entrances else None
+        x = first_tensor(inputs, named)
+        if x is not None:
+            version = 0 if x.is_inference() else x._version
+            leaves = get_gradient_edge(output) if isinstance(output, Tensor) and output.requires_grad else None
+            note(Call(name, module, x, version, entrance, leaves), output)
+
+    return hook

@@ -1,0 +1,103 @@
+"""Layers with weights, one after the other: their order, and what each does with other weights than its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnomon.autodiff._independence import require_independent_samples, require_samples_in_order
+from gnomon.autodiff._layers import named_weights, weight_of
+from gnomon.autodiff._memory import chunk_size
+from gnomon.autodiff._run import run
+from gnomon.autodiff._tape import Call, Tape, forward, recording, uses_of
+from gnomon.errors import UnsupportedModuleError
+
+See = Callable[[slice, str | None, Tensor, Tensor], None]
+"""What is shown the places of some samples, and a layer's name, its input and its output at them."""
+
+
+def weight_path(
+    where: str, model: nn.Module, x: Float[Tensor, "n *d"], layers: Sequence[str] | None
+) -> tuple[dict[str, nn.Module], Float[Tensor, "_ c"]]:
+    """The linear layers and convolutions of these names, or all, in the order of a pass, and outputs of that pass.
+
+    Raises:
+        UnsupportedModuleError: if a layer is none with a weight, is not called once, does not lead to the next, or if
+            samples mix.
+        RangeError: if there is no layer of a name.
+        EmptyError: if there are none.
+    """
+    named = named_weights(where, model, layers)
+    require_independent_samples(where, model, x)
+    require_samples_in_order(where, model, x, named.values())
+    tape = forward(where, model, x[:2].detach(), named)
+    _require_path(tape, named)
+    return {call.name: call.module for call in tape.calls}, tape.logits.detach()
+
+
+def show_layers(
+    where: str,
+    model: nn.Module,
+    x: Float[Tensor, "n *d"],
+    layers: Mapping[str, nn.Module],
+    see: See,
+    *,
+    memory: int | None,
+) -> None:
+    """Shows what each layer is given and puts out, at all samples, in chunks and without a graph, and keeps nothing.
+
+    The network's outputs come last in each chunk, under None, as if given and put out.
+    """
+    size = chunk_size(where, model, x, budget=memory)
+    for start in range(0, len(x), size):
+        rows = slice(start, start + size)
+        with torch.no_grad(), recording(layers, partial(_shown, see, rows)):
+            outputs = run(where, model, x[rows])
+        see(rows, None, outputs, outputs)
+
+
+def with_weight(layer: nn.Module, weight: Float[Tensor, "q *p"], x: Float[Tensor, "n *p"]) -> Float[Tensor, "n *q"]:
+    """What the linear layer or convolution would make of x with another weight and without a bias."""
+    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return layer._conv_forward(x, weight, None)
+    return functional.linear(x, weight)
+
+
+def by_patches(layer: nn.Module, x: Float[Tensor, "n *p"]) -> Float[Tensor, "n *p"]:
+    """What the layer is given, each entry times the root of the number of patches, or rows, in which it stands."""
+    groups = getattr(layer, "groups", 1)
+    ones = torch.ones_like(weight_of(layer)[:groups])
+    outputs, back, *_ = torch.func.vjp(lambda one: with_weight(layer, ones, one), torch.zeros_like(x[:1]))
+    return x * back(torch.ones_like(outputs))[0].sqrt()
+
+
+def _shown(see: See, rows: slice, call: Call, output: Tensor) -> None:
+    see(rows, call.name, call.x, output)
+
+
+def _require_path(tape: Tape, layers: Mapping[str, nn.Module]) -> None:
+    """Raises UnsupportedModuleError if a layer is not called once, or does not lead to the next."""
+    order = [call.name for call in tape.calls]
+    for name in layers:
+        if order.count(name) != 1:
+            raise UnsupportedModuleError(
+                "layers",
+                "layers that are called once",
+                f"{name!r}, called {order.count(name)} times",
+                "Name others.",
+                where=tape.where,
+            )
+    given = [*(call.x for call in tape.calls[1:]), tape.logits]
+    following = [*map(repr, order[1:]), "the outputs"]
+    for call, features, called_next in zip(tape.calls, given, following, strict=True):
+        if call.exit is None or call.exit.node not in uses_of(features):
+            raise UnsupportedModuleError(
+                "layers",
+                "layers one after the other",
+                f"{call.name!r}, which does not lead to {called_next}, called next",
+                "Name the layers of one path.",
+                where=tape.where,
+            )
