@@ -344,6 +344,27 @@ def test_the_network_may_change_between_updates():
     torch.testing.assert_close(moments.compute()[""].dense(), expected)
 
 
+def test_that_samples_do_not_mix_is_looked_at_once_a_network():
+    passes = []
+    one, other = mlp((4, 5, 2)).double(), mlp((4, 5, 2)).double()
+    for model in (one, other):
+        model.register_forward_pre_hook(lambda model, inputs: passes.append(len(inputs[0])))
+    moments = AGOP()
+
+    def looked(model):
+        """Whether the three samples were run that show whether they mix."""
+        passes.clear()
+        moments.update(model, normal(5, 4))
+        return 3 in passes
+
+    assert [looked(model) for model in (one, one, other, other)] == [True, False, True, False]
+    moments.reset()
+    assert looked(other)
+    other.append(nn.BatchNorm1d(2)).double()
+    with pytest.raises(UnsupportedModuleError, match="got BatchNorm1d '3' normalising by the batch"):
+        looked(other)
+
+
 @pytest.mark.bad_input
 def test_bad_use_is_named():
     model, x = mlp((5, 6, 2)), normal(4, 5).float()

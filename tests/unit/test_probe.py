@@ -379,10 +379,6 @@ class Answer(nn.Module):
         return {"logits": self.model(x)}
 
 
-def in_two(logits):
-    return logits, logits
-
-
 @pytest.mark.bad_input
 def test_one_error_says_all_that_lacks():
     model, x, labels = collapsing()
@@ -436,7 +432,6 @@ def test_one_error_says_all_that_lacks():
             r"expected classes at least 2, got 1",
         ),
         (gnomon.nfa_table, lambda m, x, y: (nn.Flatten(), x, y), EmptyError, r"expected at least one linear layer"),
-        (in_two, lambda m, x, y: (m, x, y), ShapeError, r"from in_two, got tuple. Return one"),
         (
             accuracy,
             lambda m, x, y: (m, x[:, :4], y),
