@@ -1,7 +1,7 @@
 """The only floor that differentiates."""
 
 from gnomon.autodiff._descent import centroid_velocity
-from gnomon.autodiff._entrance import jacobian_gram, projected_norm, require_second_derivative
+from gnomon.autodiff._entrance import entrance_weight, jacobian_gram, projected_norm, require_second_derivative
 from gnomon.autodiff._features import features
 from gnomon.autodiff._gram_products import gradient_kernel
 from gnomon.autodiff._head import linear_head
@@ -22,6 +22,7 @@ __all__ = [
     "add_gradients",
     "by_patches",
     "centroid_velocity",
+    "entrance_weight",
     "features",
     "forward",
     "gradient_kernel",

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
 from torch.autograd.graph import GradientEdge, Node
 
-from gnomon.autodiff._tape import Tape, reached
+from gnomon.autodiff._tape import Tape, forward, reached
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import SavedTensors
 
@@ -78,6 +78,24 @@ def jacobian_gram(tape: Tape) -> Float[Tensor, "n c c"]:
     )
     back = torch.stack([row for (row,) in rows], dim=1)
     return (back @ _gram(weight)) @ back.mT
+
+
+def entrance_weight(where: str, model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "h d"]:
+    """The weight of the one linear layer through which samples enter the network.
+
+    Raises:
+        UnsupportedModuleError: if they enter otherwise.
+    """
+    found = linear_entrance(forward(where, model, torch.cat([x[:1], x[-1:]]).detach()))
+    if found is None:
+        raise UnsupportedModuleError(
+            "model",
+            "a network whose samples enter one linear layer",
+            type(model).__name__,
+            "Take nfa_table, which has every layer.",
+            where=where,
+        )
+    return found[1].detach()
 
 
 def linear_entrance(tape: Tape) -> tuple[GradientEdge, Float[Tensor, "h d"]] | None:

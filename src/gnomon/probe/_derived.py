@@ -4,20 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 
-import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import measure
-from gnomon.autodiff import (
-    OBSERVATIONS,
-    gradient_products,
-    layer_named,
-    linear_entrance,
-    linear_head,
-    outputs_of,
-    passage,
-)
+from gnomon.autodiff import OBSERVATIONS, entrance_weight, gradient_products, layer_named, linear_head
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import Covariance, Dense, Factored
 from gnomon.measure import ClassMoments
@@ -50,18 +41,7 @@ def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k"] |
 
 def layer_weight_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "q p"]:
     """The weight of the linear layer that the samples enter, which goes with the AGOP at the network's input."""
-    with torch.enable_grad():
-        two = torch.cat([x[:1], x[-1:]]).detach().requires_grad_()
-        entrance = linear_entrance(passage(outputs_of("Probe", model(two), two), two))
-    if entrance is None:
-        raise UnsupportedModuleError(
-            "model",
-            "a network whose samples enter one linear layer",
-            type(model).__name__,
-            "Take nfa_table, which has every layer.",
-            where="Probe",
-        )
-    return entrance[1].detach()
+    return entrance_weight("Probe", model, x)
 
 
 def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Covariance:
