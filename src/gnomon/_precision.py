@@ -16,7 +16,7 @@ from gnomon.errors import RangeError
 
 HALF = frozenset({torch.float16, torch.bfloat16})
 AUTOCAST = ("cpu", "cuda", "mps", "xpu")
-"""The kinds of device that have it; torch 2.6 raises where its accelerator is asked for and there is none."""
+"""The kinds of device that have it; asked for one by one."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
