@@ -24,15 +24,23 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Prints both."""
     options = parse(Options, arguments, "gnomon list")
+    say("experiments")
+    for name, entry in EXPERIMENTS.items():
+        say(f"  {name:<20} {entry.shows} ({entry.source})")
+    there = options.runs.is_dir()
+    say(f"runs in {options.runs}" + ("" if there else ": there is no such folder"))
+    if there:
+        list_runs(options.runs)
+    return 0
+
+
+def list_runs(root: Path) -> None:
+    """Prints the runs, those of one setting together."""
     from gnomon_lab.cli.state import state
     from gnomon_lab.report.setting import setting
     from gnomon_lab.runs import all_runs
 
-    say("experiments")
-    for name, entry in EXPERIMENTS.items():
-        say(f"  {name:<20} {entry.shows} ({entry.source})")
-    say(f"runs in {options.runs}" + ("" if options.runs.is_dir() else ": there is no such folder"))
-    runs, damaged = all_runs(options.runs)
+    runs, damaged = all_runs(root)
     by_setting: dict[str, list[Found]] = {}
     for found in runs:
         known = found.experiment in EXPERIMENTS
@@ -46,4 +54,3 @@ def main(arguments: Sequence[str]) -> int:
                 say(f"      {summary}")
     for sentence in damaged:
         say(f"  left out: {sentence}")
-    return 0

@@ -4,7 +4,7 @@ from gnomon_lab.runs.claims import Claim, over_seeds
 from gnomon_lab.runs.find import Found, all_runs, find_run, finished_runs, load_run, open_run
 from gnomon_lab.runs.records import Record, read_records
 from gnomon_lab.runs.run import Run
-from gnomon_lab.runs.series import last, series, settled_at
+from gnomon_lab.runs.series import by_arm, last, series, settled_at
 
 __all__ = [
     "Claim",
@@ -12,6 +12,7 @@ __all__ = [
     "Record",
     "Run",
     "all_runs",
+    "by_arm",
     "find_run",
     "finished_runs",
     "last",

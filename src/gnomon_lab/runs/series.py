@@ -24,6 +24,14 @@ def last(records: Sequence[Record], arm: str) -> Record:
     raise EmptyError("records", f"records of {arm!r}", "none", "Run the experiment to its end first.", where="last")
 
 
+def by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each arm, in the order in which the arms ran."""
+    arms: dict[str, list[Record]] = {}
+    for record in records:
+        arms.setdefault(record["arm"], []).append(record)
+    return arms
+
+
 def settled_at(records: Sequence[Record], arm: str, name: str, least: float) -> int | None:
     """The first recorded step from which on `name` stays at `least` or above; None if it does not end there."""
     settled = None

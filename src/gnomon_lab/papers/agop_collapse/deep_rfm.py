@@ -21,7 +21,7 @@ from gnomon.linalg import unit
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
+from gnomon_lab.runs import Claim, Record, Run, by_arm, last, over_seeds, series
 from gnomon_lab.settings import Count, Device, Settings, among, at_least, between
 
 DATA, FEATURES = ("mnist", "cifar10"), ("relu", "cosine")
@@ -77,6 +77,7 @@ PAPER = Config(
     cosine_width=4096,
     device="cuda",
 )
+OTHERS = (replace(PAPER, device="cpu"),)
 
 
 class Layers:
@@ -154,11 +155,6 @@ def gram(model: DeepRFM, x: Float[Tensor, "n d"], chosen: Int[Tensor, "m"]) -> l
     return [[round(value, 2) for value in row] for row in (points @ points.mT).tolist()]
 
 
-def arms(records: Sequence[Record]) -> list[str]:
-    """The arms, in the order in which they ran."""
-    return list(dict.fromkeys(record["arm"] for record in records))
-
-
 def logs(records: Sequence[Record], arm: str, stage: str, name: str = "nc1") -> list[float]:
     """Base-10 logarithms of a measure of collapse by layer."""
     return [math.log10(value) for value in series(records, arm, f"{stage}.{name}")[1]]
@@ -203,7 +199,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     """Every arm from its first to its last layer."""
     columns = ("", "NC1 of X", "of M^½X", "by M^½", "by Φ", "NC2", "jitter", "test", "seconds")
     rows: list[tuple[str, ...]] = []
-    for arm in arms(records):
+    for arm in by_arm(records):
         end = last(records, arm)
         decades = (sum(across(records, arm, *stages)) for stages in itertools.pairwise(STAGES))
         jitter = max(series(records, arm, "jitter")[1])
@@ -218,7 +214,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each arm."""
     say = "{}: NC1 falls from {:.2g} to {:.1e} after M^½ of layer {}; each Φ multiplies it by {:.2g} on average."
-    ends = {arm: last(records, arm) for arm in arms(records)}
+    ends = {arm: last(records, arm) for arm in by_arm(records)}
     return " ".join(
         say.format(said(arm), first, end["mapped.nc1"], end["step"], raised(records, arm))
         for arm, end in ends.items() for first in series(records, arm, "inputs.nc1")[1][:1]
@@ -234,7 +230,7 @@ def said(arm: str) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Collapse against depth for each arm, and the Gram matrices of all."""
-    return [*(curves(records, arm) for arm in arms(records)), matrices(records)]
+    return [*(curves(records, arm) for arm in by_arm(records)), matrices(records)]
 
 
 def curves(records: Sequence[Record], arm: str) -> Curves:
@@ -269,10 +265,10 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
 
 def matrices(records: Sequence[Record]) -> ImageSlider:
     """Figures 1, 5 and 6."""
-    label = "from left to right: " + "; ".join(arms(records))
+    label = "from left to right: " + "; ".join(by_arm(records))
     frames = []
     for depth in sorted({record["step"] for record in records}):
-        images = [record["gram"] for arm in arms(records) for record in records
+        images = [record["gram"] for arm in by_arm(records) for record in records
                   if (record["arm"], record["step"]) == (arm, depth)]  # fmt: skip
         moment = f"layer {depth}" if depth else "the data"
         frames.append(ImageFrame(moment, (ImageRow(label, np.array(images)),)))
@@ -292,7 +288,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         message: str, where: str, measure: Callable[[Sequence[Record], str], float], least: float, most: float,
         features: str = "",
     ) -> Claim:  # fmt: skip
-        found = {arm: [measure(records, arm) for records in seeds] for arm in arms(seeds[0]) if features in arm}
+        found = {arm: [measure(records, arm) for records in seeds] for arm in by_arm(seeds[0]) if features in arm}
         expected = f"at most {most:.3g}" if most < math.inf else f"at least {least:g}"
         words = "; ".join(f"{arm} {over_seeds(values)}" for arm, values in found.items())
         holds = all(least <= value <= most for values in found.values() for value in values)
@@ -311,21 +307,12 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         claim("the last Gram matrix is approximately that of collapsed data: root mean square distance",
               "section 4.1, figures 1, 5, 6", from_collapsed, 0, NEAR),
     ]  # fmt: skip
-    if any("relu" in arm for arm in arms(seeds[0])):
+    if any("relu" in arm for arm in by_arm(seeds[0])):
         found.append(claim("random ReLU features change NC1 only marginally: geometric mean of the factor",
                            "appendix A, proposition A.1", raised, 0, MARGINAL, "relu"))  # fmt: skip
     return found
 
 
 EXPERIMENT = Experiment(
-    EXPERIMENTS["deep-rfm"],
-    INTRODUCTION,
-    SMALL,
-    PAPER,
-    run,
-    table,
-    summary,
-    figures,
-    claims,
-    (replace(PAPER, device="cpu"),),
+    EXPERIMENTS["deep-rfm"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
 )

@@ -16,7 +16,7 @@ from gnomon.dynamics import Projection
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.runs import Claim, Record, Run, by_arm, over_seeds
 from gnomon_lab.settings import Count, Range, Settings, between
 
 FLOWS: tuple[Projection, ...] = ("orthogonal", "renormalised")
@@ -130,8 +130,7 @@ def apart(record: Record) -> float:
 
 def arms(records: Sequence[Record], *flows: str) -> list[list[Record]]:
     """The records of each arm with one of these flows."""
-    by_arm = itertools.groupby(records, key=lambda record: record["arm"])
-    return [list(part) for arm, part in by_arm if arm.split()[1] in flows]
+    return [part for arm, part in by_arm(records).items() if arm.split()[1] in flows]
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

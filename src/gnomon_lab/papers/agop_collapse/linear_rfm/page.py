@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
 
 Scaling = Literal["exact", "printed"]
 SCALINGS: tuple[Scaling, ...] = ("exact", "printed")
@@ -35,8 +35,7 @@ def printed(kernel_ridge: float, feature_ridge: float) -> float:
 
 def arms(records: Sequence[Record], scaling: Scaling, chosen: Callable[[Record], bool]) -> list[Arm]:
     """The recursions with one κ and with ridges that are chosen by what any of their records says."""
-    by_arm = (list(part) for _, part in itertools.groupby(records, key=lambda record: record["arm"]))
-    return [arm for arm in by_arm if arm[0]["scaling"] == scaling and chosen(arm[0])]
+    return [arm for arm in by_arm(records).values() if arm[0]["scaling"] == scaling and chosen(arm[0])]
 
 
 def every(record: Record) -> bool:

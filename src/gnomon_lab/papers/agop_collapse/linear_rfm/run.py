@@ -9,7 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import LinearDeepRFM
-from gnomon_lab.papers.agop_collapse.linear_rfm.page import SCALINGS, Scaling, printed
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.agop_collapse.linear_rfm.page import SCALINGS, Scaling, claims, figures, printed, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Range, Settings, at_least
 
@@ -96,3 +98,6 @@ def share(rfm: LinearDeepRFM) -> float:
     """λ_k over the theorem's bound with C = 1 and ε = 0: its 1 - ε, where that is at most 1."""
     ridge = rfm.feature_ridge
     return rfm.kernel_ridge * 2 * (1 + 1 / ridge) * rfm.samples / ridge
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["linear-rfm"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -13,8 +13,10 @@ from torch import Tensor
 from gnomon import ClusteredFlow
 from gnomon.data import digits
 from gnomon.errors import ConvergenceError
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.effective_flow._shared import near, normal, outputs
-from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, SETTLED, SHOWN
+from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, SETTLED, SHOWN, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Settings, above, between
 
@@ -189,3 +191,6 @@ def own_gradient(given: Problem, start: Parameters) -> float:
 def off(found: Tensor, expected: Tensor) -> float:
     """The largest difference of two entries."""
     return float((found - expected).abs().max())
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["clustered-flow"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

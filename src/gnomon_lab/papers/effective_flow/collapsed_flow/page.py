@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
 
 Arm = Sequence[Record]
 STARTS = {"biases": "B larger", "weight": "W larger", "even": "both alike"}
@@ -34,8 +34,7 @@ CORRECTED = "as corrected in docs/errata.md, equation "
 
 def arms(records: Sequence[Record], *kinds: str) -> list[Arm]:
     """The records of each arm that starts so, or of each network of this name."""
-    by_arm = itertools.groupby(records, key=lambda record: record["arm"])
-    return [list(part) for arm, part in by_arm if arm.split()[1] in kinds]
+    return [part for arm, part in by_arm(records).items() if arm.split()[1] in kinds]
 
 
 def ratio(arm: Arm, name: str, bound: str, least: float) -> float:

@@ -11,12 +11,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import CollapsedFlow
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.effective_flow._shared import collapsed_network, extrapolated, near, normal
 from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
     DEFINITE,
     HALVINGS,
     NETWORKS,
     STARTS,
+    claims,
+    figures,
+    summary,
+    table,
 )
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Positive, Range, Settings
@@ -165,3 +171,6 @@ def train(run: Run, q: int, name: str, reach: float, steps: int) -> None:
                 drift=off(biases @ biases.mT - weight.mT @ weight, flow.integral),
                 moved_out=float((torch.linalg.inv(net.start[1]) @ biases).diagonal().max()),
             )
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["collapsed-flow"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -2,14 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, RegionFrame, RegionMap
 from gnomon_lab.papers.effective_flow.truncation.film import SECTORS, regions
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
 
 PLANE, SPACE, DIGITS, APART = "plane", "space", "digits", "separated"
 ARMS = (*(f"{PLANE} {layers}" for layers in (1, 2, 3)), f"{SPACE} 2", f"{DIGITS} 2", f"{APART} 2")
@@ -28,11 +28,6 @@ NONE = 1e-16
 """What is less is drawn as this, on logarithmic axes."""
 Arm = Sequence[Record]
 SOURCE = "Chen, arXiv:2501.07400, "
-
-
-def arms(records: Sequence[Record]) -> dict[str, Arm]:
-    """The records of each arm."""
-    return {arm: list(part) for arm, part in itertools.groupby(records, key=lambda record: record["arm"])}
 
 
 def share(record: Record) -> float:
@@ -65,7 +60,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     """What happened in every arm."""
     columns = ("maps", "crossings", "slides", "truncated", "loss", "by β", "by R", "off autodiff", "power")
     rows: list[tuple[str, ...]] = []
-    for name, arm in arms(records).items():
+    for name, arm in by_arm(records).items():
         first, end = arm[0], arm[-1]
         spent = [f"{part / first['loss']:.0%}" for part in end["decrease"]]
         loss, gained = f"{first['loss']:.3g} → {end['loss']:.3g}", f"{share(first):.0%} → {share(end):.0%}"
@@ -76,7 +71,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
-    every = arms(records)
+    every = by_arm(records)
     crossings, slides = (sum(arm[0][name] for arm in every.values()) for name in ("crossings", "slides"))
     return (
         f"Over {crossings:,} crossings of faces, after {slides:,} of which a point slides along, the flow is steepest "
@@ -87,7 +82,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """All arms over time; and the plane with two maps as a film."""
-    every = arms(records)
+    every = by_arm(records)
     return [film(every[ARMS[1]]), curves(every), truncations(every)]
 
 
@@ -96,7 +91,7 @@ def line(name: str, arm: Arm, colour: int, value: Callable[[Record], float]) -> 
     return Line(name, tuple(record["s"] for record in arm), tuple(map(value, arm)), colour=colour)
 
 
-def curves(every: dict[str, Arm]) -> Curves:
+def curves(every: Mapping[str, Arm]) -> Curves:
     """Loss, truncated share, what β and R do, and the right sides' errors."""
 
     def panel(title: str, unit: str, value: Callable[[Arm, Record], float], log_y: bool = False) -> Panel:
@@ -122,7 +117,7 @@ def curves(every: dict[str, Arm]) -> Curves:
     )  # fmt: skip
 
 
-def truncations(every: dict[str, Arm]) -> Curves:
+def truncations(every: Mapping[str, Arm]) -> Curves:
     """The truncated share of each cluster in each layer, of the arm with most maps."""
     name, arm = max(every.items(), key=lambda pair: len(pair[1][0]["truncated"]))
     layers = range(len(arm[0]["truncated"]))
@@ -173,11 +168,11 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What theorem 5.1 says, for the worst of all arms and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, measure: Callable[[Arm], float]) -> Claim:
-        worst = [max(map(measure, arms(records).values())) for records in seeds]
+        worst = [max(map(measure, by_arm(records).values())) for records in seeds]
         return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
 
-    powers = [power(arm) for records in seeds for arm in arms(records).values()]
-    same = [arms(records)[ARMS[-1]][0]["alone"] for records in seeds]
+    powers = [power(arm) for records in seeds for arm in by_arm(records).values()]
+    same = [by_arm(records)[ARMS[-1]][0]["alone"] for records in seeds]
     return [
         most("the right sides are steepest descent of the loss, by automatic differentiation: relative distance",
              "theorem 5.1, as corrected in docs/errata.md", EXACT, lambda arm: max(known(arm), default=math.inf)),

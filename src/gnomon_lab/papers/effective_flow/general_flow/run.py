@@ -11,6 +11,8 @@ from torch import Tensor
 
 from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit
 from gnomon.data import digits
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
     ARMS,
@@ -20,6 +22,10 @@ from gnomon_lab.papers.effective_flow.general_flow.page import (
     HORIZON,
     PLANE,
     STEPS,
+    claims,
+    figures,
+    summary,
+    table,
 )
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Settings, at_least, between
@@ -207,3 +213,6 @@ def observe(run: Run, start: Start, flow: GeneralFlow, orbit: TruncationOrbit, e
             gradient_error=gradient_error(start, flow, beta, rotation),
             **(first if at == 0 else {}),
         )
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["general-flow"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

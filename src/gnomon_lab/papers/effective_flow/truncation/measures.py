@@ -4,15 +4,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from gnomon_lab.runs import Record
+from gnomon_lab.runs import Record, by_arm
 
 Arm = Sequence[Record]
 
 
 def arms(records: Sequence[Record], *kinds: str) -> list[Arm]:
     """The records of each arm of these kinds."""
-    by_arm = (list(part) for _, part in itertools.groupby(records, key=lambda record: record["arm"]))
-    return [arm for arm in by_arm if arm[0]["arm"].split()[1] in kinds]
+    return [arm for arm in by_arm(records).values() if arm[0]["arm"].split()[1] in kinds]
 
 
 def clearance(arm: Arm) -> float:

@@ -10,7 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit, truncation_time_bound
-from gnomon_lab.papers.effective_flow.truncation.page import ESTIMATES, KINDS, Kind
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.effective_flow.truncation.page import ESTIMATES, KINDS, Kind, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Positive, Settings, at_least
 
@@ -209,3 +211,6 @@ def plain(value: Tensor | str | None) -> float | str | None:
     if isinstance(value, Tensor):
         return float(value) if value.isfinite() else None
     return value
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["truncation"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

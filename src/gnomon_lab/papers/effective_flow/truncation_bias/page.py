@@ -16,7 +16,7 @@ from gnomon_lab.papers.effective_flow.truncation_bias.components import (
     off_share,
     wrongly_met,
 )
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
 
 DATA = ("digits", "normal")
 RISES, RISES_WITHIN, FALLS_WITHIN, FALLS = CASES = ("rises", "rises-within", "falls-within", "falls")
@@ -33,8 +33,7 @@ SOURCE = "Chen, arXiv:2501.07400, "
 
 def arms(records: Sequence[Record], *cases: str, data: Sequence[str] = DATA) -> list[Arm]:
     """The records of each flow of some cases, on some data."""
-    by_arm = (list(part) for _, part in itertools.groupby(records, key=lambda record: record["arm"]))
-    return [arm for arm in by_arm if arm[0]["arm"].split()[0] in data and case_of(arm) in cases]
+    return [arm for arm in by_arm(records).values() if arm[0]["arm"].split()[0] in data and case_of(arm) in cases]
 
 
 def case_of(arm: Arm) -> str:

@@ -12,12 +12,18 @@ from torch import Tensor
 from gnomon import TruncationFlow, bias_flow
 from gnomon.data import digits
 from gnomon.dynamics import Coefficients, State
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.effective_flow.truncation_bias.page import (
     DATA,
     FALLS,
     FALLS_WITHIN,
     RISES,
     RISES_WITHIN,
+    claims,
+    figures,
+    summary,
+    table,
 )
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Range, Settings, at_least, between
@@ -143,3 +149,8 @@ def solve(
         }  # fmt: skip
         for k in range(len(times)):
             run.record(k, **{name: values[k].tolist() for name, values in series.items()}, **(extra if k == 0 else {}))
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["truncation-bias"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
+)

@@ -18,8 +18,10 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import mnist_rows
-from gnomon_lab.papers.grokalign.ntk_regime.page import CONSTANT, NETWORK
+from gnomon_lab.papers.grokalign.ntk_regime.page import CONSTANT, NETWORK, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Positive, Settings, between
 
@@ -135,3 +137,6 @@ def hold_kernel(config: Config, run: Run, train: Samples) -> None:
             weights.weight += config.learning_rate / len(start) * (train.labels - outputs.sigmoid())
         if due(step) or step == config.steps:
             run.record(step, inner=(start + weights(kernel)[:, 0])[place].item())
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["ntk-regime"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

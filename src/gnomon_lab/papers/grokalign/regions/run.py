@@ -16,8 +16,10 @@ from gnomon import (
     log_spaced,
 )
 from gnomon.regions import boundary_distance
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES, Loss, mnist_network, mnist_splits
-from gnomon_lab.papers.grokalign.regions.page import ARM, NEAR
+from gnomon_lab.papers.grokalign.regions.page import ARM, NEAR, claims, figures, summary, table
 from gnomon_lab.papers.grokalign.regions.slices import cut, reach, short
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, Share, between
@@ -101,3 +103,6 @@ def run(config: Config, run: Run) -> None:
             run.record(step, *readings, **values)
         if reached:
             run.stop()
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["regions"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

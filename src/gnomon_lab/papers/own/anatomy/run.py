@@ -31,11 +31,11 @@ from gnomon import (
 from gnomon.data import Samples
 from gnomon.linalg import cosine
 from gnomon.regions import boundary_distance, local_complexity
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import mnist_network, mnist_splits
-from gnomon_lab.papers.own.anatomy.order import (
-    ARMS,
-    WAY,
-)
+from gnomon_lab.papers.own.anatomy.order import ARMS, WAY, claims
+from gnomon_lab.papers.own.anatomy.page import figures, figures_over_seeds, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Range, Settings, between
 from gnomon_lab.training import fit, in_order
@@ -164,3 +164,8 @@ def kernel_cosine(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
     with torch.no_grad():
         start = ntk(model, x).flatten()
     return lambda model: cosine(ntk(model, x).flatten(), start)
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["anatomy"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, (), figures_over_seeds
+)

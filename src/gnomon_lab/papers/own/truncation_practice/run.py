@@ -17,6 +17,8 @@ from gnomon import (
     truncated_inputs,
     truncation_sectors,
 )
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.truncation_practice.descents import (
     EFFECTIVE,
     LARGE,
@@ -35,7 +37,7 @@ from gnomon_lab.papers.own.truncation_practice.descents import (
     standard_loss,
     velocities,
 )
-from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED
+from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Positive, Range, Settings, at_least, between
 
@@ -189,3 +191,8 @@ def look(probe: Probe, own: Affine, start: Start) -> Seen:
 def rounded(values: Tensor) -> list[Any]:
     """To four decimals, which is enough to draw; records stay small."""
     return values.round(decimals=4).tolist()
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["truncation-practice"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
+)
