@@ -11,7 +11,7 @@ from torchmetrics import MetricCollection
 from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
-from gnomon.measure.collapse._class_moments import further, merge, nothing
+from gnomon.measure._by_class import further
 from tests.unit.processes import on_processes
 
 SPLITS = [[60], [1] * 60, [7, 1, 30, 22], [59, 1]]
@@ -103,16 +103,16 @@ def test_any_blocks_give_the_same(p, sizes, monkeypatch):
 @pytest.mark.parametrize("p", [5, 70])
 def test_further_samples_are_merged(p):
     features, labels = samples(p=p)
-    empty = nothing(4, features)
+    empty = ClassMoments.none(4, features)
 
     def part(*rows):
         counts, means, deviations = further(empty.counts, empty.means, features[slice(*rows)], labels[slice(*rows)])
         return ClassMoments(counts, means, smaller(deviations))
 
     first, second, whole = part(25), part(25, None), class_moments(features, labels, 4)
-    assert_same(merge(first, second), whole)
-    assert_same(merge(second, first), whole)
-    assert_same(merge(empty, whole), whole)
+    assert_same((first + second), whole)
+    assert_same((second + first), whole)
+    assert_same((empty + whole), whole)
     counts, means, rows = further(first.counts, first.means, features[25:], labels[25:])
     assert_same(ClassMoments(counts, means, first.within + Factored(rows)), whole)
 

@@ -1,6 +1,7 @@
 """Counts, means and scatter of each class: all that neural collapse is measured by."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -10,11 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
 from gnomon.linalg import Covariance, Dense, Factored, smaller
-
-CLOSE = 10
-"""How many times their spread samples may be away from 0 before they are summed from elsewhere."""
-LOOK = 64
-"""Samples from which the spread is judged."""
+from gnomon.measure._by_class import at_least_single, check_samples, check_squares, further
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,29 @@ class ClassMoments:
                 "Take class_moments.",
                 where="ClassMoments",
             )
+
+    @classmethod
+    def none(cls, classes: int, like: Float[Tensor, "n p"]) -> Self:
+        """The moments of no samples, of the width, dtype and device of these."""
+        return cls(
+            torch.zeros(classes, dtype=torch.long, device=like.device),
+            like.new_zeros(classes, like.shape[1]),
+            Factored(like.new_zeros(0, like.shape[1])),
+        )
+
+    def __add__(self, other: Self) -> Self:
+        r"""The moments of all samples from those of two parts; exact, and positive terms only, so nothing cancels.
+
+        $S = S_a + S_b + \sum_c \frac{n_{a,c}\,n_{b,c}}{n_c}(\mu_{b,c} - \mu_{a,c})(\mu_{b,c} - \mu_{a,c})^\top$
+
+        Source:
+            Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).
+        """
+        step = other.means - self.means
+        counts = self.counts + other.counts
+        share = (other.counts.to(step.dtype) / counts.clamp(min=1)).unsqueeze(1)
+        bridge = Factored((self.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step)
+        return type(self)(counts, self.means + share * step, self.within + other.within + bridge)
 
     @property
     def n(self) -> Int[Tensor, ""]:
@@ -151,125 +171,9 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     where = "class_moments"
     check_samples(where, features, labels, classes)
     rows = at_least_single(features.flatten(1))
-    empty = nothing(classes, rows)
+    empty = ClassMoments.none(classes, rows)
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
     moments = ClassMoments(counts, means, smaller(deviations))
     _checks.every_class(where, moments.counts)
-    check_squares(where, moments, moments.within)
+    check_squares(where, moments.within, moments.means, moments.centred_means)
     return moments
-
-
-def at_least_single(rows: Float[Tensor, "n p"]) -> Float[Tensor, "n p"]:
-    """Half precision taken up to float32: it cannot count to 60,000, nor hold such sums."""
-    return rows.to(torch.promote_types(rows.dtype, torch.float32))
-
-
-def nothing(classes: int, like: Float[Tensor, "n p"]) -> ClassMoments:
-    """The moments of no samples, of the width, dtype and device of these."""
-    return ClassMoments(
-        torch.zeros(classes, dtype=torch.long, device=like.device),
-        like.new_zeros(classes, like.shape[1]),
-        Factored(like.new_zeros(0, like.shape[1])),
-    )
-
-
-def further(
-    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
-) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
-    r"""Counts and means with further samples, and the rows by whose Gram product the scatter grows.
-
-    As `merge` would have it with the further samples' own moments, and without rows for the step between the means:
-    each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
-    the new samples' scatter is theirs about $\mu_b$ plus $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
-    """
-    classes = len(counts)
-    first = first_of_each(features.detach(), labels, classes)
-    if lie_close(features, labels, first):
-        # From one sample of each class, since sums of the samples themselves would round at the size of the mean.
-        total, further_means, rows = from_origin(counts, means - first, features - first[labels], labels)
-        return total, further_means + first, rows
-    return from_origin(counts, means, features, labels)
-
-
-def first_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Float[Tensor, "k p"]:
-    """One sample of each class; 0 where there is none."""
-    n = len(labels)
-    none = labels.new_full((classes,), n)
-    first = none.scatter_reduce(0, labels, torch.arange(n, device=labels.device), "amin")
-    return torch.where((first < n).unsqueeze(1), features[first.clamp(max=n - 1)], 0)
-
-
-def lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: Float[Tensor, "k p"]) -> bool:
-    """Whether samples of a class differ by so little, beside their size, that sums of them would cost digits."""
-    spread = (features[:LOOK].detach() - first[labels[:LOOK]]).square().mean(0).sqrt()
-    return bool((first.abs().amax(0) > CLOSE * spread).any())
-
-
-def from_origin(
-    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
-) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
-    """What `further` gives, by sums of the features as they are."""
-    classes = len(counts)
-    added = torch.bincount(labels, minlength=classes)
-    sums = features.new_zeros(classes, features.shape[1]).index_add(0, labels, features)
-    mean = sums / added.clamp(min=1).unsqueeze(1)
-    total = counts + added
-    share = (added.to(means.dtype) / total.clamp(min=1)).unsqueeze(1)
-    step = mean - means
-    centre = (mean - (1 - share).sqrt() * step).to(features.dtype)
-    # In place, since a second tensor of this size takes as long to allocate as to fill.
-    rows = centre.index_select(0, labels).neg_().add_(features)
-    return total, means + share * step, rows
-
-
-def merge(a: ClassMoments, b: ClassMoments) -> ClassMoments:
-    r"""The moments of all samples from those of two parts; exact, and positive terms only, so nothing cancels.
-
-    $S = S_a + S_b + \sum_c \frac{n_{a,c}\,n_{b,c}}{n_c}(\mu_{b,c} - \mu_{a,c})(\mu_{b,c} - \mu_{a,c})^\top$
-
-    Source:
-        Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).
-    """
-    step = b.means - a.means
-    counts = a.counts + b.counts
-    share = (b.counts.to(step.dtype) / counts.clamp(min=1)).unsqueeze(1)
-    bridge = Factored((a.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step)
-    return ClassMoments(counts, a.means + share * step, a.within + b.within + bridge)
-
-
-def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) -> None:
-    """Raises unless features (n *p) are finite and labels (n) are classes."""
-    _checks.settings(where, ("classes", classes, "at least 2", classes >= 2))
-    _checks.floating(where, features=features)
-    _checks.samples(where, features=features)
-    if features[0].numel() == 0:
-        raise ShapeError(
-            "features",
-            "at least one feature",
-            f"shape {_checks.shape_of(features)}",
-            "Pass what a layer puts out.",
-            where=where,
-        )
-    _checks.finite(where, features=features)
-    _checks.class_labels(where, labels, len(features), classes)
-
-
-def check_squares(where: str, moments: ClassMoments, within: Covariance) -> None:
-    """Raises RangeError unless the dtype of what is within holds the squares of deviations; all may be 0."""
-    means = moments.means.detach()
-    rows = within.matrix if isinstance(within, Dense) else within.rows
-    scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
-    spread, size = torch.linalg.vector_norm(moments.centred_means.detach()), torch.linalg.vector_norm(means)
-    deviation, about, mean = (float(part.detach()) for part in (scatter, spread, size))
-    limits = torch.finfo(rows.dtype)
-    too_large = not max(deviation, about) < limits.max**0.5
-    # Below, the squares of what still matters are no longer normal numbers.
-    too_small = max(deviation, mean) < (limits.tiny / limits.eps) ** 0.5 and (deviation > 0 or bool(means.any()))
-    if too_large or too_small:
-        raise RangeError(
-            "features",
-            f"features whose squares {rows.dtype} holds",
-            f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
-            "Pass float64, or features in another unit.",
-            where=where,
-        )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,15 +15,8 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
-from gnomon.measure.collapse._class_moments import (
-    ClassMoments,
-    at_least_single,
-    check_samples,
-    check_squares,
-    further,
-    merge,
-    nothing,
-)
+from gnomon.measure._by_class import at_least_single, check_samples, check_squares, further
+from gnomon.measure.collapse._class_moments import ClassMoments
 
 BLOCK = 4096
 """Samples whose products are taken at once: enough to be fast, few enough for the cache and for float32."""
@@ -144,12 +138,12 @@ class ClassStatistics(Metric):
             for counts, means, scatter in zip(self.class_counts, self.class_means, self.within_scatter, strict=True)
             if means.shape[1] > 0
         ]
-        moments = functools.reduce(merge, shards) if shards else nothing(self.num_classes, none)
+        moments = functools.reduce(operator.add, shards) if shards else ClassMoments.none(self.num_classes, none)
         if not self.within_rows:
             return moments
         rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
         added = smaller(rows)
-        check_squares("ClassStatistics", moments, added)
+        check_squares("ClassStatistics", added, moments.means, moments.centred_means)
         return dataclasses.replace(moments, within=moments.within + added)
 
     def _apart(self, moments: ClassMoments) -> ClassMoments:

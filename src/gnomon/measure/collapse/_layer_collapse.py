@@ -10,13 +10,8 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import by_patches, show_layers, weight_of, weight_path, with_weight
-from gnomon.measure.collapse._class_moments import (
-    ClassMoments,
-    at_least_single,
-    check_samples,
-    further,
-    nothing,
-)
+from gnomon.measure._by_class import at_least_single, check_samples, further
+from gnomon.measure.collapse._class_moments import ClassMoments
 from gnomon.measure.collapse._nc2_etf import nc2_etf
 from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
 
@@ -155,7 +150,7 @@ class _Spread:
     """Counts, means and the trace of the scatter of classes, of features that come in batches; kept in float64."""
 
     def __init__(self, classes: int, like: Float[Tensor, "n p"]) -> None:
-        self.moments = nothing(classes, like[:0].double())
+        self.moments = ClassMoments.none(classes, like[:0].double())
         self.within = self.moments.within.trace()
 
     def add(self, rows: Float[Tensor, "n p"], labels: Int[Tensor, "n"]) -> None:

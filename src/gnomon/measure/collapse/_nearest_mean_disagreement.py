@@ -7,7 +7,8 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
-from gnomon.measure.collapse._class_moments import ClassMoments, at_least_single
+from gnomon.measure._by_class import at_least_single
+from gnomon.measure.collapse._class_moments import ClassMoments
 
 
 @full_precision

@@ -11,8 +11,9 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
+from gnomon.measure._by_class import at_least_single, further
 from gnomon.measure._relu_network import relu_layers
-from gnomon.measure.collapse._class_moments import at_least_single, further, nothing
+from gnomon.measure.collapse._class_moments import ClassMoments
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def truncation_sectors(
     coordinates = torch.stack([cut.to(dtype).mean(1) for cut in truncated])
     indicators = torch.stack([untruncated, ~untruncated & ~full, full]).to(dtype)
     rows = torch.cat([*indicators, coordinates]).mT
-    empty = nothing(k, rows)
+    empty = ClassMoments.none(k, rows)
     counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
     _checks.every_class(where, counts)
     return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))

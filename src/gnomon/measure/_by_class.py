@@ -1,0 +1,107 @@
+"""Counts, means and deviations of samples by class, and what is checked of them."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import Covariance, Dense
+
+_CLOSE = 10
+"""How many times their spread samples may be away from 0 before they are summed from elsewhere."""
+_LOOK = 64
+"""Samples from which the spread is judged."""
+
+
+def at_least_single(rows: Float[Tensor, "n p"]) -> Float[Tensor, "n p"]:
+    """Half precision taken up to float32: it cannot count to 60,000, nor hold such sums."""
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
+
+
+def further(
+    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
+    r"""Counts and means with further samples, and the rows by whose Gram product the scatter grows.
+
+    As the sum with the further samples' own `ClassMoments` would have it, and without rows for the step between means:
+    each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
+    the new samples' scatter is theirs about $\mu_b$ plus $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
+    """
+    classes = len(counts)
+    first = _first_of_each(features.detach(), labels, classes)
+    if _lie_close(features, labels, first):
+        # From one sample of each class, since sums of the samples themselves would round at the size of the mean.
+        total, further_means, rows = _from_origin(counts, means - first, features - first[labels], labels)
+        return total, further_means + first, rows
+    return _from_origin(counts, means, features, labels)
+
+
+def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) -> None:
+    """Raises unless features (n *p) are finite and labels (n) are classes."""
+    _checks.settings(where, ("classes", classes, "at least 2", classes >= 2))
+    _checks.floating(where, features=features)
+    _checks.samples(where, features=features)
+    if features[0].numel() == 0:
+        raise ShapeError(
+            "features",
+            "at least one feature",
+            f"shape {_checks.shape_of(features)}",
+            "Pass what a layer puts out.",
+            where=where,
+        )
+    _checks.finite(where, features=features)
+    _checks.class_labels(where, labels, len(features), classes)
+
+
+def check_squares(
+    where: str, within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]
+) -> None:
+    """Raises RangeError unless the dtype of what is within holds the squares of deviations; all may be 0."""
+    rows = within.matrix if isinstance(within, Dense) else within.rows
+    scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
+    spread, size = torch.linalg.vector_norm(centred_means.detach()), torch.linalg.vector_norm(means.detach())
+    deviation, about, mean = (float(part.detach()) for part in (scatter, spread, size))
+    limits = torch.finfo(rows.dtype)
+    too_large = not max(deviation, about) < limits.max**0.5
+    # Below, the squares of what still matters are no longer normal numbers.
+    too_small = max(deviation, mean) < (limits.tiny / limits.eps) ** 0.5 and (deviation > 0 or bool(means.any()))
+    if too_large or too_small:
+        raise RangeError(
+            "features",
+            f"features whose squares {rows.dtype} holds",
+            f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
+            "Pass float64, or features in another unit.",
+            where=where,
+        )
+
+
+def _first_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Float[Tensor, "k p"]:
+    """One sample of each class; 0 where there is none."""
+    n = len(labels)
+    none = labels.new_full((classes,), n)
+    first = none.scatter_reduce(0, labels, torch.arange(n, device=labels.device), "amin")
+    return torch.where((first < n).unsqueeze(1), features[first.clamp(max=n - 1)], 0)
+
+
+def _lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: Float[Tensor, "k p"]) -> bool:
+    """Whether samples of a class differ by so little, beside their size, that sums of them would cost digits."""
+    spread = (features[:_LOOK].detach() - first[labels[:_LOOK]]).square().mean(0).sqrt()
+    return bool((first.abs().amax(0) > _CLOSE * spread).any())
+
+
+def _from_origin(
+    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
+    """What `further` gives, by sums of the features as they are."""
+    classes = len(counts)
+    added = torch.bincount(labels, minlength=classes)
+    sums = features.new_zeros(classes, features.shape[1]).index_add(0, labels, features)
+    mean = sums / added.clamp(min=1).unsqueeze(1)
+    total = counts + added
+    share = (added.to(means.dtype) / total.clamp(min=1)).unsqueeze(1)
+    step = mean - means
+    centre = (mean - (1 - share).sqrt() * step).to(features.dtype)
+    # In place, since a second tensor of this size takes as long to allocate as to fill.
+    rows = centre.index_select(0, labels).neg_().add_(features)
+    return total, means + share * step, rows
