@@ -23,7 +23,12 @@ def exported(path: Path) -> list[str]:
     definitions = ast.parse(path.read_text(encoding="utf-8")).body
     functions = {node.name for node in definitions if isinstance(node, ast.FunctionDef)}
     classes = [node.name for node in definitions if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    return ordered([*classes, *(functions & {path.stem.removeprefix("_")})])
+    names = ordered([*classes, *(functions & {path.stem.removeprefix("_")})])
+    if not names:
+        sys.exit(
+            f"{path}: expected a function {path.stem.removeprefix('_')} or a class, got neither. Rename one of them."
+        )
+    return names
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -47,7 +52,7 @@ def tables(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     package = root / "src" / "gnomon"
     files = sorted(package.glob("measure/[!_]*/_[!_]*.py"), key=lambda path: (path.parent.name, path.stem))
     found = {f"gnomon.measure.{path.parent.name}.{path.stem}": exported(path) for path in files}
-    imports = "\n".join(imported(module, names) for module, names in found.items() if names)
+    imports = "\n".join(imported(module, names) for module, names in found.items())
     public = ordered(name for names in found.values() for name in names)
     yield package / "measure" / "__init__.py", f"{DOCSTRING}\n\n{imports}\n\n__all__ = [\n{lines(public, chr(34))}]\n"
 

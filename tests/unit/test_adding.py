@@ -55,3 +55,8 @@ def test_two_files_add_a_quantity(tmp_path):
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout.count(".") > 20
+
+
+def test_what_is_exported_follows_from_the_files():
+    checked = python(ROOT, "tools/exports.py", "--check")
+    assert checked.returncode == 0, checked.stdout

@@ -1,6 +1,5 @@
 """The power diagram that each layer cuts, at given samples."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from gnomon._precision import full_precision
 from gnomon.autodiff import Tape, map_tapes
 from gnomon.errors import UnsupportedModuleError
+from gnomon.measure._sequential import children
 
 Cell = tuple[Tensor, Tensor]
 """Centroid and radius of each sample."""
@@ -142,12 +142,3 @@ def _cells(tape: Tape, before: Tensor, after: Tensor) -> tuple[Cell, Cell]:
         cells.append((centroid, radius if tape.create_graph else radius.detach()))
     own, up_to = cells
     return own, up_to
-
-
-def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules in their order, with their names; one that stands twice comes twice."""
-    for name, child in zip(model._modules, model, strict=True):
-        if isinstance(child, nn.Sequential):
-            yield from children(child, f"{prefix}{name}.")
-        else:
-            yield prefix + name, child

@@ -118,7 +118,7 @@ def deepfool(
         reached, steps = left.clone(), torch.zeros_like(left)
         for _ in range(max_steps):
             least = overshoot * torch.linalg.vector_norm(total[waiting].flatten(1), dim=1)
-            step = steps_to_boundary(where, model, moved(waiting), left[waiting], least, memory)
+            step = _steps_to_boundary(where, model, moved(waiting), left[waiting], least, memory)
             total[waiting] += step
             steps[waiting] += 1
             reached[waiting] = predicted(waiting)
@@ -131,7 +131,7 @@ def deepfool(
     return DeepFool(perturbation, norm, robustness, left, reached, reached != left, steps)
 
 
-def steps_to_boundary(
+def _steps_to_boundary(
     where: str,
     model: Model,
     x: Float[Tensor, "n *d"],

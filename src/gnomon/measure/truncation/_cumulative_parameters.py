@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
-from gnomon.measure._relu_network import relu_layers
+from gnomon.measure._sequential import relu_layers
 
 _LIMIT = torch.finfo(torch.float64).eps ** -0.5
 """The largest condition number: half of the digits of float64 are left when a layer is pulled back."""

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import full_precision
-from gnomon.measure._relu_network import input_points
+from gnomon.measure._sequential import input_points
 from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
 from gnomon.measure.truncation._truncation_map import truncation_map
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.measure._relu_network import input_points
+from gnomon.measure._sequential import input_points
 from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
 
 

@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.measure._by_class import at_least_single, further
-from gnomon.measure._relu_network import relu_layers
+from gnomon.measure._sequential import relu_layers
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 

@@ -1,11 +1,21 @@
-"""Networks of linear layers and ReLUs in turn, and points of their input space."""
+"""Networks whose layers stand one after the other, and points of their input space."""
+
+from collections.abc import Iterator
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon.errors import ShapeError, UnsupportedModuleError
-from gnomon.measure.jacobian._layer_centroids import children
+
+
+def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The modules in their order, with their names; one that stands twice comes twice."""
+    for name, child in zip(model._modules, model, strict=True):
+        if isinstance(child, nn.Sequential):
+            yield from children(child, f"{prefix}{name}.")
+        else:
+            yield prefix + name, child
 
 
 def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
