@@ -19,7 +19,7 @@ from gnomon.kernels import (
     squared_distances,
 )
 from gnomon.kernels import _agop as agop_module
-from gnomon.kernels._agop import by_gradients, by_samples
+from gnomon.kernels._agop import _by_gradients, _by_samples
 from gnomon.linalg import unit
 
 KERNELS = [LaplaceKernel(1.3), GaussianKernel(0.9)]
@@ -135,10 +135,10 @@ def test_agop_is_that_of_autodiff(kernel, n, d, c, with_metric):
 def test_both_forms_agree_and_the_cheaper_is_taken(kernel, monkeypatch):
     x, coefficients = normal(30, 4), normal(30, 3, seed=1)
     slopes = over_pairs(kernel.slope, x, None, 7)
-    whole = by_samples(slopes, x, coefficients, 30)
+    whole = _by_samples(slopes, x, coefficients, 30)
     for block in (1, 7, 16):
-        torch.testing.assert_close(by_samples(slopes, x, coefficients, block), whole)
-        torch.testing.assert_close(by_gradients(slopes, x, coefficients, block), whole)
+        torch.testing.assert_close(_by_samples(slopes, x, coefficients, block), whole)
+        torch.testing.assert_close(_by_gradients(slopes, x, coefficients, block), whole)
     taken = []
     for name in ("by_samples", "by_gradients"):
         form = getattr(agop_module, name)
@@ -170,7 +170,7 @@ def test_agop_keeps_its_digits_where_the_gram_matrix_is_nearly_singular():
     gradients = [(kernel.slope(d.square().sum(1)).unsqueeze(1) * coefficients).mT @ d for d in apart]
     expected = sum(gradient.mT @ gradient for gradient in gradients) / 300
     weights = over_pairs(kernel.slope, x - x.mean(0), None, 300)
-    lossy = by_samples(weights, x - x.mean(0), coefficients, 300) / 300
+    lossy = _by_samples(weights, x - x.mean(0), coefficients, 300) / 300
     size = float(expected.norm())
     assert (lossy - expected).norm() > 1e-3 * size
     torch.testing.assert_close(kernel_agop(kernel, x, coefficients), expected, rtol=0, atol=1e-6 * size)

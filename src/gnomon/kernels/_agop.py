@@ -42,7 +42,7 @@ def kernel_agop(
         x: the points in rows.
         coefficients: $\alpha$, one row a point.
         metric: M, symmetric and positive semi-definite; the identity if left out.
-        memory: bytes for blocks beyond the n x n slopes; 512 MiB unless told.
+        memory: bytes for blocks beyond the n x n slopes; default: 512 MiB.
     Returns:
         Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Unchanged by shifts of
         x, by permutations of the points and by rotations of the outputs.
@@ -84,14 +84,14 @@ def kernel_agop(
     weights = over_pairs(lambda squares: torch.where(squares > 0, kernel.slope(squares), 0), x, metric, block)
     mapped = x if metric is None else x @ metric
     if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
-        return by_gradients(weights, mapped, coefficients, block) / n
-    total = by_samples(weights, mapped, coefficients, block)
-    if rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
-        total = by_gradients(weights, mapped, coefficients, block)
+        return _by_gradients(weights, mapped, coefficients, block) / n
+    total = _by_samples(weights, mapped, coefficients, block)
+    if _rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
+        total = _by_gradients(weights, mapped, coefficients, block)
     return total / n
 
 
-def rounding(
+def _rounding(
     weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
 ) -> Float[Tensor, ""]:
     r"""What `by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, of independent signs."""
@@ -99,7 +99,7 @@ def rounding(
     return torch.finfo(x.dtype).eps * torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
 
 
-def by_samples(
+def _by_samples(
     weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int
 ) -> Float[Tensor, "d d"]:
     r"""$nX^\top BX$ as $Z + Z^\top$ with $Z = X^\top TX$, T the upper triangle of nB and half of its diagonal."""
@@ -119,7 +119,7 @@ def by_samples(
     return half + half.mT
 
 
-def by_gradients(
+def _by_gradients(
     weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int
 ) -> Float[Tensor, "d d"]:
     """The same from the gradients of all classes at a block of points."""

@@ -63,7 +63,7 @@ def squared_distances(
     x, z = x - centre, z - centre
     mapped = x if metric is None else x @ metric
     other = z if metric is None else z @ metric
-    return expanded(x, z, mapped, (mapped * x).sum(1), (other * z).sum(1), metric)
+    return _expanded(x, z, mapped, (mapped * x).sum(1), (other * z).sum(1), metric)
 
 
 def check_metric(where: str, metric: Tensor | None, width: int) -> None:
@@ -88,13 +88,13 @@ def over_pairs(
     values = x.new_empty(n, n)
     for start in range(0, n, block):
         rows, rest = slice(start, start + block), slice(start, None)
-        part = function(expanded(x[rows], x[rest], mapped[rows], lengths[rows], lengths[rest], metric))
+        part = function(_expanded(x[rows], x[rest], mapped[rows], lengths[rows], lengths[rest], metric))
         values[rows, rest] = part
         values[rest, rows] = part.mT
     return values
 
 
-def expanded(
+def _expanded(
     x: Float[Tensor, "n d"],
     z: Float[Tensor, "m d"],
     mapped: Float[Tensor, "n d"],
@@ -108,12 +108,12 @@ def expanded(
     rows, columns = (squares.detach() <= CLOSE * torch.finfo(x.dtype).eps * lengths.detach()).nonzero(as_tuple=True)
     step = max(1, BLOCK // x.shape[1])
     exact = [
-        between(x[i], z[j], metric) for i, j in zip(torch.split(rows, step), torch.split(columns, step), strict=True)
+        _between(x[i], z[j], metric) for i, j in zip(torch.split(rows, step), torch.split(columns, step), strict=True)
     ]
     return squares.index_put((rows, columns), torch.cat(exact))
 
 
-def between(
+def _between(
     x: Float[Tensor, "q d"], z: Float[Tensor, "q d"], metric: Float[Tensor, "d d"] | None
 ) -> Float[Tensor, "q"]:
     """The squared distance of each pair, from its difference."""

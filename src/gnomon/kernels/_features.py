@@ -60,12 +60,12 @@ class ReLUFeatures:
     @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
         """The weight, (D d)."""
-        return {"weight": normal(self.width, inputs, generator) * math.sqrt(2 / self.width)}
+        return {"weight": _normal(self.width, inputs, generator) * math.sqrt(2 / self.width)}
 
     @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sigma(Wx)$."""
-        check_points("ReLUFeatures.apply", x, drawn["weight"])
+        _check_points("ReLUFeatures.apply", x, drawn["weight"])
         return (x @ drawn["weight"].to(x).mT).relu()
 
 
@@ -121,20 +121,20 @@ class FourierFeatures:
     @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
         """The weight, (D d), and the phase, (D)."""
-        numerator = normal(self.width, inputs, generator)
-        denominator = normal(self.width, 1 if self.norm == "l2" else inputs, generator)
+        numerator = _normal(self.width, inputs, generator)
+        denominator = _normal(self.width, 1 if self.norm == "l2" else inputs, generator)
         uniform = torch.rand(self.width, generator=generator, dtype=torch.float64, device=generator.device)
         return {"weight": numerator / (self.bandwidth * denominator), "phase": 2 * math.pi * uniform}
 
     @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sqrt{2/D}\,\cos(Wx + b)$."""
-        check_points("FourierFeatures.apply", x, drawn["weight"])
+        _check_points("FourierFeatures.apply", x, drawn["weight"])
         angle = torch.addmm(drawn["phase"].to(x), x, drawn["weight"].to(x).mT)
         return angle.cos() * math.sqrt(2 / self.width)
 
 
-def check_points(where: str, x: Tensor, weight: Tensor) -> None:
+def _check_points(where: str, x: Tensor, weight: Tensor) -> None:
     """Raises unless x holds points of the space that the weight was drawn for."""
     _checks.rows(where, x=x)
     _checks.finite(where, x=x)
@@ -142,6 +142,6 @@ def check_points(where: str, x: Tensor, weight: Tensor) -> None:
         raise ShapeError("x", f"shape (n, {weight.shape[1]})", _checks.shape_of(x), "Draw for this width.", where=where)
 
 
-def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "r c"]:
+def _normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "r c"]:
     """Standard normal numbers."""
     return torch.randn(rows, columns, generator=generator, dtype=torch.float64, device=generator.device)

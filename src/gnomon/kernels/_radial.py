@@ -57,12 +57,12 @@ class LaplaceKernel:
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L)$."""
-        return (root(squares) / -self.bandwidth).exp()
+        return (_root(squares) / -self.bandwidth).exp()
 
     @half_as_single
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L) / (L\sqrt s)$, and 0 at 0."""
-        distance = root(squares)
+        distance = _root(squares)
         apart = distance > 0
         slopes = (distance / -self.bandwidth).exp() / (self.bandwidth * torch.where(apart, distance, 1))
         return torch.where(apart, slopes, 0)
@@ -123,7 +123,7 @@ def check_bandwidth(where: str, bandwidth: float | int) -> None:
     _checks.settings(where, ("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
 
 
-def root(squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+def _root(squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """The square root, whose gradient at 0 is 0."""
     positive = squares > 0
     return torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)

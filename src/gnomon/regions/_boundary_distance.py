@@ -8,7 +8,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import EmptyError
-from gnomon.regions._operations import Affine, Bends, Maximum, Planes, on_pieces, picked
+from gnomon.regions._operations import Affine, Maximum, PiecewiseLinear, Planes, on_pieces, picked
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 
@@ -29,7 +29,7 @@ def boundary_distance(
     Args:
         model: a piecewise affine network, as `slice_regions` takes them. It is copied to float64.
         x: the samples.
-        memory: bytes to use; 512 MiB unless told.
+        memory: bytes to use; default: 512 MiB.
     Returns:
         At least 0, in the unit of x and its dtype; 0 on a boundary, infinite for an affine network.
     Raises:
@@ -55,35 +55,35 @@ def boundary_distance(
         raise EmptyError("x", "entries for each sample", f"shape {_checks.shape_of(x)}", "Pass some.", where=where)
     with torch.no_grad():
         network = network_of(where, model, x[:1])
-        one = nearest(where, network, x[:1])[1]
+        one = _nearest(where, network, x[:1])[1]
         parts = torch.split(x, max(1, int(budget) // (8 * (size + 1) * 4 * one)))
-        return torch.cat([nearest(where, network, part)[0] for part in parts]).to(x.dtype)
+        return torch.cat([_nearest(where, network, part)[0] for part in parts]).to(x.dtype)
 
 
-def flats(x: Float[Tensor, "n *d"]) -> Planes:
+def _flats(x: Float[Tensor, "n *d"]) -> Planes:
     """All directions of the input space, and last the samples, as origins."""
     size = x[0].numel()
     directions = torch.eye(size, dtype=torch.float64, device=x.device).expand(len(x), -1, -1)
     return torch.cat([directions, x.double().flatten(1)[:, None]], 1).view(len(x), size + 1, *x.shape[1:])
 
 
-def nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Float[Tensor, "n"], int]:
+def _nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Float[Tensor, "n"], int]:
     """The distances, and the most entries that a step holds."""
-    planes = flats(x)
+    planes = _flats(x)
     held, most = {network.source: planes}, 0
     distance = torch.full((len(x),), torch.inf, dtype=planes.dtype, device=planes.device)
     for place, step in enumerate(network.steps):
         given = [held[name] for name in step.inputs]
         if isinstance(step.operation, Affine):
             value = step.operation.apply(*given)
-        elif isinstance(step.operation, Bends):
+        elif isinstance(step.operation, PiecewiseLinear):
             breaks = torch.tensor(step.operation.breaks, dtype=planes.dtype, device=planes.device)
             heights = given[0][:, -1, ..., None] - breaks
             slopes = torch.linalg.vector_norm(given[0][:, :-1], dim=1)[..., None]
-            distance = torch.minimum(distance, smallest(heights, slopes))
+            distance = torch.minimum(distance, _smallest(heights, slopes))
             value = on_pieces(given[0], step.operation, (heights > 0).sum(-1))
         else:
-            value, gap = maximum(step.operation, given[0])
+            value, gap = _maximum(step.operation, given[0])
             distance = torch.minimum(distance, gap)
         needed = network.needed_after(place)
         held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
@@ -92,7 +92,7 @@ def nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Flo
     return distance, most
 
 
-def maximum(operation: Maximum, planes: Planes) -> tuple[Float[Tensor, "p k *e"], Float[Tensor, "p"]]:
+def _maximum(operation: Maximum, planes: Planes) -> tuple[Float[Tensor, "p k *e"], Float[Tensor, "p"]]:
     """What comes out of a maximum, and the distance to where another entry of a window becomes the largest."""
     entries = planes.flatten(2)
     looked_at, shape = windows(operation.window, planes.shape[2:], planes.device)
@@ -103,11 +103,11 @@ def maximum(operation: Maximum, planes: Planes) -> tuple[Float[Tensor, "p k *e"]
     behind = value[..., None] - candidates
     slopes = torch.linalg.vector_norm(behind[:, :-1], dim=1)
     # Entries that are the same function nearby never take over.
-    gap = smallest(behind[:, -1].masked_fill(~there, torch.inf), slopes)
+    gap = _smallest(behind[:, -1].masked_fill(~there, torch.inf), slopes)
     return value.view(*planes.shape[:2], *shape), gap
 
 
-def smallest(heights: Tensor, slopes: Tensor) -> Float[Tensor, "n"]:
+def _smallest(heights: Tensor, slopes: Tensor) -> Float[Tensor, "n"]:
     """The smallest distance to a zero of affine functions; constant ones have none."""
     distance = heights.abs() / torch.where(slopes > 0, slopes, 1)
     return torch.where(slopes > 0, distance, torch.inf).flatten(1).amin(1)

@@ -39,13 +39,13 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     split = split_by_maximum(regions.polygons, outputs[:, :, None], there, label, allow=lambda pieces: None)
     cells, classes = split.children, split.state(slice(None))[:, 0]
     sides = torch.stack([cells.vertices, cells.rolled()], 2)
-    level = level_edges(cells, outputs, split.parent)
+    level = _level_edges(cells, outputs, split.parent)
     owners = classes[:, None].expand_as(cells.labels)
-    along = changes(sides[level], cells.labels[level], owners[level])
-    return chained(torch.cat([sides[cells.valid & (cells.labels == BOUNDARY)], along]))
+    along = _changes(sides[level], cells.labels[level], owners[level])
+    return _chained(torch.cat([sides[cells.valid & (cells.labels == BOUNDARY)], along]))
 
 
-def level_edges(cells: Polygons, outputs: Float[Tensor, "r 3 c"], parent: Int[Tensor, "q"]) -> Bool[Tensor, "q v"]:
+def _level_edges(cells: Polygons, outputs: Float[Tensor, "r 3 c"], parent: Int[Tensor, "q"]) -> Bool[Tensor, "q v"]:
     """The edges made by the network's units on which two outputs are the largest: the class may change there."""
     found = []
     for rows in torch.split(torch.arange(len(cells), device=parent.device), CELLS):
@@ -57,7 +57,7 @@ def level_edges(cells: Polygons, outputs: Float[Tensor, "r 3 c"], parent: Int[Te
     return torch.cat(found)
 
 
-def changes(
+def _changes(
     edges: Float[Tensor, "e 2 2"], labels: Int[Tensor, "e"], classes: Int[Tensor, "e"]
 ) -> Float[Tensor, "s 2 2"]:
     """The parts of edges that have another class on their other side; both sides of an edge have one label."""
@@ -82,7 +82,7 @@ def changes(
     return torch.cat(found)
 
 
-def chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:
+def _chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:
     """Segments, some there twice, one way and the other, joined where they meet."""
     if not len(segments):
         return []
@@ -96,11 +96,11 @@ def chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:
     # Ends and crossings first, so that a closed line is what is left.
     for start in sorted(ways, key=lambda place: len(ways[place]) == 2):
         while ways[start]:
-            lines.append(follow(ways, start))
+            lines.append(_follow(ways, start))
     return lines
 
 
-def follow(
+def _follow(
     ways: dict[tuple[int, ...], dict[tuple[int, ...], tuple[Tensor, Tensor]]], start: tuple[int, ...]
 ) -> Float[Tensor, "_ 2"]:
     """Goes along segments, taking each away, to the next end or crossing, or back to where it started."""

@@ -35,7 +35,7 @@ def local_complexity(
         x: the samples.
         radius: of the disc, in the unit of x.
         sides: of the polygon that stands for the disc.
-        generator: where the planes' directions come from; torch's global one unless told.
+        generator: where the planes' directions come from; default: torch's global one.
     Returns:
         At least 1; column l counts the regions of the network up to its bending layer l, so that rows do not fall.
     Raises:

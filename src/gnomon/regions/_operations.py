@@ -26,7 +26,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Bends:
+class PiecewiseLinear:
     """A function of single entries made of straight pieces, from the left to the right.
 
     Attributes:
@@ -47,10 +47,10 @@ class Maximum:
     window: Window
 
 
-Operation = Affine | Bends | Maximum
+Operation = Affine | PiecewiseLinear | Maximum
 
 
-def clipped(low: float | int | None, high: float | int | None) -> Bends:
+def clipped(low: float | int | None, high: float | int | None) -> PiecewiseLinear:
     """Straight between two numbers, constant beyond them; None is no bound."""
     breaks: tuple[float | int, ...] = ()
     slopes: tuple[float, ...] = (1.0,)
@@ -59,13 +59,13 @@ def clipped(low: float | int | None, high: float | int | None) -> Bends:
         breaks, slopes, offsets = (low,), (0.0, 1.0), (low, 0.0)
     if high is not None:
         breaks, slopes, offsets = (*breaks, high), (*slopes, 0.0), (*offsets, high)
-    return Bends(breaks, slopes, offsets)
+    return PiecewiseLinear(breaks, slopes, offsets)
 
 
-def on_pieces(planes: Planes, bends: Bends, state: Int[Tensor, "p *d"]) -> Planes:
+def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *d"]) -> Planes:
     """What comes out where each unit is on one of its straight pieces."""
     slope, offset = torch.zeros_like(state, dtype=planes.dtype), torch.zeros_like(state, dtype=planes.dtype)
-    for i, (this_slope, this_offset) in enumerate(zip(bends.slopes, bends.offsets, strict=True)):
+    for i, (this_slope, this_offset) in enumerate(zip(function.slopes, function.offsets, strict=True)):
         if isinstance(this_slope, Tensor):
             this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 3))
         slope = torch.where(state == i, this_slope, slope)

@@ -132,7 +132,7 @@ class Regions:
 
         Args:
             points: in the plane's coordinates.
-            memory: bytes to use beyond the result and a few numbers a region; 512 MiB unless told.
+            memory: bytes to use beyond the result and a few numbers a region; default: 512 MiB.
 
         Raises:
             ShapeError: if the points are not (n, 2).

@@ -99,12 +99,12 @@ def halve(polygons: Polygons, heights: Float[Tensor, "p v"], labels: Int[Tensor,
         # The cut begins where the boundary leaves this side: at a crossing, or at a vertex on the line.
         leaves = torch.stack([(heights == 0) & (beyond < 0), crosses & (heights > 0)], 2).flatten(1, 2)
         names = torch.where(leaves, labels[:, None], polygons.labels.repeat_interleave(2, 1))
-        return gathered(points, kept, names)
+        return _gathered(points, kept, names)
 
     return side(heights, beyond), side(-heights, -beyond)
 
 
-def gathered(points: Float[Tensor, "p q 2"], kept: Bool[Tensor, "p q"], labels: Int[Tensor, "p q"]) -> Polygons:
+def _gathered(points: Float[Tensor, "p q 2"], kept: Bool[Tensor, "p q"], labels: Int[Tensor, "p q"]) -> Polygons:
     """Polygons of the points that are kept."""
     count = kept.sum(1)
     width = int(count.max()) if len(count) else 0

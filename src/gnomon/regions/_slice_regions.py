@@ -13,13 +13,13 @@ from gnomon.regions._operations import Affine
 from gnomon.regions._partition import OUTSIDE, Regions
 from gnomon.regions._plane import Plane
 from gnomon.regions._polygons import Polygons, cross, join
+from gnomon.regions._propagation import Piece, Propagation
 from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network_of
-from gnomon.regions._walk import Piece, Walk
 
 DEFAULT_BUDGET = 512 * 2**20
 CHECKED = 256
 """Regions that are held against the network in the end."""
-Sides = Sequence[float | int] | Sequence[Sequence[float | int]]
+Box = Sequence[float | int] | Sequence[Sequence[float | int]]
 """Left, right, bottom, top; or corners."""
 Progress = Callable[[int, float], object]
 """Told the number of regions found so far, and the share of the box's area that they fill."""
@@ -29,7 +29,7 @@ Progress = Callable[[int, float], object]
 def slice_regions(
     model: nn.Module,
     plane: Plane,
-    box: Float[Tensor, "v 2"] | Sides,
+    box: Float[Tensor, "v 2"] | Box,
     *,
     max_regions: int = 1_000_000,
     memory: float | int | None = None,
@@ -50,7 +50,7 @@ def slice_regions(
         plane: the slice.
         box: the part of the plane to look at: the corners of a convex polygon, in order, or (left, right, bottom, top).
         max_regions: more than so many end with an error.
-        memory: bytes for what is carried along beyond the result; 512 MiB unless told. It decides how many polygons go
+        memory: bytes for what is carried along beyond the result; default: 512 MiB. It decides how many polygons go
             on together, and not what comes out.
         progress: called with the number of regions so far and the share of the box's area that is done.
     Returns:
@@ -79,17 +79,17 @@ def slice_regions(
     _checks.settings(
         where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
     )
-    start = polygon(box, plane.origin.device)
+    start = _polygon(box, plane.origin.device)
     with torch.no_grad():
         network = network_of(where, model, plane.origin[None])
         share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
-        walk = Walk(network, share, max_regions, float(start.areas()))
+        propagation = Propagation(network, share, max_regions, float(start.areas()))
         image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
         leaves: list[Piece] = []
-        for leaf in walk.on(Piece(start, {network.source: image}, torch.zeros_like(start.count))):
+        for leaf in propagation.forward(Piece(start, {network.source: image}, torch.zeros_like(start.count))):
             leaves.append(leaf)
             if progress is not None:
-                progress(walk.out, walk.share)
+                progress(propagation.out, propagation.share)
         outputs = torch.cat([leaf.held[network.result] for leaf in leaves])
     found = Regions(
         model=network.model,
@@ -99,13 +99,13 @@ def slice_regions(
         offsets=outputs[:, 2],
         pattern=torch.cat([leaf.pattern for leaf in leaves]),
         layers=tuple(step.place for step in network.steps),
-        by_depth=dict(walk.found),
+        by_depth=dict(propagation.found),
     )
-    verify(network, found, walk.area)
+    _verify(network, found, propagation.area)
     return found
 
 
-def verify(network: Network, regions: Regions, area: float) -> None:
+def _verify(network: Network, regions: Regions, area: float) -> None:
     """Holds some regions against the network itself, and their area against the box's.
 
     Raises:
@@ -121,7 +121,7 @@ def verify(network: Network, regions: Regions, area: float) -> None:
         raise answers_otherwise("slice_regions")
 
 
-def polygon(box: Float[Tensor, "v 2"] | Sides, device: torch.device) -> Polygons:
+def _polygon(box: Float[Tensor, "v 2"] | Box, device: torch.device) -> Polygons:
     """The box as a polygon on a device, its corners counter-clockwise, every edge labelled as the box's.
 
     Raises:

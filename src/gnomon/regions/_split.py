@@ -62,22 +62,22 @@ def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: In
         The pieces; a unit's state is 1 where it is positive, else 0. A unit that is zero within rounding everywhere on
         a polygon counts as not positive.
     """
-    tolerance = tolerances(polygons, lines)
+    tolerance = _tolerances(polygons, lines)
     heights = evaluate(polygons, lines)
     high = (heights > tolerance[:, None]).any(1)
-    cuts, counts = listed(high & (heights < -tolerance[:, None]).any(1))
+    cuts, counts = _listed(high & (heights < -tolerance[:, None]).any(1))
     del heights
 
     def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
-        height = zeroed(evaluate_one(part, lines[parent, :, unit]), tolerance[parent, unit, None])
+        height = _zeroed(_evaluate_one(part, lines[parent, :, unit]), tolerance[parent, unit, None])
         cut = (height > 0).any(1) & (height < 0).any(1)
         above, below = halve(part[cut], height[cut], labels[unit[cut]])
         return [(part[~cut], parent[~cut]), (above, parent[cut]), (below, parent[cut])]
 
     def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
-        return (evaluate_one(part, lines[parent, :, unit]) > tolerance[parent, unit, None]).any(1).long()
+        return (_evaluate_one(part, lines[parent, :, unit]) > tolerance[parent, unit, None]).any(1).long()
 
-    return Split(*divided(polygons, cuts, counts, pieces, allow), high.long(), cuts, counts, settle)
+    return Split(*_divided(polygons, cuts, counts, pieces, allow), high.long(), cuts, counts, settle)
 
 
 def split_by_maximum(
@@ -100,25 +100,25 @@ def split_by_maximum(
         The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
     """
     p, _, u, k = values.shape
-    tolerance = tolerances(polygons, values.flatten(2)).view(p, u, k).amax(2)
-    whole, settled = largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
-    cuts, counts = listed(~settled)
+    tolerance = _tolerances(polygons, values.flatten(2)).view(p, u, k).amax(2)
+    whole, settled = _largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
+    cuts, counts = _listed(~settled)
 
     def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
         functions, limits = values[parent, :, unit], tolerance[parent, unit]
-        rivals, counts = listed(contending(evaluate(part, functions), there[unit]))
+        rivals, counts = _listed(_contending(evaluate(part, functions), there[unit]))
         functions = functions.gather(2, rivals[:, None].expand(-1, 3, -1))
         places = torch.arange(rivals.shape[1], device=counts.device) < counts[:, None]
-        return [cell(i, part, parent, functions, places, limits, labels[unit]) for i in range(rivals.shape[1])]
+        return [_cell(i, part, parent, functions, places, limits, labels[unit]) for i in range(rivals.shape[1])]
 
     def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
         heights = evaluate(part, values[parent, :, unit])[:, :, None]
-        return largest(heights, there[unit][:, None], tolerance[parent, unit, None])[0][:, 0]
+        return _largest(heights, there[unit][:, None], tolerance[parent, unit, None])[0][:, 0]
 
-    return Split(*divided(polygons, cuts, counts, pieces, allow), whole, cuts, counts, settle)
+    return Split(*_divided(polygons, cuts, counts, pieces, allow), whole, cuts, counts, settle)
 
 
-def divided(
+def _divided(
     polygons: Polygons,
     cuts: Int[Tensor, "p k"],
     counts: Int[Tensor, "p"],
@@ -134,13 +134,13 @@ def divided(
         current, parent = current[going], parent[going]
         parts = pieces(current, parent, cuts[parent, turn])
         current, parent = join([part for part, _ in parts]), torch.cat([owner for _, owner in parts])
-        kept = ~thin(current)
+        kept = ~_thin(current)
         current, parent = current[kept], parent[kept]
         allow(sum(len(owner) for _, owner in finished) + len(parent))
-    return ordered([*finished, (current, parent)])
+    return _ordered([*finished, (current, parent)])
 
 
-def cell(
+def _cell(
     i: int,
     polygons: Polygons,
     parent: Int[Tensor, "p"],
@@ -155,8 +155,8 @@ def cell(
     for j in range(values.shape[2]):
         if j == i:
             continue
-        height = evaluate_one(part, values[rows, :, i] - values[rows, :, j])
-        height = torch.where(there[rows, j, None], zeroed(height, tolerance[rows, None]), 1)
+        height = _evaluate_one(part, values[rows, :, i] - values[rows, :, j])
+        height = torch.where(there[rows, j, None], _zeroed(height, tolerance[rows, None]), 1)
         above, below = (height > 0).any(1), (height < 0).any(1)
         whole = (above | (i < j)) & ~below
         cut = above & below
@@ -165,7 +165,7 @@ def cell(
     return part, parent[rows]
 
 
-def largest(
+def _largest(
     heights: Float[Tensor, "p v u k"], there: Bool[Tensor, "*p u k"], tolerance: Float[Tensor, "p u"]
 ) -> tuple[Int[Tensor, "p u"], Bool[Tensor, "p u"]]:
     """The first function that is nowhere below the others on a polygon, and whether there is one."""
@@ -175,7 +175,7 @@ def largest(
     return dominant.long().argmax(2), dominant.any(2)
 
 
-def contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> Bool[Tensor, "p k"]:
+def _contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> Bool[Tensor, "p k"]:
     """Which functions may be the largest somewhere: not those below another one, the largest at a corner, at all."""
     heights = heights.masked_fill(~there[:, None], -torch.inf)
     contends = there
@@ -186,7 +186,7 @@ def contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> B
     return contends
 
 
-def thin(polygons: Polygons) -> Bool[Tensor, "p"]:
+def _thin(polygons: Polygons) -> Bool[Tensor, "p"]:
     """Polygons without a width, as nearly coincident lines leave them."""
     around = torch.linalg.vector_norm(polygons.rolled() - polygons.vertices, dim=2)
     around = around.masked_fill(~polygons.valid, 0).sum(1)
@@ -198,24 +198,24 @@ def evaluate(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor,
     return torch.baddbmm(lines[:, 2:], polygons.vertices, lines[:, :2])
 
 
-def evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tensor, "p v"]:
+def _evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tensor, "p v"]:
     """One affine function for each polygon, at its vertices."""
     return polygons.vertices[..., 0] * line[:, :1] + polygons.vertices[..., 1] * line[:, 1:2] + line[:, 2:]
 
 
-def tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
+def _tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
     """Below which a value is zero within rounding."""
     reach = polygons.vertices.abs().amax(1)
     terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
     return OWN * terms + LAYER * terms.amax(1, keepdim=True)
 
 
-def zeroed(heights: Tensor, tolerance: Tensor) -> Tensor:
+def _zeroed(heights: Tensor, tolerance: Tensor) -> Tensor:
     """Exactly zero where a value is zero within rounding."""
     return torch.where(heights.abs() <= tolerance, 0, heights)
 
 
-def listed(chosen: Bool[Tensor, "p u"]) -> tuple[Int[Tensor, "p k"], Int[Tensor, "p"]]:
+def _listed(chosen: Bool[Tensor, "p u"]) -> tuple[Int[Tensor, "p k"], Int[Tensor, "p"]]:
     """The chosen units of each polygon, in rows padded to the longest, and their number."""
     counts = chosen.sum(1)
     rows, units = chosen.nonzero(as_tuple=True)
@@ -225,7 +225,7 @@ def listed(chosen: Bool[Tensor, "p u"]) -> tuple[Int[Tensor, "p k"], Int[Tensor,
     return which, counts
 
 
-def ordered(pieces: list[tuple[Polygons, Tensor]]) -> tuple[Polygons, Tensor]:
+def _ordered(pieces: list[tuple[Polygons, Tensor]]) -> tuple[Polygons, Tensor]:
     """All pieces, those of one parent together, in the order of the parents."""
     parent = torch.cat([part for _, part in pieces])
     order = torch.argsort(parent, stable=True)

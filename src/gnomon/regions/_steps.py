@@ -105,7 +105,7 @@ def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Networ
                 "Move one of the two.",
                 where=where,
             )
-    network = Network(exact, *read(where, traced(where, exact)))
+    network = Network(exact, *_read(where, _traced(where, exact)))
     try:
         outputs = exact(x.double())
     except RuntimeError as error:
@@ -120,7 +120,7 @@ def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Networ
     return network
 
 
-def traced(where: str, model: nn.Module) -> fx.GraphModule:
+def _traced(where: str, model: nn.Module) -> fx.GraphModule:
     """The network's forward pass as a graph of its parts."""
     tracer = fx.Tracer()
     # A layer alone would be traced into its own weights.
@@ -137,7 +137,7 @@ def traced(where: str, model: nn.Module) -> fx.GraphModule:
         ) from error
 
 
-def read(where: str, graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str]:
+def _read(where: str, graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str]:
     """The steps of a graph, and the names of its input and of its result."""
     steps: list[Step] = []
     source, result = "", ""
@@ -149,25 +149,25 @@ def read(where: str, graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str]
             source = source or node.name
         elif node.op == "output":
             result = node.args[0].name if isinstance(node.args[0], fx.Node) else ""
-        elif (value := constant(graph, node, arguments, named)) is not None:
+        elif (value := _constant(graph, node, arguments, named)) is not None:
             known[node] = value
         else:
-            place, operation = operation_of(where, graph, node, arguments, named)
+            place, operation = _operation_of(where, graph, node, arguments, named)
             # A module that is used twice stands in two places.
             times = sum(step.place.partition(", time ")[0] == place for step in steps)
             place = f"{place}, time {times + 1}" if times else place
-            steps.append(Step(node.name, place, operation, tuple(part.name for part in nodes(arguments, named))))
+            steps.append(Step(node.name, place, operation, tuple(part.name for part in _nodes(arguments, named))))
     return tuple(steps), source, result
 
 
-def nodes(*given: Any) -> list[fx.Node]:  # noqa: ANN401 - fx's own type
+def _nodes(*given: Any) -> list[fx.Node]:  # noqa: ANN401 - fx's own type
     """The nodes among arguments, as often as they stand there."""
     found: list[fx.Node] = []
     fx.map_arg(given, found.append)
     return found
 
 
-def constant(graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]) -> object:
+def _constant(graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]) -> object:
     """What a node stands for if it is no data: a weight, something made of weights, a shape; None for data."""
     if node.op == "get_attr":
         return reduce(getattr, str(node.target).split("."), graph)
@@ -175,18 +175,18 @@ def constant(graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], nam
         return SHAPE if arguments[1:] in ((), ("shape",)) else BATCH if arguments[1:] == (0,) else None
     if node.target is operator.getitem and arguments[0] is SHAPE:
         return BATCH if arguments[1] == 0 else None
-    if nodes(arguments, named) or not all(isinstance(part, Tensor | float | int) for part in arguments):
+    if _nodes(arguments, named) or not all(isinstance(part, Tensor | float | int) for part in arguments):
         return None
-    return called(node)(*arguments, **named) if node.op in ("call_function", "call_method") else None
+    return _called(node)(*arguments, **named) if node.op in ("call_function", "call_method") else None
 
 
-def called(node: fx.Node) -> Callable[..., Tensor]:
+def _called(node: fx.Node) -> Callable[..., Tensor]:
     """The function that a node calls, or the method as a function."""
     found = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
     return cast(Callable[..., Tensor], found)
 
 
-def operation_of(
+def _operation_of(
     where: str, graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[str, Operation]:
     """Where a node of the traced graph stands, and what it does."""
@@ -199,7 +199,7 @@ def operation_of(
             what, advice = f"{what} in training mode", "Call model.eval()"
     else:
         place, what = node.name, getattr(node.target, "__name__", str(node.target))
-        operation = of_function(called(node), what, arguments, named)
+        operation = of_function(_called(node), what, arguments, named)
     if operation is None:
         raise UnsupportedModuleError(
             "model", "piecewise affine parts", f"{what} at '{place}'", f"{advice}.", where=where

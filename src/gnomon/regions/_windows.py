@@ -6,17 +6,18 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-Sides = int | tuple[int, ...]
+PerAxis = int | tuple[int, ...]
+"""One number for all axes, or one each."""
 
 
 @dataclass(frozen=True)
 class Window:
     """The settings of a max-pooling, as torch's."""
 
-    size: Sides
-    stride: Sides
-    padding: Sides
-    dilation: Sides
+    size: PerAxis
+    stride: PerAxis
+    padding: PerAxis
+    dilation: PerAxis
     ceil: bool = False
 
 
@@ -29,15 +30,15 @@ def windows(window: Window, shape: torch.Size, device: torch.device) -> tuple[In
     # Each channel's places, then along each axis the places of the entries before.
     found = torch.arange(channels, device=device)[:, None]
     for axis, side in enumerate(sides):
-        places = along_axis(window, axis, side).to(device)
+        places = _along_axis(window, axis, side).to(device)
         inside = (found[:, None, :, None] >= 0) & (places[None, :, None] >= 0)
         found = torch.where(inside, found[:, None, :, None] * side + places[None, :, None], -1)
         found = found.flatten(2).flatten(0, 1)
-    outputs = tuple(len(along_axis(window, axis, side)) for axis, side in enumerate(sides))
+    outputs = tuple(len(_along_axis(window, axis, side)) for axis, side in enumerate(sides))
     return found, outputs if len(shape) == 1 else (channels, *outputs)
 
 
-def along_axis(window: Window, axis: int, side: int) -> Int[Tensor, "o k"]:
+def _along_axis(window: Window, axis: int, side: int) -> Int[Tensor, "o k"]:
     """For each output along an axis the places that it looks at, -1 beyond the rim."""
     size, stride, padding, dilation = (
         value if isinstance(value, int) else value[axis if len(value) > 1 else 0]

@@ -82,7 +82,7 @@ def input_noise(
         train_accuracy: in [0, 1]; a tensor must broadcast against x, one value a seed as (s, 1, 1) against (s, n, d).
         largest: the level at accuracy 0, in the unit of x; the default is meant for standardised inputs.
         least: the level that it never falls below.
-        generator: where the noise comes from; torch's global one unless told.
+        generator: where the noise comes from; default: torch's global one.
 
     Returns:
         A new tensor like x, with a graph to it; NaN where x is NaN.
@@ -131,7 +131,7 @@ class InputNoise:
     Args:
         largest: the level at accuracy 0, in the unit of the inputs.
         least: the level that it never falls below.
-        generator: where the noise comes from; torch's global one unless told.
+        generator: where the noise comes from; default: torch's global one.
         train_accuracy: the last one known.
     Raises:
         RangeError: listing every setting that is out of range.

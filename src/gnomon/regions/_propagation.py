@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon.errors import ConvergenceError, RangeError
-from gnomon.regions._operations import Affine, Bends, Maximum, Planes, on_pieces, picked
+from gnomon.regions._operations import Affine, Maximum, PiecewiseLinear, Planes, on_pieces, picked
 from gnomon.regions._partition import LAYER_BITS
 from gnomon.regions._polygons import Polygons
 from gnomon.regions._split import Allow, Split, split_by_lines, split_by_maximum
@@ -43,8 +43,8 @@ class Piece:
 
 
 @dataclass
-class Walk:
-    """The way through a network's steps.
+class Propagation:
+    """Polygons on their way through a network's steps.
 
     Attributes:
         network: the network.
@@ -69,7 +69,7 @@ class Walk:
         """How much of the area came out."""
         return min(self.done / self.area, 1.0)
 
-    def on(self, piece: Piece, at: int = 0) -> Iterator[Piece]:
+    def forward(self, piece: Piece, at: int = 0) -> Iterator[Piece]:
         """The pieces that come out at the end, depth first: what the first part becomes, then the second, and so on."""
         for place, step in enumerate(self.network.steps[at:], at):
             needed = self.network.needed_after(place)
@@ -78,20 +78,20 @@ class Walk:
                 held = {name: planes for name, planes in (piece.held | {step.name: value}).items() if name in needed}
                 piece = Piece(piece.polygons, held, piece.pattern)
                 continue
-            yield from self.bend(piece, step, step.operation, place, needed)
+            yield from self._cut(piece, step, step.operation, place, needed)
             return
         self.out += len(piece.polygons)
         self.done += float(piece.polygons.areas().sum())
         yield piece
 
-    def bend(
-        self, piece: Piece, step: Step, operation: Bends | Maximum, place: int, needed: set[str]
+    def _cut(
+        self, piece: Piece, step: Step, operation: PiecewiseLinear | Maximum, place: int, needed: set[str]
     ) -> Iterator[Piece]:
         """Cuts the polygons by the units of a bending step, and lets the pieces go on, both in parts that fit."""
-        size = self.fitting(piece, step, operation)
+        size = self._fitting(piece, step, operation)
         for start in range(0, len(piece.polygons), size):
             part = piece.part(slice(start, start + size))
-            split, act = bent(part, step.inputs[0], operation, place, self.allow)
+            split, act = _cut_by(part, step.inputs[0], operation, place, self._allow)
             self.found[step.place] += len(split.children)
             for begin in range(0, len(split.children), size):
                 rows = slice(begin, begin + size)
@@ -99,10 +99,10 @@ class Walk:
                 state, value = act(rows)
                 held = {name: planes[parent] for name, planes in part.held.items() if name in needed}
                 held |= {step.name: value} if step.name in needed else {}
-                pattern = part.pattern[parent] * MIX + (state * keys(state.shape[1], place).to(state.device)).sum(1)
-                yield from self.on(Piece(split.children[rows], held, pattern), place + 1)
+                pattern = part.pattern[parent] * MIX + (state * _keys(state.shape[1], place).to(state.device)).sum(1)
+                yield from self.forward(Piece(split.children[rows], held, pattern), place + 1)
 
-    def fitting(self, piece: Piece, step: Step, operation: Bends | Maximum) -> int:
+    def _fitting(self, piece: Piece, step: Step, operation: PiecewiseLinear | Maximum) -> int:
         """How many polygons fit the budget at a bending step.
 
         Raises:
@@ -111,7 +111,7 @@ class Walk:
         entries = sum(planes[0].numel() for planes in piece.held.values())
         planes = piece.held[step.inputs[0]]
         shape = planes.shape[2:]
-        if isinstance(operation, Bends):
+        if isinstance(operation, PiecewiseLinear):
             looks = shape.numel() * len(operation.breaks)
         else:
             looks = windows(operation.window, shape, planes.device)[0].numel()
@@ -127,7 +127,7 @@ class Walk:
             )
         return self.budget // one
 
-    def allow(self, regions: int) -> None:
+    def _allow(self, regions: int) -> None:
         """Raises ConvergenceError if so many regions at one step are too many."""
         if self.out + regions > self.most:
             raise ConvergenceError(
@@ -143,36 +143,42 @@ Act = Callable[[slice], tuple[Int[Tensor, "q u"], Planes]]
 """For some of the pieces the linear pieces of all units, and what comes out."""
 
 
-def bent(piece: Piece, name: str, operation: Bends | Maximum, place: int, allow: Allow) -> tuple[Split, Act]:
+def _cut_by(
+    piece: Piece, name: str, operation: PiecewiseLinear | Maximum, place: int, allow: Allow
+) -> tuple[Split, Act]:
     """Cuts polygons by the units of a bending operation."""
     planes = piece.held[name]
-    if isinstance(operation, Bends):
-        return straightened(piece.polygons, planes, operation, place, allow)
-    return maximised(piece.polygons, planes, operation, place, allow)
+    if isinstance(operation, PiecewiseLinear):
+        return _cut_at_breaks(piece.polygons, planes, operation, place, allow)
+    return _cut_by_maximum(piece.polygons, planes, operation, place, allow)
 
 
-def straightened(polygons: Polygons, planes: Planes, bends: Bends, place: int, allow: Allow) -> tuple[Split, Act]:
+def _cut_at_breaks(
+    polygons: Polygons, planes: Planes, function: PiecewiseLinear, place: int, allow: Allow
+) -> tuple[Split, Act]:
     """Cuts by the lines on which a unit's value is one of the breaks."""
     entries = planes.flatten(2)
-    lines = torch.cat([shifted(entries, at) for at in bends.breaks], 2)
-    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(bends.breaks))
+    lines = torch.cat([_shifted(entries, at) for at in function.breaks], 2)
+    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(function.breaks))
     split = split_by_lines(polygons, lines, labels, allow)
 
     def act(rows: slice) -> tuple[Tensor, Planes]:
         # A unit's piece is the number of breaks below its value.
         above = split.state(rows)
-        state = above.view(len(above), len(bends.breaks), -1).sum(1)
-        return state, on_pieces(planes[split.parent[rows]], bends, state.view(-1, *planes.shape[2:]))
+        state = above.view(len(above), len(function.breaks), -1).sum(1)
+        return state, on_pieces(planes[split.parent[rows]], function, state.view(-1, *planes.shape[2:]))
 
     return split, act
 
 
-def shifted(entries: Float[Tensor, "p 3 u"], by: float | int) -> Float[Tensor, "p 3 u"]:
+def _shifted(entries: Float[Tensor, "p 3 u"], by: float | int) -> Float[Tensor, "p 3 u"]:
     """The functions less a number."""
     return entries if by == 0 else torch.cat([entries[:, :2], entries[:, 2:] - by], 1)
 
 
-def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int, allow: Allow) -> tuple[Split, Act]:
+def _cut_by_maximum(
+    polygons: Polygons, planes: Planes, maximum: Maximum, place: int, allow: Allow
+) -> tuple[Split, Act]:
     """Cuts where the largest entry of a window changes."""
     entries = planes.flatten(2)
     looked_at, shape = windows(maximum.window, planes.shape[2:], planes.device)
@@ -186,6 +192,6 @@ def maximised(polygons: Polygons, planes: Planes, maximum: Maximum, place: int, 
     return split, act
 
 
-def keys(units: int, place: int) -> Int[Tensor, "u"]:
+def _keys(units: int, place: int) -> Int[Tensor, "u"]:
     """64 random bits for each unit of a step."""
     return torch.randint(-(2**63), 2**63 - 1, (units,), generator=torch.Generator().manual_seed(place))
