@@ -21,10 +21,7 @@ from gnomon_lab.measuring.quantities import CAUTION, DEFAULT, QUANTITIES, explan
 from gnomon_lab.runs.checkpoint import save_checkpoint
 from tests.lab.measuring import CLASSES, Malicious, N, call, network, numbers
 
-NARROWING = {
-    *("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map"),
-    "layer_centroids",  # returns a tuple
-}
+NARROWING = {"activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map"}
 """They take networks whose widths do not increase."""
 
 

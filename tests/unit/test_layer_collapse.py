@@ -8,6 +8,7 @@ from torch.nn import functional
 from gnomon import Probe, class_moments, layer_collapse, nc1_trace_ratio, nc2_etf, nc2_orthogonal
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import cnn, mlp
+from tests.contract.of_collapse import layer_by_layer
 
 
 def normal(*shape, seed=0):
@@ -36,30 +37,6 @@ def means_of(features, labels, k=3):
 # NC2.
 
 
-def plain_nc2(means, *, centred):
-    k = len(means)
-    rows = (means - means.mean(0) if centred else means).tolist()
-    total = 0.0
-    for i in range(k):
-        for j in range(k):
-            dot = sum(a * b for a, b in zip(rows[i], rows[j], strict=True))
-            lengths = sum(a * a for a in rows[i]) ** 0.5 * sum(b * b for b in rows[j]) ** 0.5
-            wanted = float(i == j) if not centred else (1.0 if i == j else -1 / (k - 1))
-            total += (dot / lengths - wanted) ** 2
-    return torch.tensor(total**0.5, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_nc2_is_the_plain_loop(seed):
-    means = normal(5, 7, seed=seed) + 0.5
-    torch.testing.assert_close(nc2_etf(means), plain_nc2(means, centred=True))
-    torch.testing.assert_close(nc2_orthogonal(means), plain_nc2(means, centred=False))
-    turn = torch.linalg.qr(normal(7, 7))[0]
-    torch.testing.assert_close(nc2_etf(3 * means @ turn + 4), nc2_etf(means))
-    torch.testing.assert_close(nc2_orthogonal(3 * means @ turn), nc2_orthogonal(means))
-    assert torch.autograd.gradcheck(lambda m: torch.stack([nc2_etf(m), nc2_orthogonal(m)]), means.requires_grad_())
-
-
 def test_nc2_closed_forms():
     frame = torch.linalg.qr(normal(8, 4))[0].T
     zero = torch.tensor(0.0).double()
@@ -73,19 +50,6 @@ def test_nc2_closed_forms():
     torch.testing.assert_close(nc2_orthogonal(torch.ones(4, 3).double()), torch.tensor(12**0.5).double())
 
 
-@pytest.mark.bad_input
-def test_nc2_names_bad_input():
-    for name, measure in (("nc2_etf", nc2_etf), ("nc2_orthogonal", nc2_orthogonal)):
-        with pytest.raises(
-            ShapeError, match=rf"{name}\(class_means\): expected vectors \(k, p\) of at least 2 classes"
-        ):
-            measure(normal(1, 4))
-        with pytest.raises(EmptyError, match=rf"{name}\(class_means\): expected at least one sample"):
-            measure(normal(0, 4))
-        with pytest.raises(RangeError, match=rf"{name}\(class_means\): expected finite numbers, got nan"):
-            measure(normal(2, 4) * torch.nan)
-
-
 # Layer by layer.
 
 
@@ -94,23 +58,8 @@ def test_a_multilayer_perceptron_by_hand():
     x, labels = samples(40, 6)
     found = layer_collapse(model, x, labels)
     assert found.layers == ("0", "2", "4")
-    h = x
-    for place, layer in enumerate((model[0], model[2], model[4])):
-        _, values, right = torch.linalg.svd(layer.weight.detach(), full_matrices=False)
-        before = layer(h)
-        after = before.relu() if place < 2 else before
-        torch.testing.assert_close(found.nc1_input[place], ratio(h, labels))
-        torch.testing.assert_close(found.nc1_right[place], ratio(h @ (values.unsqueeze(1) * right).T, labels))
-        torch.testing.assert_close(found.nc1_before[place], ratio(before, labels))
-        torch.testing.assert_close(found.nc1_after[place], ratio(after, labels))
-        for column, measure, features in (
-            (found.nc2_etf_before, nc2_etf, before),
-            (found.nc2_etf_after, nc2_etf, after),
-            (found.nc2_orthogonal_before, nc2_orthogonal, before),
-            (found.nc2_orthogonal_after, nc2_orthogonal, after),
-        ):
-            torch.testing.assert_close(column[place], measure(means_of(features, labels)))
-        h = after
+    for name, column in layer_by_layer(model, x, labels).items():
+        torch.testing.assert_close(getattr(found, name), column)
     torch.testing.assert_close(found.nc1_right, found.nc1_before)
     torch.testing.assert_close(found.nc1_after[:-1], found.nc1_input[1:])
     torch.testing.assert_close(found.by_weight * found.by_nonlinearity, found.nc1_after / found.nc1_input)
