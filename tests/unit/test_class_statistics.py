@@ -1,7 +1,6 @@
 """The streaming moments: plain loops, any split, any number of processes, and digits that must not cancel."""
 
 import itertools
-import math
 import pickle
 
 import pytest
@@ -12,6 +11,7 @@ from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure._by_class import further
+from tests.contract.of_collapse import moments_by_loops
 from tests.unit.processes import on_processes
 
 SPLITS = [[60], [1] * 60, [7, 1, 30, 22], [59, 1]]
@@ -34,20 +34,6 @@ def samples(n=60, p=5, k=4, seed=0):
     return normal(n, p, seed=seed) + 3 * normal(k, p, seed=seed + 1)[labels], labels
 
 
-def loop(features, labels, k):
-    """Counts, means and scatter, number by number."""
-    rows, labels = features.flatten(1).tolist(), labels.tolist()
-    p = len(rows[0])
-    counts = [labels.count(c) for c in range(k)]
-    means = [
-        [math.fsum(r[j] for r, y in zip(rows, labels, strict=True) if y == c) / counts[c] for j in range(p)]
-        for c in range(k)
-    ]
-    off = [[a - b for a, b in zip(row, means[y], strict=True)] for row, y in zip(rows, labels, strict=True)]
-    scatter = [[math.fsum(row[i] * row[j] for row in off) for j in range(p)] for i in range(p)]
-    return torch.tensor(counts), torch.tensor(means, dtype=torch.float64), torch.tensor(scatter, dtype=torch.float64)
-
-
 def stream(features, labels, k, sizes):
     statistics = ClassStatistics(k)
     for part, its in zip(features.split(sizes), labels.split(sizes), strict=True):
@@ -66,10 +52,10 @@ def assert_same(moments, other, rtol=1e-12):
 def test_one_batch_is_the_plain_loop(n, p):
     features, labels = samples(n, p)
     moments = class_moments(features, labels, 4)
-    counts, means, scatter = loop(features, labels, 4)
-    torch.testing.assert_close(moments.counts, counts)
-    torch.testing.assert_close(moments.means, means)
-    torch.testing.assert_close(moments.within.dense(), scatter, rtol=1e-12, atol=1e-12)
+    expected = moments_by_loops(features, labels, 4)
+    torch.testing.assert_close(moments.counts, expected["counts"])
+    torch.testing.assert_close(moments.means, expected["means"])
+    torch.testing.assert_close(moments.within.dense(), expected["within"], rtol=1e-12, atol=1e-12)
     assert isinstance(moments.within, Dense if n >= p else Factored)
 
 

@@ -20,6 +20,7 @@ from gnomon.measure import (
     truncation_sectors,
 )
 from gnomon.models import mlp
+from tests.contract.of_truncation import signs
 
 
 def normal(*shape, seed=0):
@@ -292,21 +293,8 @@ class Reading(nn.Module):
 def test_sectors_are_the_plain_loop(widths):
     model, (x, labels) = network(*widths, seed=2), clusters(60, widths[0], widths[-1])
     sectors = truncation_sectors(model, x, labels)
-    shares = ("untruncated_share", "partial_share", "full_share", "truncated_share")
-    for number, (own, bias) in enumerate(linear_layers(model)[:-1]):
-        with torch.no_grad():
-            z = model[: 2 * number](x) @ own.mT + bias
-        counts = {share: [0.0] * widths[-1] for share in shares}
-        for i, row in enumerate(z.tolist()):
-            cut, label = [value <= 0 for value in row], int(labels[i])
-            assert sectors.untruncated[number, i] == (not any(cut))
-            assert sectors.full[number, i] == all(cut)
-            kind = "full_share" if all(cut) else "partial_share" if any(cut) else "untruncated_share"
-            counts[kind][label] += 1
-            counts["truncated_share"][label] += sum(cut) / len(cut)
-        for share in shares:
-            expected = torch.tensor(counts[share], dtype=torch.float64) / labels.bincount()
-            torch.testing.assert_close(getattr(sectors, share)[number], expected)
+    for name, expected in signs(model, x, labels).items():
+        torch.testing.assert_close(getattr(sectors, name), expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
