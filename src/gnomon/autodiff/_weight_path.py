@@ -59,7 +59,7 @@ def show_layers(
         see(rows, None, outputs, outputs)
 
 
-def with_weight(layer: nn.Module, weight: Float[Tensor, "q *p"], x: Float[Tensor, "n *p"]) -> Float[Tensor, "n *q"]:
+def with_weight(layer: nn.Module, weight: Float[Tensor, "q *p"], x: Float[Tensor, "n *h"]) -> Float[Tensor, "n *z"]:
     """What the linear layer or convolution would make of x with another weight and without a bias."""
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return layer._conv_forward(x, weight, None)
