@@ -1,7 +1,6 @@
 """Counts, means and scatter of each class: all that neural collapse is measured by."""
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -73,7 +72,7 @@ class ClassMoments:
             )
 
     @classmethod
-    def none(cls, classes: int, like: Float[Tensor, "n p"]) -> Self:
+    def none(cls, classes: int, like: Float[Tensor, "n p"]) -> "ClassMoments":
         """The moments of no samples, of the width, dtype and device of these."""
         return cls(
             torch.zeros(classes, dtype=torch.long, device=like.device),
@@ -81,7 +80,7 @@ class ClassMoments:
             Factored(like.new_zeros(0, like.shape[1])),
         )
 
-    def __add__(self, other: Self) -> Self:
+    def __add__(self, other: "ClassMoments") -> "ClassMoments":
         r"""The moments of all samples from those of two parts; exact, and positive terms only, so nothing cancels.
 
         $S = S_a + S_b + \sum_c \frac{n_{a,c}\,n_{b,c}}{n_c}(\mu_{b,c} - \mu_{a,c})(\mu_{b,c} - \mu_{a,c})^\top$
