@@ -33,11 +33,11 @@ class Options:
     runs: Path = Path("runs")
     """The folder that holds all runs."""
     data_dir: Path | None = None
-    """The folder of the data sets; the variable GNOMON_DATA unless told."""
+    """The folder of the data sets; default: the variable GNOMON_DATA."""
     workers: int | None = None
-    """Runs at a time, of several seeds; one on this machine, and all on Slurm, unless told."""
+    """Runs at a time, of several seeds; default: one on this machine, all on Slurm."""
     on: str | None = None
-    """Where seeds run: dask://HOST:PORT, slurm, or slurm:local to try slurm here; on this machine unless told."""
+    """Where seeds run: dask://HOST:PORT, slurm, or slurm:local to try slurm here; default: on this machine."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Options:
     """
 
     name: tyro.conf.Positional[str] = ""
-    """One experiment; all of them unless told."""
+    """One experiment; default: all of them."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
 

@@ -43,7 +43,7 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.grokalign.xor",
-        "when a network memorises, generalises and grows robust, with GrokAlign and without",
+        "when a network memorises, generalises and becomes robust, with GrokAlign and without",
         "Walker et al., arXiv:2506.12284, figure 4",
     ),
     Entry(

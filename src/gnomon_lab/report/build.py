@@ -29,10 +29,6 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
             where="report",
         )
     records = found.records()
-    figures = experiment.figures(records)
-    (found.folder / "figures").mkdir(exist_ok=True)
-    for figure in figures:
-        replace_file(found.folder / "figures" / f"{figure.name}.svg", partial(save, figure))
     columns, rows = experiment.table(records)
     page = Report(
         title=f"{experiment.name}: {experiment.entry.shows}",
@@ -40,7 +36,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
         introduction=experiment.introduction.strip(),
         table=Table(columns, tuple(rows)),
         claims=tuple(experiment.claims([records])) if found.has_one_of(experiment.settings) else (),
-        figures=tuple(figures),
+        figures=tuple(experiment.figures(records)),
         details={
             "seed": found.seed,
             "configuration": found.config,
@@ -49,8 +45,16 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
         },
         then=then(experiment.name),
     )
-    path = found.folder / "report.html"
-    write(page, path)
+    return published(page, found.folder)
+
+
+def published(report: Report, folder: Path) -> Path:
+    """Writes a report's figures (SVG) and its page into a folder; returns the page's path."""
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for figure in report.figures:
+        replace_file(folder / "figures" / f"{figure.name}.svg", partial(save, figure))
+    path = folder / "report.html"
+    write(report, path)
     return path
 
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from gnomon_lab.runs import Record
 
-DEAREST = 3
-"""How many of the dearest quantities are named."""
+NAMED = 3
+"""How many of the most expensive quantities are named."""
 
 
 def cost(records: Sequence[Record]) -> dict[str, str]:
-    """By arm: the seconds of its readings beside those of its training, and what the dearest took; nothing without any.
+    """By arm: the seconds of its readings beside those of its training, and of the most expensive; nothing without any.
 
     A resumed run counts the seconds of what is left of it: not those after the checkpoint that it went on from.
     """
@@ -23,6 +23,6 @@ def cost(records: Sequence[Record]) -> dict[str, str]:
             parts.update(seconds["cost"])
         if read > 0:
             share = f", {read / trained:.0%} of it" if trained > 0 else ""
-            dearest = ", ".join(f"{name} {took:.2g} s" for name, took in parts.most_common(DEAREST))
-            told[arm] = f"{read:.2g} s of reading beside {trained:.2g} s of training{share}; most for {dearest}"
+            most = ", ".join(f"{name} {took:.2g} s" for name, took in parts.most_common(NAMED))
+            told[arm] = f"{read:.2g} s of reading beside {trained:.2g} s of training{share}; most for {most}"
     return told

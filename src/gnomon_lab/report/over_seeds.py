@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
-from gnomon_lab.report.drawing import save
-from gnomon_lab.report.page import Report, Table, write
+from gnomon_lab.report.build import published
+from gnomon_lab.report.page import Report, Table
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.spread import spread
 from gnomon_lab.runs import Found
-from gnomon_lab.runs.files import replace_file
 from gnomon_lab.settings import Settings
 
 
@@ -29,10 +27,6 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
     first, seeds = runs[0], [run.records() for run in runs]
     by_seed = [experiment.figures(records) for records in seeds]
     figures = (*experiment.figures_over_seeds(seeds), *together(by_seed))
-    folder = first.folder.parent / f"{first.digest}-seeds"
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
-    for figure in figures:
-        replace_file(folder / "figures" / f"{figure.name}.svg", partial(save, figure))
     columns, rows = spread([experiment.table(records) for records in seeds])
     page = Report(
         title=f"{experiment.name}, {len(runs)} seeds: {experiment.entry.shows}",
@@ -49,9 +43,7 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
             },
         },
     )
-    path = folder / "report.html"
-    write(page, path)
-    return path
+    return published(page, first.folder.parent / f"{first.digest}-seeds")
 
 
 def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:

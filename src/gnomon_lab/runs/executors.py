@@ -37,7 +37,7 @@ def open_executor(on: str | None, workers: int | None, threads: int, logs: Path)
     Args:
         on: None for processes of this machine, `dask://HOST:PORT`, `slurm`, or `slurm:local`, which is submitit's
             stand-in for Slurm on this machine.
-        workers: runs at a time; unless told, one on this machine, and all on Slurm. A dask cluster has its own.
+        workers: runs at a time; default: one on this machine, all on Slurm. A dask cluster has its own.
         threads: processor threads of a run.
         logs: the folder for what Slurm's jobs print.
 
@@ -208,7 +208,7 @@ def dask(address: str) -> Iterator[Executor]:
     distributed = extra("run(--on)", "distributed", "dask")
     host, _, port = address.rpartition(":")
     try:
-        # First, since a client that finds no scheduler may wait for its own loop for ever when it is collected.
+        # First, since a client that finds no scheduler may wait for its own loop endlessly when it is collected.
         socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
         client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except OSError as error:

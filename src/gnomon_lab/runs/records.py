@@ -1,4 +1,4 @@
-"""records.jsonl: one line a reading, appended and flushed; a torn last line is dropped on reading."""
+"""records.jsonl: one line a reading, appended and flushed; an incomplete last line is dropped on reading."""
 
 import hashlib
 import json

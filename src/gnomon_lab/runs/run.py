@@ -28,7 +28,7 @@ KEYS = frozenset(("run", "arm", "step", "finished", "records", "records_sha256",
 
 
 class Stateful(Protocol):
-    """What a run can save and restore: modules, optimisers, gnomon's steering methods."""
+    """What a run can save and restore: modules, optimizers, gnomon's steering methods."""
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on."""

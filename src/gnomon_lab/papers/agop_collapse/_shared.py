@@ -68,7 +68,7 @@ class Config(Settings):
     """Where the network is trained and read: cpu or cuda."""
 
     def training(self) -> Training:
-        """The paper's training of this network, but for what is told."""
+        """The paper's training of this network, but for what is set here."""
         paper = TRAININGS[self.model]
         return Training(
             self.epochs or paper.epochs,

@@ -102,7 +102,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def fit_arm(config: Config, run: Run, arm: str) -> None:
-    """A layer a step; the last kernel machine, whose accuracy is read, is fitted anew after each."""
+    """A layer a step; the last kernel machine, whose accuracy is read, is fitted again after each."""
     data, kernel, features = arm.split()
     (x, labels), (unseen, wanted) = (
         rows(run, data, split, limit) for split, limit in (("train", config.samples), ("test", config.test))

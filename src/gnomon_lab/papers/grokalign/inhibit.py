@@ -55,7 +55,7 @@ class Config(Settings):
     width: Count = 196
     """Of the three hidden layers."""
     steps: Count = 32_000
-    """A step is a pass over all batches of 196, drawn anew."""
+    """A step is a pass over all batches of 196, in a new order."""
 
 
 SMALL = Config(coefficient=0.01, weight_decay=0.1, init_scale=3.0, width=64, steps=1200)

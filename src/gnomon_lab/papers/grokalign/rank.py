@@ -33,12 +33,12 @@ one with weight decay alone and one with GrokAlign beside it. The paper says tha
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting of figure 2, of which the paper prints the data, the optimiser and the losses."""
+    """The setting of figure 2, of which the paper prints the data, the optimizer and the losses."""
 
     losses: tuple[Loss, ...] = tuple(LOSSES)
     """Of cross-entropy and mse."""
     coefficient: NonNegative | None = None
-    """Of the GrokAlign penalty; that of table 1, 1e-3 for cross-entropy and 1e-4 for mse, unless told."""
+    """Of the GrokAlign penalty; default: that of table 1, 1e-3 for cross-entropy and 1e-4 for mse."""
     weight_decay: NonNegative = 0.01
     """Of AdamW, in both arms."""
     init_scale: Positive = 8.0
@@ -160,7 +160,7 @@ def tends(seeds: Sequence[Sequence[Record]], loss: str, arm: str) -> Claim:
 
 
 def sooner(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
-    """With GrokAlign PC1 goes half its way in fewer steps, in every seed; an arm that never does takes for ever."""
+    """With GrokAlign PC1 goes half its way in fewer steps, in every seed; never counts as infinitely many."""
     decay, align = (
         [math.inf if at is None else at for at in (half_way_at(records, loss, arm) for records in seeds)]
         for arm in ARMS

@@ -1,4 +1,4 @@
-"""xor: a network memorises XOR clusters, generalises, grows robust; does GrokAlign make it so sooner? (figure 4)."""
+"""xor: a network memorises XOR clusters, generalises, becomes robust; does GrokAlign make it so sooner? (figure 4)."""
 
 import copy
 import math

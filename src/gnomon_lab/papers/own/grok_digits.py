@@ -49,7 +49,7 @@ class Config(Settings):
     loss: Loss = "mse"
     """The training loss; mse is against one-hot labels."""
     init_scale: Positive | None = None
-    """Multiplies PyTorch's default initialisation; 4 for mse and 8 for cross-entropy unless told."""
+    """Multiplies PyTorch's default initialisation; default: 4 for mse, 8 for cross-entropy."""
     coefficient: NonNegative = 0.1
     """Of the GrokAlign penalty in the second network."""
     steps: Count = 6000

@@ -20,9 +20,9 @@ A Deep RFM whose kernel and random features are linear but for a ridge can be so
 of the data to another one, and this recursion ends at the Gram matrix of the labels, which is deep neural collapse. The
 kernel's ridge delays it, the features' ridge speeds it up; without a ridge in the kernel one layer is enough.
 
-Theorem 4.3 says how fast, and how close. Its factor κ, which rescales every layer, comes from a slip in the proof: with
-it the recursion collapses as fast, but to a multiple of the labels' Gram matrix, whose distance from it is of the order
-of the ridge, not of its square. With the exact factor no distance is left at all.
+Theorem 4.3 says how fast, and how close. Its factor κ, which rescales every layer, comes from an error in the proof:
+with it the recursion collapses as fast, but to a multiple of the labels' Gram matrix, whose distance from it is of the
+order of the ridge, not of its square. With the exact factor no distance is left at all.
 """
 
 
