@@ -75,7 +75,7 @@ def same(found, expected):
 @pytest.mark.parametrize("batch", [256, 7, 1])
 def test_numbers_are_those_of_the_functions(measured, monkeypatch, batch):
     # By its place, since the package has the function under this name.
-    monkeypatch.setattr(sys.modules["gnomon_lab.measuring.measure"], "LARGEST_BATCH", batch)
+    monkeypatch.setattr(sys.modules["gnomon_lab.measuring.measure"], "BATCH", batch)
     asked = [name for name in QUANTITIES if name not in NARROWING]
     found, said = measured(
         "small.pt", "nets:small", "some.npz", "--dtype", "float64", "--memory", "1", "--quantities", *asked
@@ -89,16 +89,17 @@ def test_numbers_are_those_of_the_functions(measured, monkeypatch, batch):
     assert "a word at import" in said
 
 
-def test_jacobians_are_taken_in_batches_that_fit(monkeypatch):
+def test_progress_is_by_batches_and_jacobians_fit_the_memory(monkeypatch):
     from gnomon_lab.measuring import Data, chosen, measure
 
-    sizes = []
-    model, data = network(), Data(numbers(N, 6).float(), torch.arange(N) % CLASSES, "")
-    one = CLASSES * 6 * 4
-    measure(
-        model.eval(), data, chosen(["jacobian_norm"]), outputs=CLASSES, memory=7 * one, show=lambda *s: sizes.append(s)
+    told, model = [], network().eval()
+    monkeypatch.setattr(sys.modules["gnomon_lab.measuring.measure"], "BATCH", 15)
+    data = Data(numbers(N, 6).float(), torch.arange(N) % CLASSES, "")
+    measured = measure(model, data, chosen(["jacobian_norm"]), memory=2_000, show=lambda *s: told.append(s))
+    assert told == [(done, 4) for done in range(1, 5)]
+    torch.testing.assert_close(
+        measured.values["jacobian_norm"], gnomon.jacobian_norm(gnomon.input_jacobian(model, data.x)).detach()
     )
-    assert sizes == [(done, 6) for done in range(1, 7)]
 
 
 def test_defaults_are_the_first_samples_and_the_default_quantities(measured):
@@ -296,11 +297,12 @@ def test_factories_that_fail_are_one_line(complaint, model, words):
 def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
     torch.save(mlp((5, 8, 3), bias=True).state_dict(), "narrow.pt")
     said = complaint("narrow.pt", "nets:narrow")
-    assert "takes samples of shape (6,) in torch.float32 on cpu, got RuntimeError: mat1 and mat2 shapes" in said
+    assert "expected samples that the network takes, got RuntimeError: mat1 and mat2 shapes" in said
+    assert "at samples of shape (6,) in torch.float32 on cpu" in said
     state = network().state_dict()
     state["0.weight"][0, 0] = torch.nan
     torch.save(state, "diverged.pt")
-    assert "measure(outputs): expected finite numbers, got nan" in complaint("diverged.pt")
+    assert "expected finite numbers, got nan" in complaint("diverged.pt")
 
 
 @pytest.mark.parametrize(
@@ -315,7 +317,7 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
         (["--device", "nowhere"], "expected a device of this machine, got 'nowhere'"),
         (["--dtype", "float16"], "'float16'"),
         (["--memory", "0"], "expected at least 1 MiB, got 0"),
-        (["--layer", "9"], "measure(layer): expected one of 0, 1, 2, got '9'"),
+        (["--layer", "9"], "(layer): expected one of 0, 1, 2, got '9'"),
         (["--out", "nowhere/a.json"], "measure(--out): expected a file in a folder, got 'nowhere/a.json'"),
         (["--report", "nowhere/a.html"], "measure(--report): expected a file in a folder"),
         (["--smaples", "3"], "Did you mean --samples?"),
@@ -356,12 +358,12 @@ WEIGHT = ["classifier_equinorm", "classifier_maximal_equiangularity"]
 @pytest.mark.parametrize(
     ("arrays", "left", "reason"),
     [
-        ({}, ["accuracy", *COLLAPSE], "the data hold no labels"),
-        ({"y": numbers(N).numpy()}, ["accuracy", *COLLAPSE], "are no classes 0 to 2 of the network's 3 outputs"),
-        ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "the labels (0 to 3, torch.int64, shape (40,)) are no"),
-        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "shape (40, 3)) are no classes"),
-        ({"y": np.arange(N) % 2}, COLLAPSE, "among the samples is none of class 2; take more"),
-        ({"y": np.zeros(N, int)}, COLLAPSE, "among the samples is none of 2 classes, such as 1; take more"),
+        ({}, ["accuracy", *COLLAPSE], "expected labels, got samples alone"),
+        ({"y": numbers(N).numpy()}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got"),
+        ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got 0 to 3 in torch.int64"),
+        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "Pass one class index a sample"),
+        ({"y": np.arange(N) % 2}, COLLAPSE, "expected samples of every class, got none of class 2. Pass more samples"),
+        ({"y": np.zeros(N, int)}, COLLAPSE, "got none of classes 1, 2. Pass more samples"),
     ],
 )
 def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint, arrays, left, reason):
@@ -369,9 +371,11 @@ def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint,
     found, said = measured("small.pt", "nets:small", "lacking.npz")
     assert [*found["left_out"]] == left
     assert {*found["quantities"]} == {quantity.__name__ for quantity in DEFAULT} - {*left}
-    line = next(line for line in said.splitlines() if line.startswith("left out"))
-    assert line.startswith(f"left out {', '.join(left)}: ")
-    assert reason in line
+    lines = [line for line in said.splitlines() if line.startswith("left out")]
+    assert sorted(", ".join(line.removeprefix("left out ").partition(":")[0] for line in lines).split(", ")) == sorted(
+        left
+    )
+    assert reason in "".join(lines)
     said = complaint("small.pt", "nets:small", "lacking.npz", "--quantities", "jacobian_norm", "nc1")
     assert "expected what can be measured here, got nc1: " in said
     assert reason in said
@@ -381,19 +385,22 @@ def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
     torch.save({f"{name}": tensor for name, tensor in network().state_dict().items()}, "headless.pt")
     found, said = measured("headless.pt", "nets:headless")
     assert sorted(found["left_out"]) == sorted(COLLAPSE + WEIGHT)
-    assert "the network does not end in a linear layer; name the layer whose input is meant with --layer" in said
+    assert (
+        "expected a network whose last linear layer puts out the logits, got one that goes on behind it. Name" in said
+    )
     found, _ = measured("headless.pt", "nets:headless", "some.npz", "--layer", "2", "--dtype", "float64")
     assert [*found["left_out"]] == [*WEIGHT, "self_duality"]
     expected = plainly(network().double(), numbers(N, 6), torch.arange(N) % CLASSES)["nc1"].item()
     torch.testing.assert_close(found["quantities"]["nc1"]["value"], expected)
     torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
     np.savez("zeros.npz", x=numbers(N, 6).numpy(), y=np.zeros(N, int))
-    assert "the network has one output, and no classes" in measured("one.pt", "nets:one", "zeros.npz")[1]
+    assert "expected classes at least 2, got 1" in measured("one.pt", "nets:one", "zeros.npz")[1]
 
 
 def test_another_layer_has_its_own_features(measured):
     found, _ = measured("small.pt", "nets:small", "some.npz", "--layer", "0", "--dtype", "float64")
-    assert found["left_out"] == {"self_duality": "the final layer's weight belongs to other features than --layer's"}
+    assert found["left_out"].keys() == {"self_duality"}
+    assert "for what looks at its weight and at features together, got '0'" in found["left_out"]["self_duality"]
     moments = gnomon.class_moments(numbers(N, 6), torch.arange(N) % CLASSES, CLASSES)
     torch.testing.assert_close(found["quantities"]["nc1"]["value"], gnomon.nc1(moments).item())
 

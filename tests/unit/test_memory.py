@@ -61,6 +61,18 @@ before = highest()
 gnomon.Probe(model, (x, labels), quantities, memory=BUDGET)
 print(highest() - before)
 """
+STREAMING = """
+nn = torch.nn
+body = nn.Conv2d(3, 8, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(128, 8), nn.ReLU()
+model = nn.Sequential(*body, nn.Linear(8, 10))
+x, labels = torch.empty(SAMPLES, 3, 16, 16).normal_(), torch.arange(SAMPLES) % 10
+quantities = [gnomon.jacobian_norm, gnomon.accuracy, gnomon.nc1]
+gnomon.Probe(model, (x[:20], labels[:20]), quantities, memory=BUDGET).read()
+probe = gnomon.Probe(model, (x, labels), quantities, memory=BUDGET)
+before = highest()
+probe.read()
+print(highest() - before)
+"""
 
 
 def peak(measure, budget):
@@ -114,3 +126,13 @@ def test_nothing_stays_in_memory(name, measure):
 def test_making_a_probe_fits_the_budget_whatever_the_number_of_classes():
     """At 1,000 classes and 224 pixels the Jacobians of 16 samples are 9.6 GB, which nothing needs before training."""
     assert peak(PROBE, 2**28) < 1.1 * 2**28
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_the_peak_of_a_reading_does_not_depend_on_the_number_of_samples():
+    """`benchmarks/streaming.py` does so for 40,000 images."""
+    budget = 2**24
+    few, many = (peak(STREAMING.replace("SAMPLES", str(n)), budget) for n in (400, 4000))
+    assert many < 1.05 * few
+    assert many < budget < 4000 * 10 * 3 * 16 * 16 * 4, "the Jacobians would have fitted: the test shows nothing"

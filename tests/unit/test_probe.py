@@ -249,7 +249,9 @@ def test_bad_quantities_are_named():
         Probe(model, x, [])
     with pytest.raises(RangeError, match=r"expected f to ask for .*got jacobain. Did you mean jacobian\?"):
         Probe(model, x, {"f": lambda jacobain: jacobain})
-    with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
+    with pytest.raises(
+        RangeError, match=r"\n  accuracy: Probe\(data\): expected labels, got samples alone\. Pass \(x, labels\)"
+    ):
         Probe(model, x, [accuracy])
     with pytest.raises(RangeError, match=r"expected names that are not observations, got jacobian"):
         Probe(model, x, {"jacobian": lambda x: x})
@@ -299,7 +301,9 @@ def test_the_last_weight_is_not_read_with_another_layers_features():
     named, unnamed = (Probe(model, (x, labels), [gnomon.self_duality], layers=layer).read() for layer in ("4", None))
     torch.testing.assert_close(named.values, unnamed.values)
     for asked in ([gnomon.self_duality], {"duality": gnomon.self_duality, "half": lambda duality: duality / 2}):
-        with pytest.raises(UnsupportedModuleError, match=r"Probe\(layers\): .* look at its weight and at .* got '2'\."):
+        with pytest.raises(
+            UnsupportedModuleError, match=r"Probe\(layers\): .* looks at its weight and at .* got '2'\."
+        ):
             Probe(model, (x, labels), asked, layers="2")
     weight = Probe(model, x, {"alone": lambda classifier: classifier}, layers="2").read().values["alone"]
     torch.testing.assert_close(weight, model[4].weight.detach())

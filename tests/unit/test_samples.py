@@ -103,7 +103,7 @@ def test_samples_without_labels():
     expected = Probe(model, X, [jacobian_norm]).read().values
     for data in (TensorDataset(X), [(X[:9],), (X[9:],)], DataLoader(X, 7), DataLoader(TensorDataset(X), 7)):
         torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
-    with pytest.raises(RangeError, match="got labels"):
+    with pytest.raises(RangeError, match=r"accuracy: Probe\(data\): expected labels, got samples alone"):
         Probe(model, DataLoader(X, 7), [accuracy])
 
 
@@ -212,7 +212,9 @@ def test_each_quantity_of_features_is_read_at_each_layer_from_one_pass(memory):
 
 
 def test_the_classifier_is_not_read_with_features_of_several_layers():
-    with pytest.raises(UnsupportedModuleError, match=r"Probe\(layers\): .* self_duality look at its weight .* got '2'"):
+    with pytest.raises(
+        UnsupportedModuleError, match=r"2/self_duality: Probe\(layers\): .* looks at its weight .* got '2'"
+    ):
         Probe(network(), TRAIN, [gnomon.self_duality], layers=["4", "2"])
     values = Probe(network(), TRAIN, [gnomon.self_duality], layers=["4"]).read().values
     torch.testing.assert_close(

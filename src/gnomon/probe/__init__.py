@@ -7,6 +7,7 @@ from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
 from gnomon.probe._schedule import Schedule, at, every, log_spaced
 from gnomon.probe._stopping import Stop, stop_when
+from gnomon.probe._unavailable import unavailable
 
 __all__ = [
     "Cost",
@@ -20,4 +21,5 @@ __all__ = [
     "log_spaced",
     "plan",
     "stop_when",
+    "unavailable",
 ]

@@ -102,18 +102,19 @@ def across_layers(arguments: Mapping[str, Sequence[str]], order: Sequence[str]) 
     return [name for name in seen if "features" in seen[name] and seen[name] & {"classifier", "bias"}]
 
 
-def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[str | None], together: Sequence[str]) -> None:
-    """Raises UnsupportedModuleError if quantities look at the final linear layer and at features of another layer."""
-    others = [layer for layer in layers if layer is not None]
-    if not together or not others:
-        return
-    last = linear_head("Probe", model, x).layer
-    for layer in others:
-        if layer_named("Probe", model, layer) is not last:
+def require_layers(model: nn.Module, layers: str | Sequence[str] | None) -> None:
+    """Raises RangeError unless the network has layers of these names."""
+    for layer in [layers] if isinstance(layers, str) else layers or ():
+        layer_named("Probe", model, layer)
+
+
+def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[str | None]) -> None:
+    """Raises UnsupportedModuleError unless these are the final linear layer, or None, which stands for it."""
+    for layer in layers:
+        if layer is not None and layer_named("Probe", model, layer) is not linear_head("Probe", model, x).layer:
             raise UnsupportedModuleError(
                 "layers",
-                f"the last linear one, or none, since {', '.join(together)} look at its weight and at the "
-                "features together",
+                "the final linear layer, or none, for what looks at its weight and at features together",
                 repr(layer),
                 "Read the two in probes of their own.",
                 where="Probe",

@@ -37,20 +37,22 @@ def dry_run(
     Returns:
         What lacks for good, and the names of the parameters to which passes write, in eval mode too.
     """
+    why: dict[str, GnomonError] = {}
+    if "labels" not in samples.first:
+        why["labels"] = RangeError("data", "labels", "samples alone", "Pass (x, labels).", where="Probe")
     if not ready(model, samples):
-        return {}, set()
+        for name in plan.quantities:
+            inherit(why, plan, name)
+        return reported(plan, why), set()
     first = samples.first_on(device_of(model))
     x, labels = first["x"], first.get("labels")
     budget = DEFAULT_BUDGET if memory is None else memory
     rows, every_class = few(len(x), labels, budget // (16 * max(1, x[0].nbytes)))
     every_class = every_class and samples.tensors
     known = {**given, **{name: value[rows.to(value.device)] for name, value in first.items()}}
-    some = first["x"][rows.to(x.device)]
+    some = x[rows.to(x.device)]
 
-    def try_all() -> dict[str, GnomonError]:
-        why: dict[str, GnomonError] = {}
-        with in_a_sentence("x", "samples that the network takes", x):
-            require_one_layer(model, some, plan.features.values(), plan.across_layers)
+    def try_all() -> None:
         for name in sorted(plan.observed):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite("Probe", x=x)
@@ -60,18 +62,33 @@ def dry_run(
                 require_every_class(labels, known.get("logits"))
         for name, quantity in plan.quantities.items():
             wanted = plan.arguments[name]
-            if lacking := [why[key] for key in wanted.values() if key in why]:
-                why[name] = lacking[0]
-            elif own(quantity) and known.keys() >= set(wanted.values()):
+            if inherit(why, plan, name):
+                continue
+            if name in plan.across_layers:
+                with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
+                    require_one_layer(model, some, plan.features.values())
+            if name not in why and own(quantity) and known.keys() >= set(wanted.values()):
                 features = next((known[key] for key in plan.features if key in known), None)
-                fewer = isinstance(features, Tensor) and len(x) < features[0].numel()
+                fewer = samples.tensors and isinstance(features, Tensor) and len(x) < features[0].numel()
                 with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
                     value = IN_BRIEF.get(quantity, quantity)(**{of: known[key] for of, key in wanted.items()})
                     known[name] = presentable(name, value) if name in plan.reported else value
-        return why
 
-    why, written = in_eval_mode(model, lambda: side_effects_said(model, try_all), None)
-    return {name: why[name] for name in plan.reported if name in why}, written
+    _, written = in_eval_mode(model, lambda: side_effects_said(model, try_all), None)
+    return reported(plan, why), written
+
+
+def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
+    """Whether something that a quantity looks at cannot be had, which then holds of the quantity too."""
+    lacking = [why[key] for key in plan.arguments[name].values() if key in why]
+    if lacking:
+        why[name] = lacking[0]
+    return bool(lacking)
+
+
+def reported(plan: Plan, why: Mapping[str, GnomonError]) -> dict[str, GnomonError]:
+    """Of what was asked for, that which cannot be had."""
+    return {name: why[name] for name in plan.reported if name in why}
 
 
 def device_of(model: nn.Module) -> torch.device | None:

@@ -101,7 +101,7 @@ def plan(quantities: Asked, given: Collection[str], layers: str | Sequence[str] 
         raise RangeError(
             "quantities", "names that are not observations", ", ".join(sorted(taken)), "Rename them.", where="Probe"
         )
-    known = {*given, *OBSERVATIONS, *DERIVED, *by_name}
+    known = {*given, "labels", *OBSERVATIONS, *DERIVED, *by_name}  # that there are no labels is said of all quantities
     reported = tuple(by_name)
     arguments: dict[str, tuple[str, ...]] = {}
     waiting = list(by_name)
@@ -147,7 +147,7 @@ def for_each_layer(plan: Plan, layers: Sequence[str]) -> Plan:
         },
         plan.observations,
         {at(layer, name): layer for name in plan.features for layer in layers},
-        plan.across_layers,
+        [at(layer, name) for name in plan.across_layers for layer in layers],
         tuple(dict.fromkeys(at(layer, name) for name in plan.reported for layer in layers)),
     )
 

@@ -9,10 +9,9 @@ from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
-from gnomon.autodiff import layer_named
 from gnomon.errors import ConvergenceError, GnomonError, RangeError
 from gnomon.probe._cost import Cost, Meter
-from gnomon.probe._derived import require_one_layer
+from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._look import Look
@@ -114,8 +113,7 @@ class Probe:
             split: plan(asked, self._names(split), layers)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
-        for layer in [layers] if isinstance(layers, str) else layers or ():
-            layer_named("Probe", model, layer)
+        require_layers(model, layers)
         self._written: set[str] = set()
         why: dict[str, GnomonError] = {}
         for split, each in self._plans.items():
@@ -178,8 +176,9 @@ class Probe:
         reading = Reading(step, {}, {})
         for split, each in self._plans.items():
             samples = self._samples[split]
-            x = samples.first_on(device_of(self.model))["x"]
-            require_one_layer(self.model, x, each.features.values(), each.across_layers)
+            if each.across_layers:
+                x = samples.first_on(device_of(self.model))["x"]
+                require_one_layer(self.model, x, each.features.values())
             look = Look(each, self._start(split), self.memory, tolerated)
             look.at(self.model, samples, independent=self._independent[split])
             self._independent[split] = True

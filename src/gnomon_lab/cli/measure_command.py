@@ -40,7 +40,7 @@ class Options:
     layer: str | None = None
     """The layer whose input the features are; the linear one at the end unless told."""
     memory: int | None = None
-    """MiB for the Jacobians of a batch, and again to make them; 512 unless told."""
+    """MiB for the samples that are looked at together; default: 512."""
     device: str = "cpu"
     """Where to compute, such as cuda."""
     dtype: Literal["float32", "float64"] = "float32"
@@ -105,7 +105,6 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         device_of,
         files_of,
         foreign,
-        lacking,
         left_out,
         load,
         load_data,
@@ -124,8 +123,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     ).to(device)
     refuse("measure", options.outputs(), [options.checkpoint, *data.files, *files_of(options.model)])
     say(f"{options.checkpoint}: {taken}; {len(data.x):,} samples of {data.source}", console)
-    outputs, reasons = lacking(network, data, options.layer)
-    without = left_out(quantities, reasons)
+    without = left_out(network, data, quantities, layer=options.layer)
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
     if not left or (without and options.quantities):
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
@@ -138,7 +136,6 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
             network,
             data,
             left,
-            outputs=outputs,
             layer=options.layer,
             memory=memory,
             show=partial(progress.show, "measuring"),

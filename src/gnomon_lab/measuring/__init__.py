@@ -1,8 +1,7 @@
 """From a checkpoint, a network's factory and samples to quantities: what `gnomon measure` does."""
 
 from gnomon_lab.measuring.checkpoint import Weights, read_weights
-from gnomon_lab.measuring.lacking import lacking, left_out
-from gnomon_lab.measuring.measure import Measured, measure
+from gnomon_lab.measuring.measure import Measured, left_out, measure
 from gnomon_lab.measuring.network import build, device_of, files_of, foreign, load
 from gnomon_lab.measuring.quantities import chosen, explanations
 from gnomon_lab.measuring.samples import Data, load_data
@@ -23,7 +22,6 @@ __all__ = [
     "explanations",
     "files_of",
     "foreign",
-    "lacking",
     "left_out",
     "load",
     "load_data",

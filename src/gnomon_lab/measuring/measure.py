@@ -1,21 +1,19 @@
-"""The measurement: quantities of each sample batch by batch, those of all samples at once."""
+"""The measurement: one reading, batch by batch, of what the network and the samples have."""
 
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, is_dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from gnomon import Probe
-from gnomon.autodiff import DEFAULT_BUDGET
-from gnomon_lab.measuring.lacking import running
-from gnomon_lab.measuring.quantities import Quantity, by_sample
+from gnomon.probe import unavailable
+from gnomon_lab.measuring.network import foreign
+from gnomon_lab.measuring.quantities import Quantity
 from gnomon_lab.measuring.samples import Data
 
-LARGEST_BATCH = 256
+BATCH = 256
 """So that there is progress to show."""
 
 
@@ -31,12 +29,50 @@ class Measured(NamedTuple):
     seconds: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Batches:
+    """Samples, some at a time; `show` is told how many of how many parts are done."""
+
+    data: Data
+    show: Callable[[int, int], None]
+
+    @property
+    def parts(self) -> int:
+        """How many there are, and one for what is computed of all samples."""
+        return -(-len(self.data.x) // BATCH) + 1
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        for done, start in enumerate(range(0, len(self.data.x), BATCH), 1):
+            part = slice(start, start + BATCH)
+            yield tuple(tensor[part] for tensor in tensors(self.data))
+            self.show(done, self.parts)
+
+
+def tensors(data: Data) -> tuple[Tensor, ...]:
+    """The samples, and their labels if there are any."""
+    return (data.x,) if data.labels is None else (data.x, data.labels)
+
+
+def left_out(
+    model: nn.Module, data: Data, quantities: Mapping[str, Quantity], *, layer: str | None = None
+) -> dict[str, str]:
+    """By quantity that cannot be measured, the reason.
+
+    Raises:
+        RangeError: if the network has no layer of this name.
+    """
+    with running(data.x):
+        why = unavailable(model, list(tensors(data)), quantities, layers=layer)
+    return {
+        name: f"expected {error.expected}, got {error.got}. {error.advice}".rstrip(". ") for name, error in why.items()
+    }
+
+
 def measure(
     model: nn.Module,
     data: Data,
     quantities: Mapping[str, Quantity],
     *,
-    outputs: int,
     layer: str | None = None,
     memory: int | None = None,
     show: Callable[[int, int], None] = lambda done, total: None,
@@ -47,35 +83,26 @@ def measure(
         model: the network.
         data: the samples, on its device and in its dtype.
         quantities: by name, in the order in which they are to be shown.
-        outputs: of the network; the Jacobians of a batch are as many rows a sample.
-        layer: whose input the features are; the last linear one unless told.
-        memory: bytes for the Jacobians of a batch, and again for what it takes to make them; 512 MiB unless told.
+        layer: whose input the features are; default: the final linear layer.
+        memory: bytes to use for the samples that are looked at together; default: 512 MiB.
         show: is told how many of how many parts are done.
 
     Raises:
         DataError: if the network raises what is no GnomonError.
     """
-    x, labels = data.x, data.labels
-    alone = {name: quantity for name, quantity in quantities.items() if by_sample(quantity)}
-    together = {name: quantity for name, quantity in quantities.items() if name not in alone}
-    jacobian = outputs * math.prod(x.shape[1:]) * x.element_size()
-    size = max(1, min(LARGEST_BATCH, (memory or DEFAULT_BUDGET) // jacobian))
-    parts = [(alone, slice(start, start + size)) for start in range(0, len(x), size) if alone]
-    parts += [(together, slice(None))] if together else []
-    pieces: dict[str, list[Tensor]] = {}
-    seconds: Counter[str] = Counter()
-    for done, (asked, part) in enumerate(parts, 1):
-        samples = x[part] if labels is None else (x[part], labels[part])
-        with running(x):
-            reading = Probe(model, samples, asked, layers=layer, memory=memory).read()
-        for name, value in parts_of(reading.values).items():
-            pieces.setdefault(name, []).append(value.cpu())
-        seconds.update(reading.seconds)
-        show(done, len(parts))
-    order = [*quantities]
-    names = sorted(pieces, key=lambda name: order.index(name.partition(".")[0]))
-    joined = {name: pieces[name][0] if len(pieces[name]) == 1 else torch.cat(pieces[name]) for name in names}
-    return Measured(joined, dict(seconds))
+    batches = Batches(data, show)
+    with running(data.x):
+        reading = Probe(model, batches, quantities, layers=layer, memory=memory).read()
+    show(batches.parts, batches.parts)
+    return Measured({name: value.cpu() for name, value in parts_of(reading.values).items()}, reading.seconds)
+
+
+def running(x: Tensor) -> AbstractContextManager[None]:
+    """What the network raises inside, as one sentence."""
+    return foreign(
+        f"a network that takes samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
+        "Pass the samples as the network gets them.",
+    )
 
 
 def parts_of(values: Mapping[str, object]) -> dict[str, Tensor]:

@@ -12,8 +12,6 @@ Quantity = Callable[..., object]
 """From what its argument names say to a tensor or a dataclass of tensors."""
 
 GIVEN = ("x", "labels", "model", "parameters", "memory")
-TOGETHER = frozenset({"class_moments", "classifier", "agop", "cumulative_parameters"})
-"""What is of all samples, or of none."""
 DEFAULT: tuple[Quantity, ...] = (
     gnomon.accuracy,
     gnomon.centroid_alignment,
@@ -65,18 +63,6 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
             "--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), "Correct it.", where="measure"
         )
     return {name: QUANTITIES[name] for name in names}
-
-
-def by_sample(quantity: Quantity) -> bool:
-    """Whether it is one of each sample by itself: as it is annotated, and by what it looks at."""
-    axes = getattr(inspect.signature(quantity).return_annotation, "dim_str", "")
-    return axes.partition(" ")[0] == "n" and not needs(quantity) & TOGETHER
-
-
-def needs(quantity: Quantity) -> frozenset[str]:
-    """All that a quantity looks at, and what that in turn follows from."""
-    arguments = plan([quantity], GIVEN).arguments
-    return frozenset(name for names in arguments.values() for name in names)
 
 
 def explanation(name: str) -> str:

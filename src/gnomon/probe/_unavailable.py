@@ -1,0 +1,30 @@
+"""What of a list of quantities a network and samples do not have."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from gnomon.errors import GnomonError
+from gnomon.probe._derived import require_layers
+from gnomon.probe._dry_run import dry_run
+from gnomon.probe._plan import Asked, plan
+from gnomon.probe._samples import Data, Samples
+
+
+def unavailable(
+    model: nn.Module,
+    data: Data,
+    quantities: Asked,
+    *,
+    layers: str | Sequence[str] | None = None,
+    memory: int | None = None,
+) -> dict[str, GnomonError]:
+    """The quantities that a `Probe` of the same arguments would refuse, each with the reason; the others it reads.
+
+    Raises:
+        GnomonError: if the data are no samples, quantities ask for what no probe has, or there is no such layer.
+    """
+    require_layers(model, layers)
+    samples = Samples(data)
+    given = {"model": model, "parameters": dict(model.named_parameters()), "memory": memory}
+    return dry_run(plan(quantities, {*given, "x"}, layers), model, samples, given, memory=memory)[0]
