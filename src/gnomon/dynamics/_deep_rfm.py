@@ -42,7 +42,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         code divides the AGOP by its largest entry and adds a ridge of 1e-3 under "ridgeless"; this does not.
     Args:
         kernel: the kernel of every layer.
-        feature_map: the random features of every layer, drawn anew for each.
+        feature_map: the random features of every layer, drawn for each by itself.
         depth: the number L of layers; with 0 there is the last kernel machine alone.
         ridge: $\mu$, added to the Gram matrix's diagonal; unit: of the kernel, whose diagonal is 1.
         iterations: kernel machines fitted in each layer, each with the AGOP of the one before for its metric.
