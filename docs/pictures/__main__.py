@@ -43,7 +43,7 @@ def main(names: Sequence[str]) -> None:
                 message = "; ".join(f"{arm}: {numbers[arm]}" for arm in numbers)
                 metadata = {"Title": name, "Description": message, "Date": None, "Creator": "gnomon"}
                 save(figure, FOLDER / f"{name}.svg", metadata)
-            print(f"  {name}  {says}")
+            print(f"  {name}  {message}")
 
 
 def save(figure: Figure, path: Path, metadata: dict[str, Any]) -> None:

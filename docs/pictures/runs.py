@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import gnomon
-from gnomon import Probe, log_spaced
+from gnomon import Probe, Reading, log_spaced
 from gnomon.data import Samples, digits, modular_addition, standardise
 from gnomon.linalg import cosine, unit
 from gnomon.models import mlp
@@ -30,8 +30,7 @@ class Run:
     test: Samples
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
-    steps: list[int] = field(default_factory=list)
-    values: dict[str, list[Any]] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
 
     def follow(self, steps: int, quantities: Quantities) -> None:
         """Trains the network, and reads the quantities 14 times in each factor of ten of the steps."""
@@ -43,9 +42,11 @@ class Run:
                 torch.autograd.backward(self.objective(), inputs=list(self.model.parameters()))
                 optimizer.step()
             if due(step) or step == steps:
-                self.steps.append(step)
-                for name, value in probe.read(step).values.items():
-                    self.values.setdefault(name, []).append(value)
+                self.readings.append(probe.read(step))
+
+    def read(self, quantity: str, place: int = -1) -> Any:  # noqa: ANN401 - what the quantity gives
+        """Its value in the last reading, or in another."""
+        return self.readings[place].values[quantity]
 
     def correct(self) -> str:
         """The shares of the training samples and of unseen ones that the network gets right."""
@@ -170,7 +171,7 @@ def collapsing(arm: str) -> Run:
 def of_collapsing(start: Run) -> Quantities:
     """What the classes' means and spreads in the last layer's features say of it."""
     return {
-        "means": lambda features, class_moments: projected(features, class_moments),
+        "means": lambda features: features,
         "nc1": gnomon.nc1,
         "nc1_trace_ratio": gnomon.nc1_trace_ratio,
         "equinorm": gnomon.equinorm,
@@ -180,12 +181,7 @@ def of_collapsing(start: Run) -> Quantities:
         "nearest_mean_disagreement": gnomon.nearest_mean_disagreement,
         "nc2_etf": gnomon.nc2_etf,
         "nc2_orthogonal": gnomon.nc2_orthogonal,
-        "mse_decomposition": lambda classifier, bias, class_moments: torch.stack(
-            [
-                getattr(gnomon.mse_decomposition(classifier, bias, class_moments), part)
-                for part in ("nc1", "nc23", "deviation")
-            ]
-        ),
+        "mse_decomposition": gnomon.mse_decomposition,
         "least_squares_classifier": lambda classifier, class_moments: cosine(
             classifier.flatten(), gnomon.least_squares_classifier(class_moments).weight.flatten()
         ),
@@ -196,13 +192,6 @@ def of_collapsing(start: Run) -> Quantities:
             gnomon.spectral_mse(snr_singular_values, classes).least_squares
         ),
     }
-
-
-def projected(features: Tensor, class_moments: gnomon.ClassMoments) -> Tensor:
-    """The features in the plane in which the class means differ most."""
-    means = class_moments.centred_means
-    plane = torch.linalg.svd(means, full_matrices=False)[2][:2]
-    return (features - class_moments.means.mean(0)) @ plane.mT
 
 
 class Adder(nn.Module):
@@ -272,9 +261,11 @@ def of_cutting(start: Run) -> Quantities:
         "condition": lambda cumulative_parameters: cumulative_parameters.condition[1],
         "truncation_map": moved,
         "truncated_inputs": gnomon.truncated_inputs,
-        "truncation_sectors": lambda model, x, labels: gnomon.truncation_sectors(model, x, labels).truncated_share,
+        "truncation_sectors": lambda model, x, labels: gnomon.truncation_sectors(model, x, labels).truncated_share[1],
         "polar_decomposition": turned,
-        "activation_misalignment": gnomon.activation_misalignment,
+        "activation_misalignment": lambda cumulative_parameters: gnomon.activation_misalignment(cumulative_parameters)[
+            1
+        ],
     }
 
 

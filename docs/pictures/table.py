@@ -65,7 +65,9 @@ PICTURES: dict[str, Picture] = {
     ),
     "nc2_etf": curve(COLLAPSE, "nc2_etf", "distance from the simplex", ".2f"),
     "nc2_orthogonal": curve(COLLAPSE, "nc2_orthogonal", "distance from orthogonal", ".2f"),
-    "mse_decomposition": curve(COLLAPSE, "mse_decomposition", "loss by spread within classes", ".1e", log=True, part=0),
+    "mse_decomposition": curve(
+        COLLAPSE, "mse_decomposition", "loss by spread within classes", ".1e", log=True, part="nc1"
+    ),
     "least_squares_classifier": curve(COLLAPSE, "least_squares_classifier", "cosine with W", ".2f"),
     "central_path_distance": curve(COLLAPSE, "central_path_distance", "distance (outputs)", ".2g", log=True),
     "snr": Picture(COLLAPSE, ("snr",), ratio_cosines),
@@ -83,12 +85,12 @@ PICTURES: dict[str, Picture] = {
         CLUSTERS, "truncation_map", "way / length, first layer, mean", ".2f", needs="cumulative_parameters"
     ),
     "truncated_inputs": Picture(CLUSTERS, ("truncated_inputs", "cumulative_parameters"), cut),
-    "truncation_sectors": curve(CLUSTERS, "truncation_sectors", "share truncated, second layer", ".1%", part=1),
+    "truncation_sectors": curve(CLUSTERS, "truncation_sectors", "share truncated, second layer", ".1%"),
     "polar_decomposition": curve(
         CLUSTERS, "polar_decomposition", "way of R(2) from its start", ".2f", needs="cumulative_parameters"
     ),
     "activation_misalignment": curve(
-        CLUSTERS, "activation_misalignment", "misalignment, second layer", ".2f", part=1, needs="cumulative_parameters"
+        CLUSTERS, "activation_misalignment", "misalignment, second layer", ".2f", needs="cumulative_parameters"
     ),
     "regions.slice_regions": Picture(DIGITS, (), mapped),
     "regions.decision_boundary": Picture(DIGITS, (), decided),

@@ -90,8 +90,8 @@ def test_a_pair_is_trained_and_drawn(program):
     runs = short.runs(["cumulative_parameters", "condition", "truncated_inputs"])
     assert list(runs) == list(pair.arms)
     for run in runs.values():
-        assert run.steps == [0, 1, 2, 3]
-        assert len(run.values["condition"]) == 4
+        assert [reading.step for reading in run.readings] == [0, 1, 2, 3]
+        assert run.read("condition").ndim == 0
     for name in ("cumulative_parameters", "truncated_inputs"):
         numbers = pictures[name].draw(Figure(figsize=(3.5, 2.4)), runs)
         assert list(numbers) == list(pair.arms)

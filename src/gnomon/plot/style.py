@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, N
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
-ROUND = (1, 2, 5, 10)
+ROUND = (1, 2, 2.5, 5, 10)
 """Steps from tick to tick."""
 DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 INK, MUTED, GRID, AXIS = "#1f2933", "#5b6875", "#e3e7ec", "#b8c0ca"
@@ -88,7 +88,7 @@ def logarithmic(axes: Axes, name: Literal["x", "y"], low: float | int, high: flo
     axis.set_minor_formatter(NullFormatter())
 
 
-def linear(axes: Axes, name: Literal["x", "y"], ticks: int = 5) -> None:
+def linear(axes: Axes, name: Literal["x", "y"], ticks: int = 6) -> None:
     """Plain numbers on an axis, in at most so many steps."""
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
