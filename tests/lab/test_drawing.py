@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
+from gnomon_lab.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel, style
 from gnomon_lab.report.drawing import _layout, draw, interactive, save
 
 STEPS = (0.0, 1.0, 10.0, 100.0)
@@ -53,7 +53,7 @@ def test_static_draws_the_data(log_x):
         for line, got in zip(panel.lines, drawn, strict=False):
             assert tuple(got.get_xdata()) == line.x[start:]
             assert tuple(got.get_ydata()) == line.y[start:]
-            assert got.get_color() == _layout.colour(line.colour)
+            assert got.get_color() == style.colour(line.colour)
             assert (got.get_linestyle() == "--") == line.dashed
         poles = sorted(got.get_xdata()[0] for got in drawn[len(panel.lines) :])
         assert poles == ([10.0] if log_x else [0.0, 10.0])
@@ -62,7 +62,7 @@ def test_static_draws_the_data(log_x):
 
 @pytest.mark.parametrize(
     ("ys", "labels"),
-    [((14.0, 49.0), ["20", "50"]), ((0.4, 4.0), ["0.5", "1", "2"]), ((1.0, 1e3), ["1", "10", "100", "1000"])],
+    [((14.0, 49.0), ["20", "50"]), ((0.4, 4.0), ["0.5", "1", "2"]), ((1.0, 1e3), ["1", "10", "100", "1,000"])],
 )
 def test_a_short_logarithmic_axis_has_numbers_too(ys, labels):
     panel = Panel("Norm", "‖J‖", (Line("a", (1.0, 2.0), ys),), log_y=True)
@@ -73,7 +73,7 @@ def test_a_short_logarithmic_axis_has_numbers_too(ys, labels):
         label.get_text() for label, y in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True) if low < y < high
     ]
     assert shown == labels
-    assert interactive(figure).layout.yaxis.dtick == (None if "1000" in labels else "D2")
+    assert interactive(figure).layout.yaxis.dtick == (None if "1,000" in labels else "D2")
 
 
 def test_panels_are_as_high_as_told():
@@ -98,7 +98,7 @@ def test_interactive_draws_the_data(log_x):
     for line, trace in zip(lines, drawing.data, strict=True):
         assert tuple(trace.x) == line.x[start:]
         assert tuple(trace.y) == line.y[start:]
-        assert trace.line.color == _layout.colour(line.colour)
+        assert trace.line.color == style.colour(line.colour)
     assert [trace.showlegend for trace in drawing.data] == [True, True, False]
     assert [trace.yaxis for trace in drawing.data] == ["y", "y", "y2"]
     assert {shape.x0 for shape in drawing.layout.shapes} == ({10.0} if log_x else {0.0, 10.0})
@@ -161,7 +161,6 @@ def test_interactive_images_are_the_data_to_a_thousandth():
     assert [step.label for step in drawing.layout.sliders[0].steps] == [frame.label for frame in figure.frames]
     assert [step.args[0] for step in drawing.layout.sliders[0].steps] == [(moment.name,) for moment in drawing.frames]
     assert drawing.layout.sliders[0].active == 6
-    assert 7 * drawing.layout.updatemenus[0].buttons[0].args[1]["frame"]["duration"] == pytest.approx(6000, abs=4)
 
 
 def test_one_frame_needs_no_slider():

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
-from gnomon_lab.report.drawing import _layout, _region_layout, draw, interactive, save
+from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap, style
+from gnomon_lab.report.drawing import _region_layout, draw, interactive, save
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 CORNER = np.array([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
@@ -56,7 +56,7 @@ def test_lines_and_points_come_and_go_with_their_frames_and_stay_in_the_legend()
     assert [trace.name for trace in drawing.data if trace.showlegend is None] == ["edge", "points"]
     axes = draw(region_map()).axes[0]
     assert [line.get_xdata().tolist() for line in axes.get_lines()[:2]] == [[1.0, 1.0], [2.0, 1.0]]
-    assert axes.get_lines()[2].get_markerfacecolor() == _layout.colour(2)
+    assert axes.get_lines()[2].get_markerfacecolor() == style.colour(2)
 
 
 def test_static_draws_a_path_for_each_colour_with_the_frames_side_by_side():
@@ -81,13 +81,13 @@ def test_both_axes_have_one_scale_in_both_drawings():
 def test_classes_have_colours_of_their_own():
     figure = region_map((frame(values=(0.0, 2.0, 0.0)),), classes=("cat", "dog", "<b>"))
     drawing = interactive(figure)
-    assert [trace.fillcolor for trace in drawing.data[:3]] == list(_region_layout.CLASSES[:3])
+    assert [trace.fillcolor for trace in drawing.data[:3]] == list(style.CLASSES[:3])
     assert [trace.x for trace in drawing.data[:3]] == [closed(SQUARE, REST), (), closed(CORNER)]
     colours = drawing.layout.coloraxis
     assert (colours.cmin, colours.cmax, colours.colorbar.ticktext) == (-0.5, 2.5, ("cat", "dog", "&lt;b&gt;"))
     assert len(drawing.frames) == 0
     axes, bar = draw(figure).axes
-    assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == [_region_layout.CLASSES[i] for i in (0, 2)]
+    assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == [style.CLASSES[i] for i in (0, 2)]
     assert [words.get_text() for words in bar.get_xticklabels()] == ["cat", "dog", "<b>"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Points, Scatter, ScatterPanel
-from gnomon_lab.report.drawing import _layout, _scatter_layout, draw, interactive, save
+from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
+from gnomon_lab.report.drawing import _scatter_layout, draw, interactive, save
 from gnomon_lab.report.drawing._plotly import text
 
 ONE = Points("one", (1.0, 10.0, 100.0), (0.5, 0.2, 4.0), values=(0.0, 0.5, 1.0))
@@ -33,8 +33,8 @@ def test_static_draws_the_data(log):
     assert {above.get_xscale(), above.get_yscale()} == {"log" if log else "linear"}
     (line,) = below.get_lines()
     assert (tuple(line.get_xdata()), tuple(line.get_ydata())) == (JOINED.x, JOINED.y)
-    assert line.get_color() == _layout.colour(1)
-    assert tuple(below.collections[0].get_facecolor()[0]) == to_rgba(_layout.colour(1))
+    assert line.get_color() == style.colour(1)
+    assert tuple(below.collections[0].get_facecolor()[0]) == to_rgba(style.colour(1))
     assert (bar.get_title("left"), bar.get_xlim()) == ("warmth", (0.0, 1.0))
     assert (below.get_xlabel(), below.get_ylabel(), below.get_xscale()) == ("scale", "cosine", "linear")
 
@@ -46,7 +46,7 @@ def test_interactive_draws_the_data(log):
     for points, trace in zip((ONE, OTHER, JOINED), traces, strict=True):
         assert (trace.x, trace.y, trace.showlegend) == (points.x, points.y, False)
         assert trace.mode == ("lines+markers" if points.joined else "markers")
-        assert trace.marker.color == (points.values or _layout.colour(1))
+        assert trace.marker.color == (points.values or style.colour(1))
         assert trace.marker.coloraxis == ("coloraxis" if points.values else None)
     assert [trace.yaxis for trace in traces] == ["y", "y", "y2"]
     assert [(entry.name, entry.x) for entry in (first, second)] == [("one", (None,)), ("other", (None,))]

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
-from gnomon_lab.report.drawing import _layout, _space_layout, draw, interactive, save
+from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints, style
+from gnomon_lab.report.drawing import _space_layout, draw, interactive, save
 
 POINTS = SpacePoints("points", np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 4.0]]), colour=2)
 MOVED = SpacePoints("points", np.array([[-2.0, 1.0, 3.0]]), colour=2)
@@ -39,12 +39,12 @@ def triangles(trace):
 def test_interactive_draws_points_lines_and_faces():
     points, edges, faces = interactive(space()).data
     np.testing.assert_array_equal(places(points), POINTS.points)
-    assert (points.mode, points.marker.color, points.marker.symbol) == ("markers", _layout.colour(2), "diamond")
+    assert (points.mode, points.marker.color, points.marker.symbol) == ("markers", style.colour(2), "diamond")
     np.testing.assert_array_equal(places(edges), np.concatenate(EDGES.lines))
     assert edges.x == (0.0, 1.0, None, 0.0, 0.0, None)
-    assert (edges.mode, edges.line.color, edges.line.dash) == ("lines", _layout.colour(1), "dash")
+    assert (edges.mode, edges.line.color, edges.line.dash) == ("lines", style.colour(1), "dash")
     np.testing.assert_array_equal(triangles(faces), [TRIANGLE, SQUARE[[0, 1, 2]], SQUARE[[0, 2, 3]]])
-    assert (faces.color, faces.opacity) == (_layout.colour(4), _space_layout.FACE_OPACITY)
+    assert (faces.color, faces.opacity) == (style.colour(4), _space_layout.FACE_OPACITY)
     assert [trace.name for trace in (points, edges, faces)] == ["points", "edges", "faces"]
 
 
@@ -73,12 +73,12 @@ def test_static_draws_the_frames_side_by_side():
     early, late = draw(space()).axes
     points, *edges = early.get_lines()
     np.testing.assert_array_equal(points.get_data_3d(), POINTS.points.T)
-    assert (points.get_marker(), points.get_markerfacecolor()) == ("D", _layout.colour(2))
+    assert (points.get_marker(), points.get_markerfacecolor()) == ("D", style.colour(2))
     for drawn, line in zip(edges, EDGES.lines, strict=True):
         np.testing.assert_array_equal(drawn.get_data_3d(), line.T)
-        assert (drawn.get_color(), drawn.is_dashed()) == (_layout.colour(1), True)
+        assert (drawn.get_color(), drawn.is_dashed()) == (style.colour(1), True)
     (faces,) = early.collections
-    assert to_hex(faces.get_facecolor()[0]) == _layout.colour(4)
+    assert to_hex(faces.get_facecolor()[0]) == style.colour(4)
     assert faces.get_facecolor()[0][3] == _space_layout.FACE_OPACITY
     assert [len(axes.collections) for axes in (early, late)] == [1, 0]
     assert [axes.get_title("left") for axes in (early, late)] == ["early", "late"]

@@ -15,9 +15,9 @@ from gnomon import Probe, accuracy, jacobian_norm, mse_decomposition
 from gnomon.data import xor_clusters
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
-from gnomon.plot import classes, decision_boundary, history, images, mosaic, reading, regions, spectrum, style
 from gnomon.probe import Reading
 from gnomon.regions import Plane, slice_regions
+from gnomon_lab.figures import classes, decision_boundary, history, images, mosaic, reading, regions, spectrum, style
 
 
 def readings(*values, name="q"):

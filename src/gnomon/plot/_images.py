@@ -56,8 +56,13 @@ def show(axes: Axes, pixels: npt.NDArray[np.floating], signed: bool) -> None:
 def mosaic(images: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """A row of images, (n, h, w), as one array: each divided by its own largest |value|, with NaN between."""
     n, h, w = images.shape
-    gap = max(1, round(w / 8))
+    gap = image_gap(w)
     row = np.full((h, n * (w + gap) - gap), np.nan)
     for i, image in enumerate(images.astype(np.float64)):
         row[:, i * (w + gap) : i * (w + gap) + w] = image / (np.abs(image).max() or 1.0)
     return row
+
+
+def image_gap(width: int) -> int:
+    """The pixels between two images of this width."""
+    return max(1, round(width / 8))

@@ -1,6 +1,6 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -79,8 +79,8 @@ def few(low: float | int, high: float | int) -> bool:
     return bool(high < 30 * low)  # not NumPy's
 
 
-def logarithmic(axes: Axes, name: Literal["x", "y"], low: float | int, high: float | int) -> None:
-    """Makes an axis logarithmic, with plain numbers for data from `low` to `high`."""
+def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> None:
+    """Makes an axis, "x" or "y", logarithmic, with plain numbers for data from `low` to `high`."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(locator(low, high))
@@ -88,8 +88,8 @@ def logarithmic(axes: Axes, name: Literal["x", "y"], low: float | int, high: flo
     axis.set_minor_formatter(NullFormatter())
 
 
-def linear(axes: Axes, name: Literal["x", "y"], ticks: int = 6) -> None:
-    """Plain numbers on an axis, in at most so many steps."""
+def linear(axes: Axes, name: str, ticks: int = 6) -> None:
+    """Plain numbers on an axis, "x" or "y", in at most so many steps."""
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
     axis.set_major_formatter(plain())

@@ -2,6 +2,7 @@
 // Draws every figure of the page at the width there is and in the reader's colours, and again when either changes.
 (() => {
   const NARROW = 560;
+  const FILM = 6000;  // how long all frames take to play (ms)
   const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
   const pen = document.createElement("canvas").getContext("2d");
   const PRINTED = 800;  // at the zoom of the style sheet it fits A4 and Letter
@@ -152,8 +153,7 @@
   async function draw(box) {
     const plot = box.querySelector(".plot");
     const figure = JSON.parse(box.querySelector("script").textContent);
-    const duration = figure.layout.updatemenus?.[0].buttons[0].args[1].frame.duration;  // of a frame
-    delete figure.layout.updatemenus;
+    const duration = figure.layout.sliders && Math.round(FILM / figure.frames.length);  // of a frame
     const lines = figure.data.flatMap((trace, i) => (trace.line ? [i] : []));
     // What parts points in space is the ground's colour.
     const rims = figure.data.flatMap((trace, i) => (trace.type === "scatter3d" && trace.marker ? [i] : []));

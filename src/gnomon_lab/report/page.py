@@ -130,7 +130,7 @@ class _Drawing:
 
 
 def _drawing(figure: Figure) -> _Drawing:
-    drawn = interactive(figure, titled=False)
+    drawn = interactive(figure)
     # "<" never appears inside the data: nothing in it can end the script element.
     data = drawn.to_json().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     note = ""

@@ -5,41 +5,40 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel, RegionMap, Scatter, Space
+from gnomon_lab.figures import (
+    Curves,
+    Figure,
+    ImageFrame,
+    ImageSlider,
+    Line,
+    Panel,
+    RegionMap,
+    Scatter,
+    Space,
+    image_gap,
+    mosaic,
+    style,
+)
 from gnomon_lab.report.drawing import _layout, _legend
 from gnomon_lab.report.drawing._interactive_region_map import interactive_region_map
 from gnomon_lab.report.drawing._interactive_scatter import interactive_scatter
 from gnomon_lab.report.drawing._interactive_space import interactive_space
-from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, number, slider, text
+from gnomon_lab.report.drawing._plotly import base, dtick, legend, legend_meta, number, slider, text
 
-_LEFT, _RIGHT, _EDGE, _TITLE = 62, 26, 0, 40
+_LEFT, _RIGHT, _EDGE = 62, 26, 0
 _BELOW_IMAGES, _ROW_LABEL = 120, 30
 
 
-def interactive(figure: Figure, *, titled: bool = True) -> go.Figure:
-    """Draws a figure with plotly, on white ground.
+def interactive(figure: Figure) -> go.Figure:
+    """Draws a figure with plotly, on white ground, without its title, which the page shows.
 
     Args:
         figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
-        titled: write the title into the figure; False where the page around it does.
 
     Returns:
         A plotly figure of fixed height. `layout.meta` holds the sizes from which a page fits it to another width.
         Images are rounded to a thousandth of their largest |value|.
     """
-    drawing = _drawn(figure)
-    if titled:
-        layout = drawing.layout
-        layout.margin.t += _TITLE
-        layout.height += _TITLE
-        layout.title = {"text": f"<b>{text(figure.title)}</b>", "font": {"size": 17}, "pad": {"t": 12, "l": _EDGE}}
-        layout.title.update(x=0, xref="container", xanchor="left", y=1, yref="container", yanchor="top")
-        if not isinstance(figure, ImageSlider):
-            layout.legend.y = 1 - _TITLE / layout.height
-    return drawing
-
-
-def _drawn(figure: Figure) -> go.Figure:
     if isinstance(figure, Curves):
         return _curves(figure)
     if isinstance(figure, Scatter):
@@ -73,7 +72,7 @@ def _curves(curves: Curves) -> go.Figure:
 def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> dict[str, Any]:
     last = i == len(curves.panels) - 1
     low, high = _layout.x_span(curves)
-    common = {"gridcolor": _layout.GRID, "linecolor": "#b8c0ca", "showline": True, "zeroline": False, "ticks": ""}
+    common = {"gridcolor": style.GRID, "linecolor": style.AXIS, "showline": True, "zeroline": False, "ticks": ""}
     x = common | {
         "anchor": f"y{number(i)}",
         "showticklabels": last,
@@ -83,7 +82,7 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     }
     if curves.log_x:
         lows = _layout.exponents(low, high)
-        x |= {"type": "log", "range": list(lows), "dtick": 1 if lows[1] - lows[0] > 1.5 else "D2", "tickformat": ",~r"}
+        x |= {"type": "log", "range": list(lows), "dtick": dtick(low, high), "tickformat": ",~r"}
     else:
         x |= {"type": "linear", "range": [low, high], "tickformat": ",~r"}
     x |= {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{text(curves.x_label)} %{{x}}"}}
@@ -101,7 +100,7 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     }
     y["title"] = {"text": text(panel.y_label), "standoff": 6, "font": {"size": 13}}
     if panel.log_y:
-        y |= {"type": "log", "exponentformat": "e"} | ({"dtick": "D2"} if _layout.needs_between(panel) else {})
+        y |= {"type": "log", "exponentformat": "e"} | ({"dtick": "D2"} if style.few(*_layout.y_span(panel)) else {})
     if panel.y_range is not None:
         y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
     return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
@@ -114,9 +113,9 @@ def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) ->
     seen.add(key)
     return go.Scatter(
         x=xs, y=ys, name=text(line.label), mode="markers" if len(xs) == 1 else "lines", marker_size=7,
-        line={"color": _layout.colour(line.colour), "width": 2 if line.dashed else 2.4,
+        line={"color": style.colour(line.colour), "width": 2 if line.dashed else 2.4,
               "dash": "5px,3px" if line.dashed else "solid"},
-        marker_color=_layout.colour(line.colour), legendgroup=repr(key), showlegend=first,
+        marker_color=style.colour(line.colour), legendgroup=repr(key), showlegend=first,
         xaxis=f"x{number(i)}", yaxis=f"y{number(i)}",
     )  # fmt: skip
 
@@ -126,7 +125,7 @@ def _pole(flag: _layout.Flag, i: int) -> list[dict[str, Any]]:
     at: dict[str, Any] = {
         "type": "line", "xref": f"x{number(i)}", "yref": f"y{number(i)} domain", "layer": "below",
         "x0": flag.mark.x, "x1": flag.mark.x,
-        "line": {"color": _layout.colour(flag.mark.colour), "width": 1.5, "dash": "2px,2px"},
+        "line": {"color": style.colour(flag.mark.colour), "width": 1.5, "dash": "2px,2px"},
     }  # fmt: skip
     through = at | {"y0": 0, "y1": 1}
     if flag.level < 0:
@@ -157,7 +156,7 @@ def _panel_title(panel: Panel, panel_flags: tuple[_layout.Flag, ...], i: int) ->
 
 def _images(figure: ImageSlider) -> go.Figure:
     n, h, w = figure.frames[0].rows[0].images.shape
-    gap = _layout.tile_gap(figure)
+    gap = image_gap(w)
     cells = n * (w + gap) - gap
     room = _ROW_LABEL * cells / (_layout.WIDTH - 2 * _EDGE)  # above each row, for its label, in image pixels
     rows = figure.frames[0].rows
@@ -178,24 +177,24 @@ def _images(figure: ImageSlider) -> go.Figure:
     ]  # fmt: skip
     traces = [
         _heatmap(z, row.label, i * (h + room) + room, figure.diverging)
-        for i, (z, row) in enumerate(zip(_pixels(figure.frames[-1], gap), rows, strict=True))
+        for i, (z, row) in enumerate(zip(_pixels(figure.frames[-1]), rows, strict=True))
     ]
     if len(figure.frames) == 1 or not moving:
         return go.Figure(traces, layout)
     layout |= slider([frame.label for frame in figure.frames], first=len(figure.frames) - 1)
-    return go.Figure(traces, layout, frames=_frames(figure, moving, gap))
+    return go.Figure(traces, layout, frames=_frames(figure, moving))
 
 
-def _pixels(frame: ImageFrame, gap: int) -> list[list[list[float | None]]]:
+def _pixels(frame: ImageFrame) -> list[list[list[float | None]]]:
     """For each row its mosaic in thousandths, with None between the images."""
     return [
-        [[None if v != v else round(v, 3) + 0.0 for v in line] for line in _layout.mosaic(row.images, gap).tolist()]
+        [[None if v != v else round(v, 3) + 0.0 for v in line] for line in mosaic(row.images).tolist()]
         for row in frame.rows
     ]
 
 
 def _heatmap(z: Sequence[Sequence[float | None]], label: str, top: float, diverging: bool) -> go.Heatmap:
-    stops = _layout.DIVERGING if diverging else _layout.SEQUENTIAL
+    stops = style.DIVERGING if diverging else style.SEQUENTIAL
     return go.Heatmap(
         z=z, y0=top, dy=1, zmin=-1 if diverging else 0, zmax=1, showscale=False, hoverongaps=False, name=text(label),
         colorscale=[[i / (len(stops) - 1), stop] for i, stop in enumerate(stops)],
@@ -203,11 +202,11 @@ def _heatmap(z: Sequence[Sequence[float | None]], label: str, top: float, diverg
     )  # fmt: skip
 
 
-def _frames(figure: ImageSlider, moving: Sequence[int], gap: int) -> list[go.Frame]:
+def _frames(figure: ImageSlider, moving: Sequence[int]) -> list[go.Frame]:
     """The frames carry image data only, and only of rows that change."""
     frames = []
     for k, frame in enumerate(figure.frames):
-        pixels = _pixels(frame, gap)
+        pixels = _pixels(frame)
         data = [go.Heatmap(z=pixels[i]) for i in moving]
         frames.append(go.Frame(name=str(k), data=data, traces=list(moving)))
     return frames

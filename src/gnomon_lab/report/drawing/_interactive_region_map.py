@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
+from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap, style
 from gnomon_lab.report.drawing import _layout, _legend, _region_layout, _scatter_layout
 from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
 
@@ -110,7 +110,7 @@ def _fill(regions: RegionMap, level: _region_layout.Level) -> dict[str, Any]:
 
 
 def _mark(mark: Polylines | Points) -> dict[str, Any]:
-    colour, said = _layout.colour(mark.colour), {"name": text(mark.label), "hoverinfo": "name"}
+    colour, said = style.colour(mark.colour), {"name": text(mark.label), "hoverinfo": "name"}
     if isinstance(mark, Polylines):
         dash = "5px,3px" if mark.dashed else "solid"
         return said | {"mode": "lines", "line": {"color": colour, "width": 1.8, "dash": dash}}

@@ -4,9 +4,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
 from gnomon_lab.report.drawing import _layout, _legend, _scatter_layout
-from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, number, text
+from gnomon_lab.report.drawing._plotly import base, dtick, legend, legend_meta, number, text
 
 _LEFT, _RIGHT = 62, 26
 
@@ -37,7 +37,7 @@ def _colours(scatter: Scatter) -> dict[str, Any]:
     """The colour scale and its bar."""
     low, high = _scatter_layout.bar_ends(scatter)
     stacked, _, top = _scatter_layout.stack(scatter)
-    stops = _scatter_layout.VALUES
+    stops = style.VALUES
     bar = {
         "orientation": "h", "title": {"text": text(scatter.value_label), "side": "top", "font": {"size": 13}},
         "thickness": _scatter_layout.BAR, "outlinewidth": 0, "ticks": "", "nticks": 5, "tickformat": ".3~g",
@@ -51,7 +51,7 @@ def _colours(scatter: Scatter) -> dict[str, Any]:
 def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
     words = panel.x_label if name == "x" else panel.y_label
     axis: dict[str, Any] = {
-        "gridcolor": _layout.GRID, "linecolor": "#b8c0ca", "showline": True, "zeroline": False, "ticks": "",
+        "gridcolor": style.GRID, "linecolor": style.AXIS, "showline": True, "zeroline": False, "ticks": "",
         "anchor": f"{'y' if name == 'x' else 'x'}{number(i)}", "tickformat": ",~r", "tickangle": 0,
         "title": {"text": text(words), "standoff": 10 if name == "x" else 6, "font": {"size": 13}},
     }  # fmt: skip
@@ -60,8 +60,7 @@ def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
         places = {"tickvals": [*range(len(panel.rows))], "ticktext": [text(row) for row in panel.rows]}
         return axis | {"type": "linear", "range": list(ends), **places}
     if _scatter_layout.logarithmic(panel, name):
-        few = _scatter_layout.decades(panel, name) <= 3
-        return axis | {"type": "log", "range": list(_layout.exponents(*ends)), "dtick": "D2" if few else 1}
+        return axis | {"type": "log", "range": list(_layout.exponents(*ends)), "dtick": dtick(*ends)}
     return axis | {"type": "linear", "range": list(ends), "nticks": 9 if name == "x" else 6}
 
 
@@ -69,13 +68,13 @@ def _marker(points: Points) -> dict[str, Any]:
     return {
         "size": _scatter_layout.MARKER, "symbol": _scatter_layout.shape(points)[1],
         "color": _scatter_layout.fill(points),
-        "line": {"color": "white" if points.values is None else _layout.MUTED, "width": 0.8},
+        "line": {"color": "white" if points.values is None else style.MUTED, "width": 0.8},
     }  # fmt: skip
 
 
 def _line(points: Points) -> dict[str, Any]:
     """Nothing where there is no line: the page brightens lines on a dark ground."""
-    return {"line": {"color": _layout.colour(points.colour), "width": 2}} if points.joined else {}
+    return {"line": {"color": style.colour(points.colour), "width": 2}} if points.joined else {}
 
 
 def _group(points: Points) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints, style
 from gnomon_lab.report.drawing import _layout, _legend, _space_layout
 from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
 
@@ -57,7 +57,7 @@ def _scene(space: Space) -> dict[str, Any]:
 
 def _axis(words: str, low: float, high: float) -> dict[str, Any]:
     return {
-        "range": [low, high], "nticks": 6, "tickformat": ",~r", "gridcolor": _layout.GRID, "linecolor": "#b8c0ca",
+        "range": [low, high], "nticks": 6, "tickformat": ",~r", "gridcolor": style.GRID, "linecolor": style.AXIS,
         "showline": True, "zeroline": False, "showspikes": False, "ticks": "", "tickangle": 0, "tickfont": {"size": 11},
         "title": {"text": text(words), "font": {"size": 13}},
     }  # fmt: skip
@@ -92,7 +92,7 @@ def _mesh(faces: Sequence[Places]) -> dict[str, Any]:
 
 
 def _style(mark: SpaceMark) -> dict[str, Any]:
-    colour, name = _layout.colour(mark.colour), text(mark.label)
+    colour, name = style.colour(mark.colour), text(mark.label)
     said: dict[str, Any] = {"name": name, "hoverinfo": "name", "showlegend": True}
     match mark:
         case SpacePoints():

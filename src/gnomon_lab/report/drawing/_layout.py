@@ -4,25 +4,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from gnomon_lab.figures import Curves, ImageSlider, Line, Mark, Panel
-
-# Okabe and Ito's colour-blind-safe palette, without its yellow (too pale for a line on white).
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-INK, MUTED, GRID = "#1f2933", "#5b6875", "#e3e7ec"
-DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
-SEQUENTIAL = ("#ffffff", "#bdbdbd", "#737373", "#111111")
 
 # Sizes in CSS pixels (1/96 inch).
 WIDTH = 860
 PANEL_TITLE, FLAG, GAP, X_AXIS = 26, 17, 18, 52
 LABEL_CHARACTER = 6.8
-
-
-def colour(place: int) -> str:
-    """The palette's colour at `place`, from 0, wrapping round."""
-    return PALETTE[place % len(PALETTE)]
 
 
 def shown(line: Line, log_x: bool) -> tuple[list[float], list[float]]:
@@ -43,10 +31,10 @@ def x_span(curves: Curves) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def needs_between(panel: Panel) -> bool:
-    """Whether a logarithmic y axis is so short that it needs numbers between the powers of ten: 2 and 5."""
+def y_span(panel: Panel) -> tuple[float, float]:
+    """The lowest and the highest that a panel shows."""
     heights = panel.y_range or [y for line in panel.lines for y in line.y]
-    return max(heights) < 30 * min(heights)
+    return min(heights), max(heights)
 
 
 @dataclass(frozen=True)
@@ -106,20 +94,6 @@ def legend(curves: Curves) -> tuple[Line, ...]:
         for line in panel.lines:
             first.setdefault((line.label, line.colour, line.dashed), line)
     return tuple(first.values())
-
-
-def tile_gap(figure: ImageSlider) -> int:
-    """The gap between two images of a row, in their pixels."""
-    return max(1, round(figure.frames[0].rows[0].images.shape[2] / 8))
-
-
-def mosaic(images: npt.NDArray[np.floating], gap: int) -> npt.NDArray[np.float64]:
-    """One row of images as one array, each divided by its own largest |value|, with NaN between them."""
-    n, h, w = images.shape
-    out = np.full((h, n * (w + gap) - gap), np.nan)
-    for i, image in enumerate(images.astype(np.float64)):
-        out[:, i * (w + gap) : i * (w + gap) + w] = image / (np.abs(image).max() or 1.0)
-    return out
 
 
 def constant_rows(figure: ImageSlider) -> tuple[bool, ...]:

@@ -7,16 +7,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gnomon_lab.report.drawing import _layout, _legend
+from gnomon_lab.figures import style
+from gnomon_lab.report.drawing import _legend
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
-_FILM_MS = 6000
-"""How long all frames take to play."""
 
 
 def text(words: str) -> str:
     """Plotly reads some HTML in its texts: what comes from outside is shown as it is."""
     return html.escape(words, quote=False)
+
+
+def dtick(low: float, high: float) -> str | int:
+    """Where a logarithmic axis has numbers: at powers of ten, or at 2 and 5 times them too."""
+    return "D2" if style.few(low, high) else 1
 
 
 def number(i: int) -> str:
@@ -30,7 +34,7 @@ def base(height: int, meta: dict[str, Any], **margin: int) -> dict[str, Any]:
         "template": "none",
         "height": height,
         "margin": {"pad": 0, "autoexpand": False, **margin},
-        "font": {"family": _FONT, "size": 13, "color": _layout.INK},
+        "font": {"family": _FONT, "size": 13, "color": style.INK},
         "paper_bgcolor": "white",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "meta": meta,
@@ -64,7 +68,7 @@ def path(shapes: Iterable[npt.NDArray[np.floating]], dimensions: int) -> list[li
 
 
 def slider(labels: Sequence[str], below: int = 0, first: int = 0) -> dict[str, Any]:
-    """A slider over frames, named from "0" on; above it the moment shown and, at the right, play and pause.
+    """A slider over frames, named from "0" on; above it the moment shown.
 
     Args:
         labels: the moments, one a frame.
@@ -72,22 +76,13 @@ def slider(labels: Sequence[str], below: int = 0, first: int = 0) -> dict[str, A
         first: the place of the frame that is shown first.
     """
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
-    play = still | {"frame": {"duration": round(_FILM_MS / len(labels)), "redraw": True}}
     steps = [{"label": text(label), "method": "animate", "args": [[str(k)], still]} for k, label in enumerate(labels)]
     left, right = (max(8, round(3.3 * len(labels[k])) - 8) for k in (0, -1))  # half an end's label
     slider = {
         "active": first, "steps": steps, "x": 0, "y": 0, "yanchor": "top", "len": 1,
         "pad": {"t": below + 18, "l": left, "r": right},
         "currentvalue": {"xanchor": "left", "font": {"size": 18}, "offset": 14}, "font": {"size": 11}, "ticklen": 4,
-        "minorticklen": 4, "bgcolor": "#dfe4ea", "activebgcolor": "#8fa3b8", "bordercolor": "#b8c0ca",
-        "tickcolor": "#b8c0ca", "borderwidth": 1, "transition": {"duration": 0},
+        "minorticklen": 4, "bgcolor": "#dfe4ea", "activebgcolor": "#8fa3b8", "bordercolor": style.AXIS,
+        "tickcolor": style.AXIS, "borderwidth": 1, "transition": {"duration": 0},
     }  # fmt: skip
-    buttons = {
-        "type": "buttons", "direction": "left", "x": 1, "xanchor": "right", "y": 0, "yanchor": "top",
-        "pad": {"t": below + 16, "r": 2}, "showactive": False, "bgcolor": "#eef1f5", "bordercolor": "#b8c0ca",
-        "font": {"size": 13}, "buttons": [
-            {"label": "▶ Play", "method": "animate", "args": [None, play]},
-            {"label": "Pause", "method": "animate", "args": [[None], still]},
-        ],
-    }  # fmt: skip
-    return {"sliders": [slider], "updatemenus": [buttons]}
+    return {"sliders": [slider]}

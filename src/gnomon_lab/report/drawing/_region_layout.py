@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap
+from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap, style
 from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._legend import kinds
-from gnomon_lab.report.drawing._scatter_layout import VALUES
 
 LEVELS = 24
 """Colours of a colour bar: all regions of one colour are drawn as one path, so that thousands stay fast."""
-# Pale, so that points and lines stand out: the light half of matplotlib's tab20.
-CLASSES = ("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5")
 EDGE = 0.35
 """The width of the regions' edges, in pixels."""
 EDGE_OPACITY = 0.4
@@ -37,7 +34,7 @@ class Level:
     @property
     def edge(self) -> tuple[int, int, int]:
         """Red, green and blue of the edges: of ink, or white where ink would not be seen."""
-        return (255, 255, 255) if sum(channels(self.colour)) < 330 else channels(_layout.INK)
+        return (255, 255, 255) if sum(channels(self.colour)) < 330 else channels(style.INK)
 
 
 def levels(regions: RegionMap, frame: RegionFrame) -> tuple[Level, ...]:
@@ -63,8 +60,8 @@ def channels(colour: str) -> tuple[int, int, int]:
 def level_colours(regions: RegionMap) -> list[str]:
     """The classes' colours, or those in the middle of each level, mixed between the stops of the colour scale."""
     if regions.classes:
-        return [CLASSES[i % len(CLASSES)] for i in range(len(regions.classes))]
-    stops = np.array([channels(stop) for stop in VALUES])
+        return [style.CLASSES[i % len(style.CLASSES)] for i in range(len(regions.classes))]
+    stops = np.array([channels(stop) for stop in style.VALUES])
     middles = (np.arange(LEVELS) + 0.5) / LEVELS * (len(stops) - 1)
     mixed = [np.interp(middles, np.arange(len(stops)), channel) for channel in stops.T]
     return ["#{:02x}{:02x}{:02x}".format(*colour) for colour in np.rint(mixed).astype(int).T.tolist()]

@@ -2,12 +2,10 @@
 
 import math
 
-from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
 from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._legend import kinds
 
-# Viridis: even in lightness, and read by the colour-blind; the rims of the points stand out on any ground.
-VALUES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 SHAPES = (("o", "circle"), ("s", "square"), ("D", "diamond"), ("^", "triangle-up"))
 """As matplotlib and as plotly name them."""
 
@@ -23,7 +21,7 @@ def shape(points: Points) -> tuple[str, str]:
 
 def fill(points: Points) -> str:
     """The one colour for points without values, and for the legend."""
-    return _layout.colour(points.colour) if points.values is None else _layout.MUTED
+    return style.colour(points.colour) if points.values is None else style.MUTED
 
 
 def legend(scatter: Scatter) -> tuple[Points, ...]:
@@ -73,12 +71,6 @@ def span(panel: ScatterPanel, axis: str) -> tuple[float, float]:
 def logarithmic(panel: ScatterPanel, axis: str) -> bool:
     """Whether an axis, "x" or "y", is."""
     return panel.log_x if axis == "x" else panel.log_y
-
-
-def decades(panel: ScatterPanel, axis: str) -> float:
-    """How many factors of ten a logarithmic axis shows."""
-    low, high = span(panel, axis)
-    return math.log10(high / low)
 
 
 def bar_ends(scatter: Scatter) -> tuple[float, float]:

@@ -6,29 +6,30 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from gnomon_lab.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel, RegionMap, Scatter, Space
+from gnomon_lab.figures import (
+    Curves,
+    Figure,
+    ImageRow,
+    ImageSlider,
+    Line,
+    Panel,
+    RegionMap,
+    Scatter,
+    Space,
+    image_gap,
+    images,
+    style,
+)
 from gnomon_lab.report.drawing import _layout, _static_region_map, _static_scatter, _static_space
 from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, draw_legend, legend_px
 
 _DPI = 96
-_STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same SVG on every machine
-    "font.size": 9.5,
-    "text.color": _layout.INK,
-    "axes.edgecolor": "#b8c0ca",
-    "axes.labelcolor": _layout.INK,
-    "xtick.color": _layout.MUTED,
-    "ytick.color": _layout.MUTED,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "gnomon",
-}
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT = 84, 24
 _Y_LABEL = 60  # left of the axis, which leaves room for numbers such as -0.030
@@ -47,7 +48,7 @@ def draw(figure: Figure) -> Drawing:
     Returns:
         A matplotlib figure that belongs to no window and no global state.
     """
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(style.STYLE):
         if isinstance(figure, Curves):
             return _draw_curves(figure)
         if isinstance(figure, Scatter):
@@ -73,7 +74,7 @@ def save(figure: Figure, path: Path) -> None:
         path: the file, in a folder that is there.
     """
     metadata = {"Title": figure.title, "Description": figure.caption, "Date": None, "Creator": "gnomon"}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(style.STYLE):
         draw(figure).savefig(path, format="svg", metadata=metadata)
 
 
@@ -107,9 +108,9 @@ def _draw_curves(curves: Curves) -> Drawing:
 
 def _line_style(line: Line, log_x: bool) -> dict[str, Any]:
     if len(_layout.shown(line, log_x)[0]) == 1:
-        return {"color": _layout.colour(line.colour), "linestyle": "", "marker": "o", "markersize": 5}
+        return {"color": style.colour(line.colour), "linestyle": "", "marker": "o", "markersize": 5}
     return {
-        "color": _layout.colour(line.colour),
+        "color": style.colour(line.colour),
         "linestyle": (0, (4, 2)) if line.dashed else "-",
         "linewidth": 1.6 if line.dashed else 2.0,
     }
@@ -119,35 +120,21 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     for line in panel.lines:
         xs, ys = _layout.shown(line, curves.log_x)
         axes.plot(xs, ys, **_line_style(line, curves.log_x), solid_capstyle="round", label=line.label)
+    ends = _layout.x_span(curves)
     if curves.log_x:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0,) if _decades(curves) > 1.5 else (1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.6g}"))
-        axes.xaxis.set_minor_formatter(FuncFormatter(lambda x, _: ""))
+        style.logarithmic(axes, "x", *ends)
     else:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.6g}"))
-    axes.set_xlim(_layout.x_span(curves))
+        axes.xaxis.set_major_formatter(style.plain())
+    axes.set_xlim(ends)
     if panel.log_y:
-        axes.set_yscale("log")
-        subs = (1.0, 2.0, 5.0) if _layout.needs_between(panel) else (1.0,)
-        axes.yaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=6))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        axes.yaxis.set_minor_formatter(FuncFormatter(lambda y, _: ""))
+        style.logarithmic(axes, "y", *_layout.y_span(panel))
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5))
     if panel.y_range is not None:
         axes.set_ylim(panel.y_range)
-    axes.grid(visible=True, color=_layout.GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=0, which="both")
+    style.frame(axes)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
     axes.yaxis.set_label_coords(-_Y_LABEL / (_layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT), 0.5)
-
-
-def _decades(curves: Curves) -> float:
-    low, high = _layout.x_span(curves)
-    return float(np.log10(high / low))
 
 
 def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], curves: Curves) -> None:
@@ -158,13 +145,13 @@ def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], c
         back = _layout.overhang(curves, flag.mark, inner, inner + _MARGIN_RIGHT)
         rise = flag.level + (0 if back else 0.85)
         reach = 1 + max(0, rise) * _layout.FLAG / curves.panel_height
-        tint = _layout.colour(flag.mark.colour)
+        tint = style.colour(flag.mark.colour)
         axes.plot([flag.mark.x] * 2, [0, reach], transform=across, color=tint, lw=1.3, ls=(0, (1, 1.5)), clip_on=False)
         if flag.level >= 0:
             axes.annotate(
                 flag.mark.label, (flag.mark.x, 1 + (flag.level + 0.5) * _layout.FLAG / curves.panel_height),
                 xycoords=across, xytext=(4 - 0.75 * back, 0), textcoords="offset points", size=8.5,
-                ha="left", va="center", color=_layout.INK, annotation_clip=False, parse_math=False,
+                ha="left", va="center", color=style.INK, annotation_clip=False, parse_math=False,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
     above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / curves.panel_height
@@ -176,7 +163,7 @@ def _draw_images(figure: ImageSlider) -> Drawing:
     constant = _layout.constant_rows(figure)
     blocks = _blocks(figure, constant)
     n, h, w = figure.frames[0].rows[0].images.shape
-    gap = _layout.tile_gap(figure)
+    gap = image_gap(w)
     cells = n * (w + gap) - gap
     inner = _layout.WIDTH - _ROW_LABELS - 2 * EDGE
     cell = min(inner / cells, _TALLEST_IMAGE / h)
@@ -194,7 +181,7 @@ def _draw_images(figure: ImageSlider) -> Drawing:
             box = (float(EDGE + _ROW_LABELS), height - y - cell * h, cell * cells, cell * h)
             _draw_row(drawing, row, figure, box, height)
             y += step
-    drawing.text(EDGE / _layout.WIDTH, 12 / height, figure.how_to_read, size=8.5, color=_layout.MUTED)
+    drawing.text(EDGE / _layout.WIDTH, 12 / height, figure.how_to_read, size=8.5, color=style.MUTED)
     return drawing
 
 
@@ -216,15 +203,6 @@ def _draw_row(
 ) -> None:
     x, y, w, h = box
     axes = drawing.add_axes((x / _layout.WIDTH, y / height, w / _layout.WIDTH, h / height))
-    axes.imshow(
-        _layout.mosaic(row.images, _layout.tile_gap(figure)), cmap=_colours(figure.diverging), aspect="auto",
-        vmin=-1 if figure.diverging else 0, vmax=1, interpolation="nearest",
-    )  # fmt: skip
-    axes.set_axis_off()
+    images(torch.from_numpy(row.images), ax=axes, signed=figure.diverging)
     label = textwrap.fill(row.label, 24)
-    drawing.text(EDGE / _layout.WIDTH, (y + h / 2) / height, label, va="center", color=_layout.MUTED, parse_math=False)
-
-
-def _colours(diverging: bool) -> Colormap:
-    stops = _layout.DIVERGING if diverging else _layout.SEQUENTIAL
-    return LinearSegmentedColormap.from_list("gnomon", list(stops)).with_extremes(bad=(1, 1, 1, 0))
+    drawing.text(EDGE / _layout.WIDTH, (y + h / 2) / height, label, va="center", color=style.MUTED, parse_math=False)

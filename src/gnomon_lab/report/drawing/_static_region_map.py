@@ -7,14 +7,23 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap
 from gnomon_lab.report.drawing import _layout, _region_layout, _scatter_layout
-from gnomon_lab.report.drawing._matplotlib import POINT, TITLE, draw_legend, legend_px
+from gnomon_lab.report.drawing._matplotlib import (
+    POINT,
+    TITLE,
+    colour_bar,
+    draw_legend,
+    frame_title,
+    handle,
+    legend_px,
+    line_style,
+    marker_style,
+    plain,
+)
 
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT, _BETWEEN = 62, 24, 22
@@ -29,7 +38,7 @@ def height(regions: RegionMap) -> int:
 def draw_region_map(drawing: Drawing, regions: RegionMap) -> None:
     """Fills an empty figure of that height."""
     whole, (wide, tall) = height(regions), _sides(regions)
-    draw_legend(drawing, [_handle(mark) for mark in _region_layout.marks(regions)], whole, handlelength=2.0)
+    draw_legend(drawing, [handle(mark, _look(mark)) for mark in _region_layout.marks(regions)], whole, handlelength=2.0)
     bottom = (whole - _top(regions) - tall) / whole
     for i, frame in enumerate(regions.still):
         left = _MARGIN_LEFT + i * (wide + _BETWEEN)
@@ -64,16 +73,15 @@ def _draw_frame(axes: Axes, regions: RegionMap, frame: RegionFrame) -> None:
             axes.add_patch(PathPatch(joined, facecolor=level.colour, edgecolor=edge, lw=_region_layout.EDGE * POINT))
     for lines in frame.lines:
         for line in lines.lines:
-            axes.plot(*line.T, **_line_style(lines), label=lines.label)
+            axes.plot(*line.T, **_look(lines), label=lines.label)
     for points in frame.points:
-        axes.plot(points.x, points.y, **_marker_style(points), label=points.label)
+        axes.plot(points.x, points.y, **_look(points), label=points.label)
     left, right, bottom, top = regions.box
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        plain(axis, 5)
     axes.tick_params(length=0)
-    axes.set_title(frame.label, loc="left", size=10.5, weight="bold", pad=7 * POINT, parse_math=False)
+    frame_title(axes, frame.label)
 
 
 def _joined(polygons: tuple[Corners, ...]) -> Path:
@@ -86,21 +94,10 @@ def _joined(polygons: tuple[Corners, ...]) -> Path:
     return Path(corners, codes)
 
 
-def _line_style(lines: Polylines) -> dict[str, Any]:
-    style = {"color": _layout.colour(lines.colour), "lw": 1.3, "solid_capstyle": "round"}
-    return style | {"ls": (0, (3, 2)) if lines.dashed else "-"}
-
-
-def _marker_style(points: Points) -> dict[str, Any]:
-    return {
-        "ls": "none", "marker": _scatter_layout.shape(points)[0], "markersize": _scatter_layout.MARKER * POINT,
-        "markerfacecolor": _layout.colour(points.colour), "markeredgecolor": "white", "markeredgewidth": 1.0,
-    }  # fmt: skip
-
-
-def _handle(mark: Points | Polylines) -> Line2D:
-    style = _marker_style(mark) if isinstance(mark, Points) else _line_style(mark)
-    return Line2D([], [], **style, label=mark.label)
+def _look(mark: Points | Polylines) -> dict[str, Any]:
+    if isinstance(mark, Polylines):
+        return line_style(mark, 1.3)
+    return marker_style(_scatter_layout.shape(mark)[0], mark.colour, _scatter_layout.MARKER, 1.0)
 
 
 def _draw_bar(drawing: Drawing, regions: RegionMap, whole: int) -> None:
@@ -109,9 +106,6 @@ def _draw_bar(drawing: Drawing, regions: RegionMap, whole: int) -> None:
     inner = _layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
     bottom = _scatter_layout.BAR_ROOM - _scatter_layout.BAR_LABEL - _scatter_layout.BAR
     place = (_MARGIN_LEFT / _layout.WIDTH, bottom / whole, inner / 2 / _layout.WIDTH, _scatter_layout.BAR / whole)
-    bar = drawing.colorbar(colours, cax=drawing.add_axes(place), orientation="horizontal")
-    bar.outline.set_visible(False)
+    bar = colour_bar(drawing, colours, place, regions.value_label)
     ticks, labels = _region_layout.bar_ticks(regions)
     bar.set_ticks(list(ticks), labels=labels, parse_math=False)
-    bar.ax.tick_params(length=0)
-    bar.ax.set_title(regions.value_label, loc="left", pad=4, size=9.5, parse_math=False)

@@ -4,14 +4,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
 from gnomon_lab.report.drawing import _layout, _scatter_layout
-from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, draw_legend, legend_px
+from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, colour_bar, draw_legend, legend_px, plain
 
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT = 70, 24
@@ -38,7 +37,10 @@ def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
         bottom = whole - _top(scatter) - top - tall
         return left / _layout.WIDTH, bottom / whole, width / _layout.WIDTH, tall / whole
 
-    colours = ScalarMappable(Normalize(*_scatter_layout.bar_ends(scatter)), _colours())
+    colours = ScalarMappable(
+        Normalize(*_scatter_layout.bar_ends(scatter)),
+        LinearSegmentedColormap.from_list("gnomon values", list(style.VALUES)),
+    )
     for panel, top in zip(scatter.panels, tops, strict=True):
         axes = drawing.add_axes(box(margin, top, inner, _scatter_layout.height(panel)))
         for points in panel.points:
@@ -46,10 +48,7 @@ def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
         _draw_axes(axes, panel, inner)
     if scatter.value_span:
         below = box(margin, bar_top + _scatter_layout.BAR_LABEL, inner // 2, _scatter_layout.BAR)
-        bar = drawing.colorbar(colours, cax=drawing.add_axes(below), orientation="horizontal")
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(length=0)
-        bar.ax.set_title(scatter.value_label, loc="left", pad=4, size=9.5, parse_math=False)
+        colour_bar(drawing, colours, below, scatter.value_label)
 
 
 def _top(scatter: Scatter) -> int:
@@ -58,7 +57,7 @@ def _top(scatter: Scatter) -> int:
 
 def _line_style(points: Points) -> dict[str, Any]:
     return {
-        "color": _layout.colour(points.colour),
+        "color": style.colour(points.colour),
         "linestyle": "-" if points.joined else "none",
         "linewidth": 1.6,
     }
@@ -68,7 +67,7 @@ def _marker_style(points: Points) -> dict[str, Any]:
     return {
         "marker": _scatter_layout.shape(points)[0],
         "markersize": _scatter_layout.MARKER * POINT,
-        "markeredgecolor": "white" if points.values is None else _layout.MUTED,
+        "markeredgecolor": "white" if points.values is None else style.MUTED,
         "markeredgewidth": 0.6,
     }
 
@@ -88,27 +87,17 @@ def _draw_points(axes: Axes, points: Points, colours: ScalarMappable) -> None:
 
 def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        low, high = _scatter_layout.span(panel, name)
         if _scatter_layout.logarithmic(panel, name):
-            axes.set(**{f"{name}scale": "log"})
-            few = _scatter_layout.decades(panel, name) <= 3
-            axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-            axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+            style.logarithmic(axes, name, low, high)
         else:
-            axis.set_major_locator(MaxNLocator(5 if name == "y" else 8))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-        axes.set(**{f"{name}lim": _scatter_layout.span(panel, name)})
+            plain(axis, 5 if name == "y" else 8)
+        axes.set(**{f"{name}lim": (low, high)})
     if panel.rows:
-        axes.set_yticks(range(len(panel.rows)), panel.rows, color=_layout.INK, parse_math=False)
-    axes.grid(visible=True, color=_layout.GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=0, which="both")
+        axes.set_yticks(range(len(panel.rows)), panel.rows, color=style.INK, parse_math=False)
+    style.frame(axes)
     axes.set_xlabel(panel.x_label, labelpad=6, parse_math=False)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
     axes.yaxis.set_label_coords(-48 / inner, 0.5)
     left, above = (EDGE + inner + _MARGIN_RIGHT - _layout.WIDTH) / inner, 1 + 7 / _scatter_layout.height(panel)
     axes.text(left, above, panel.title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
-
-
-def _colours() -> Colormap:
-    return LinearSegmentedColormap.from_list("gnomon values", list(_scatter_layout.VALUES))

@@ -6,13 +6,21 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints, style
 from gnomon_lab.report.drawing import _layout, _space_layout
-from gnomon_lab.report.drawing._matplotlib import POINT, TITLE, draw_legend, legend_px
+from gnomon_lab.report.drawing._matplotlib import (
+    TITLE,
+    draw_legend,
+    frame_title,
+    handle,
+    legend_px,
+    line_style,
+    marker_style,
+    plain,
+)
 
 # Sizes in CSS pixels, as in `_layout`.
 _SIDE, _TALLEST = 16, 560
@@ -50,14 +58,11 @@ def _plot(space: Space) -> float | int:
 
 def _draw_frame(axes: Axes3D, space: Space, frame: SpaceFrame) -> None:
     for mark in frame.marks:
-        match mark:
-            case SpacePoints():
-                axes.plot(*mark.points.T, **_marker_style(mark), label=mark.label)
-            case SpaceLines():
-                for line in mark.lines:
-                    axes.plot(*line.T, **_line_style(mark), label=mark.label)
-            case SpaceFaces():
-                axes.add_collection3d(Poly3DCollection(mark.faces, facecolor=_face(mark), edgecolor="none"))
+        if isinstance(mark, SpaceFaces):
+            axes.add_collection3d(Poly3DCollection(mark.faces, facecolor=_face(mark), edgecolor="none"))
+        else:
+            for shape in mark.shapes:
+                axes.plot(*shape.T, **_look(mark), label=mark.label)
     low, high = space.box
     axes.patch.set_visible(False)
     axes.set_box_aspect(high - low, zoom=_ZOOM)
@@ -66,39 +71,26 @@ def _draw_frame(axes: Axes3D, space: Space, frame: SpaceFrame) -> None:
     for name, label, *ends in zip("xyz", words, low.tolist(), high.tolist(), strict=True):
         axis = getattr(axes, f"{name}axis")
         axes.set(**{f"{name}lim": ends})
-        axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        plain(axis, 4)
         axis.set_label_text(label, size=9, parse_math=False)
         axis.labelpad = -5
         axis.set_pane_color((1, 1, 1, 0))
-        axis._axinfo["grid"] |= {"color": _layout.GRID, "linewidth": 0.8}  # there is no public way
+        axis._axinfo["grid"] |= {"color": style.GRID, "linewidth": 0.8}  # there is no public way
     axes.tick_params(labelsize=_LABELS, pad=-2)
-    axes.set_title(
-        frame.label, x=_ASIDE, y=_TALL, pad=7 * POINT, loc="left", size=10.5, weight="bold", parse_math=False
-    )
+    frame_title(axes, frame.label, x=_ASIDE, y=_TALL)
 
 
-def _marker_style(points: SpacePoints) -> dict[str, Any]:
-    return {
-        "ls": "none", "marker": _space_layout.shape(points)[0], "markersize": _MARKER * POINT,
-        "markerfacecolor": _layout.colour(points.colour), "markeredgecolor": "white", "markeredgewidth": 0.6,
-    }  # fmt: skip
-
-
-def _line_style(lines: SpaceLines) -> dict[str, Any]:
-    style = {"color": _layout.colour(lines.colour), "lw": 1.6, "solid_capstyle": "round"}
-    return style | {"ls": (0, (3, 2)) if lines.dashed else "-"}
+def _look(mark: SpacePoints | SpaceLines) -> dict[str, Any]:
+    if isinstance(mark, SpaceLines):
+        return line_style(mark, 1.6)
+    return marker_style(_space_layout.shape(mark)[0], mark.colour, _MARKER, 0.6)
 
 
 def _face(faces: SpaceFaces) -> tuple[float, float, float, float]:
-    return to_rgba(_layout.colour(faces.colour), _space_layout.FACE_OPACITY)
+    return to_rgba(style.colour(faces.colour), _space_layout.FACE_OPACITY)
 
 
 def _handle(mark: SpaceMark) -> Line2D | Patch:
-    match mark:
-        case SpacePoints():
-            return Line2D([], [], **_marker_style(mark), label=mark.label)
-        case SpaceLines():
-            return Line2D([], [], **_line_style(mark), label=mark.label)
-        case SpaceFaces():
-            return Patch(facecolor=_face(mark), label=mark.label)
+    if isinstance(mark, SpaceFaces):
+        return Patch(facecolor=_face(mark), label=mark.label)
+    return handle(mark, _look(mark))
