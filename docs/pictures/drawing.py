@@ -12,8 +12,8 @@ from torch import Tensor
 
 import gnomon
 from gnomon import plot
+from gnomon.plot import style
 from gnomon.regions import decision_boundary, slice_regions
-from gnomon_lab.figures import style
 
 STYLE: Any = style.STYLE | {"font.size": 8.5, "text.parse_math": False}
 WIDTH, HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 340, 236, 46, 38, 46, 12

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel, style
+from gnomon.plot import style
+from gnomon_lab.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
 from gnomon_lab.report.drawing import _layout, draw, interactive, save
 
 STEPS = (0.0, 1.0, 10.0, 100.0)

@@ -7,7 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap, style
+from gnomon.plot import style
+from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
 from gnomon_lab.report.drawing import _region_layout, draw, interactive, save
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])

@@ -7,7 +7,8 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
+from gnomon.plot import style
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _scatter_layout, draw, interactive, save
 from gnomon_lab.report.drawing._plotly import text
 

@@ -7,7 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints, style
+from gnomon.plot import style
+from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
 from gnomon_lab.report.drawing import _space_layout, draw, interactive, save
 
 POINTS = SpacePoints("points", np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 4.0]]), colour=2)

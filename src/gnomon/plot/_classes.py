@@ -49,7 +49,7 @@ def classes(
     for place, kind in enumerate(kinds):
         own, look = points[places == place], colours[place % len(colours)]
         axes.plot(*own.T, "o", color=look, markersize=size, markeredgewidth=0, rasterized=True, label=f"{kind:g}")
-        axes.plot(*means[place], "o", color=look, markersize=2.4 * size, markeredgecolor=style.INK)
+        axes.plot(*means[place], "o", color=look, markersize=2.4 * size, markeredgecolor=style.INK, zorder=3)
     axes.set(xticks=[], yticks=[], aspect="equal")
     axes.set_adjustable("datalim")
     axes.margins(0.08)

@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -90,7 +90,8 @@ def decision_boundary(regions: Regions, *, ax: Axes | None = None, pixels: int =
         _classes(regions, pixels) % len(style.CLASSES), cmap=shown, vmin=0, vmax=len(style.CLASSES) - 1,
         origin="lower", extent=(left, right, low, high), interpolation="none",
     )  # fmt: skip
-    axes.add_collection(LineCollection([numbers(line) for line in boundary(regions)], colors=style.INK, linewidths=0.7))
+    lines = [part for line in boundary(regions) for part in (numbers(line), [[np.nan, np.nan]])]
+    axes.plot(*np.concatenate([np.empty((0, 2)), *lines]).T, color=style.INK, linewidth=0.7)
     _window(axes, regions)
     return figure, axes
 

@@ -5,20 +5,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import (
-    Curves,
-    Figure,
-    ImageFrame,
-    ImageSlider,
-    Line,
-    Panel,
-    RegionMap,
-    Scatter,
-    Space,
-    image_gap,
-    mosaic,
-    style,
-)
+from gnomon.plot import image_gap, mosaic, style
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel, RegionMap, Scatter, Space
 from gnomon_lab.report.drawing import _layout, _legend
 from gnomon_lab.report.drawing._interactive_region_map import interactive_region_map
 from gnomon_lab.report.drawing._interactive_scatter import interactive_scatter

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap, style
+from gnomon.plot import style
+from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
 from gnomon_lab.report.drawing import _layout, _legend, _region_layout, _scatter_layout
 from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
 

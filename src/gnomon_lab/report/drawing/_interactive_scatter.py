@@ -4,7 +4,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
+from gnomon.plot import style
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _layout, _legend, _scatter_layout
 from gnomon_lab.report.drawing._plotly import base, dtick, legend, legend_meta, number, text
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from gnomon_lab.figures import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints, style
+from gnomon.plot import style
+from gnomon_lab.figures import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
 from gnomon_lab.report.drawing import _layout, _legend, _space_layout
 from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from gnomon_lab.figures import style
+from gnomon.plot import style
 from gnomon_lab.report.drawing import _layout, _legend
 from gnomon_lab.report.drawing._legend import Mark
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap, style
+from gnomon.plot import style
+from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMap
 from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._legend import kinds
 

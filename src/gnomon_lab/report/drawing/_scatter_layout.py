@@ -2,7 +2,8 @@
 
 import math
 
-from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
+from gnomon.plot import style
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._legend import kinds
 

@@ -12,20 +12,8 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from gnomon_lab.figures import (
-    Curves,
-    Figure,
-    ImageRow,
-    ImageSlider,
-    Line,
-    Panel,
-    RegionMap,
-    Scatter,
-    Space,
-    image_gap,
-    images,
-    style,
-)
+from gnomon.plot import image_gap, images, style
+from gnomon_lab.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel, RegionMap, Scatter, Space
 from gnomon_lab.report.drawing import _layout, _static_region_map, _static_scatter, _static_space
 from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, draw_legend, legend_px
 

@@ -8,7 +8,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from gnomon_lab.figures import Points, Scatter, ScatterPanel, style
+from gnomon.plot import style
+from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _layout, _scatter_layout
 from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, colour_bar, draw_legend, legend_px, plain
 

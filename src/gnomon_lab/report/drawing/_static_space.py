@@ -9,7 +9,8 @@ from matplotlib.patches import Patch
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints, style
+from gnomon.plot import style
+from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
 from gnomon_lab.report.drawing import _layout, _space_layout
 from gnomon_lab.report.drawing._matplotlib import (
     TITLE,
