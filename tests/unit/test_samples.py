@@ -293,10 +293,16 @@ def test_a_wrong_annotation_is_said():
         Probe(network(), TRAIN, [mean]).read()
 
 
-def test_where_all_fits_in_one_chunk_nothing_is_added_up():
-    model = network()
-    values = Probe(model, TRAIN, {"moments": lambda class_moments: class_moments}).read().values["moments"]
-    expected = gnomon.class_moments(gnomon.features(model, X).detach(), LABELS, 3)
+@pytest.mark.parametrize("memory", [None, 100_000])
+def test_where_few_numbers_are_looked_at_nothing_is_added_up(memory):
+    """In one chunk, or in several whose features are small beside the memory: bit for bit what the function gives."""
+    model = mlp((5, 400, 4, 3), bias=True, generator=torch.Generator().manual_seed(1)).double()
+    sizes = passes(model)
+    probe = Probe(model, TRAIN, {"moments": lambda class_moments: class_moments}, memory=memory)
+    sizes.clear()
+    values = probe.read().values["moments"]
+    assert (max(sizes) < N) == (memory is not None)
+    expected = gnomon.class_moments(gnomon.features(model, X, memory=memory).detach(), LABELS, 3)
     assert torch.equal(values.means, expected.means)
     assert torch.equal(values.within.dense(), expected.within.dense())
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from gnomon.autodiff import observe, timed
+from gnomon.autodiff import DEFAULT_BUDGET, observe, timed
 from gnomon.errors import ShapeError
 from gnomon.probe._derived import as_asked
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
@@ -18,6 +18,9 @@ from gnomon.probe._sums import Sum, sum_of
 
 COPIES = 3
 """How many Jacobians of a chunk stand in memory at once, where quantities make others of them."""
+
+SMALL = 16
+"""What class moments look at is held for all samples at once where it takes no more than this part of the memory."""
 
 
 class Look:
@@ -78,6 +81,8 @@ class Look:
 
         def keep(seen: dict[str, Tensor], part: slice) -> dict[str, Tensor]:
             some = {name: value[part] for name, value in rows.items()} | seen
+            if alone and part.start == 0:
+                self._hold_what_is_small(some, len(x))
             self._compute(Level.CHUNK, some, alone=alone and part == slice(0, len(x)))
             held = self._held & some.keys()
             require_room(
@@ -85,7 +90,7 @@ class Look:
             )
             return {name: some[name] for name in held - rows.keys()}
 
-        found = {name: rows[name] for name in self._held & rows.keys()}
+        found: dict[str, Tensor] = {}
         if self._plan.observed:
             seen = observe(
                 "Probe",
@@ -101,8 +106,18 @@ class Look:
             found |= seen.values
             for name, took in seen.seconds.items():
                 self.seconds[name] += took
+        found |= {name: rows[name] for name in self._held & rows.keys()}
         for name, piece in found.items():
             self._pieces[name].append(piece)
+
+    def _hold_what_is_small(self, some: Mapping[str, Tensor], n: int) -> None:
+        """Lets sums that look at few numbers wait for all n samples: their last digits are the functions' then."""
+        room = (DEFAULT_BUDGET if self._memory is None else self._memory) // SMALL
+        for name in self._at(Level.CHUNK):
+            looks = some.keys() & set(self._plan.arguments[name].values())
+            if sum_of(self._plan.quantities[name]) and n * sum(some[key][0].nbytes for key in looks) <= room:
+                self._levels[name] = Level.ALL
+                self._held |= looks
 
     def _compute(self, level: Level, rows: dict[str, Tensor], *, alone: bool) -> None:
         """Computes the quantities of a level, of `rows` of some samples, or all if `alone`, and of what is known."""
