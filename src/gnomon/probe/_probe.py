@@ -31,7 +31,7 @@ class Probe:
 
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
     name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
-    layer at the end or of `layer`, the number of `classes`, the `class_means` and `centred_means` of the features, the
+    layer at the end or of `layers`, the number of `classes`, the `class_means` and `centred_means` of the features, the
     `classifier`, which is the final linear layer's weight (k p), and its `bias`, the `agop` at the network's input and
     the `layer_weight` that goes with it, the `memory` budget, or the name of another quantity: one here or any of
     gnomon's, such as `class_moments`. Each of these is computed once a reading, from one graph, in chunks that fit the
@@ -52,21 +52,34 @@ class Probe:
             if reading := probe(step):
                 print(step, reading.scalars())
 
+    Samples may be in splits: one reading then holds them all, `train/accuracy` beside `test/accuracy`, each split from
+    one forward pass, and a quantity on one split may ask for another's samples: `train_x`, `train_labels`. With several
+    `layers`, what looks at features is read at each: `test/LAYER/nc1`.
+
+        Probe(model, {"train": loader, "test": (x, labels)}, {"train": [nc1], "test": [accuracy]}, layers=["2", "4"])
+
+    A quantity whose return annotation begins with n, `-> Float[Tensor, "n"]`, is computed for some samples at a time,
+    whose observations are then let go; class moments and the AGOP are added up. So memory does not grow with the
+    samples. A function without an annotation gets all samples, if what it looks at fits `memory`.
+
     Args:
         model: the network, from (n *d) to (n c); of one wrapped by DataParallel, DistributedDataParallel or
             torch.compile, what is inside.
-        data: the samples, alone or with their labels.
-        quantities: functions, or a mapping from names to functions.
-        schedule: from a step to whether to read; every step unless told.
-        layer: the name of the layer whose input the features are, if it is not the linear one at the end.
-        memory: bytes to use beyond the observations themselves; 512 MiB unless told.
+        data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
+            can be gone through again; or a mapping from the names of splits to these. A loader's order is its own, and
+            its random numbers are put back; batches are moved to the network.
+        quantities: functions, or a mapping from names to functions; in a mapping, the name of a split stands for what
+            is read on that split alone.
+        schedule: from a step to whether to read; default: every step.
+        layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
+        memory: bytes to use for the samples that are looked at together; default: 512 MiB.
         max_overhead: seconds of reading allowed for each second of training, such as 0.05. Readings that are due are
             left out, and counted in `cost`, until there is room for one that takes as long as those before it. The
             first is always taken, and so are those that `read` asks for.
 
     Raises:
         EmptyError: if there are no quantities, or none of the samples is of some class, and a quantity needs all.
-        RangeError: if the model is no module, the schedule no function, or the data are no tensors; if a quantity asks
+        RangeError: if the model is no module, the schedule no function, or the data are no samples; if a quantity asks
             for what is not there, or has an observation's name; if the samples are not of floating point, or labels not
             classes, and a quantity needs these; if max_overhead is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
