@@ -17,7 +17,7 @@ n, budget = map(int, sys.argv[1:])
 nn = torch.nn
 model = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10))
 x, labels = torch.empty(n, 3, 32, 32).normal_(generator=torch.Generator().manual_seed(0)), torch.arange(n) % 10
-quantities = [gnomon.jacobian_alignment, gnomon.explained_variance_ratio, gnomon.nc1, gnomon.accuracy]
+quantities = [gnomon.jacobian_alignment, gnomon.explained_variance_ratio, gnomon.accuracy]
 gnomon.Probe(model, (x[:200], labels[:200]), quantities, memory=budget).read()
 probe = gnomon.Probe(model, (x, labels), quantities, memory=budget)
 before = highest()

@@ -66,7 +66,7 @@ nn = torch.nn
 body = nn.Conv2d(3, 8, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(128, 8), nn.ReLU()
 model = nn.Sequential(*body, nn.Linear(8, 10))
 x, labels = torch.empty(SAMPLES, 3, 16, 16).normal_(), torch.arange(SAMPLES) % 10
-quantities = [gnomon.jacobian_norm, gnomon.accuracy, gnomon.nc1]
+quantities = [gnomon.jacobian_norm, gnomon.accuracy]
 gnomon.Probe(model, (x[:20], labels[:20]), quantities, memory=BUDGET).read()
 probe = gnomon.Probe(model, (x, labels), quantities, memory=BUDGET)
 before = highest()
