@@ -194,7 +194,7 @@ for method, shape in (("embed", 2), ("project", "d")):
 sampled(regions.plane_through)(lambda s: {name: s.normal("d") for name in ("x1", "x2", "x3")})
 sampled(regions.slice_regions)(
     lambda s: {
-        "model": s.network(bias=False),
+        "model": s.network(),
         "plane": regions.Plane(s.normal("d"), s.normal(2, "d")),
         "box": torch.tensor([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]], dtype=torch.float64),
     }

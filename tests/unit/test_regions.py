@@ -488,6 +488,7 @@ def test_max_pooling_windows_of_any_size_match_brute_force():
             RangeError,
             r"\(box\): expected the corners of a convex polygon with an a",
         ),
+        (mlp((2, 4, 2), bias=True), FLAT, (-1e300, 1e300, -1, 1), RangeError, r"\(box\): expected corners whose"),
     ],
 )
 def test_what_does_not_fit_is_named(model, plane, box, error, says):

@@ -79,7 +79,7 @@ def slice_regions(
     _checks.settings(
         where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
     )
-    start = _polygon(box, plane.origin.device)
+    start = _polygon(box, plane.origin)
     with torch.no_grad():
         network = network_of(where, model, plane.origin[None])
         share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
@@ -121,14 +121,14 @@ def _verify(network: Network, regions: Regions, area: float) -> None:
         raise answers_otherwise("slice_regions")
 
 
-def _polygon(box: Float[Tensor, "v 2"] | Box, device: torch.device) -> Polygons:
-    """The box as a polygon on a device, its corners counter-clockwise, every edge labelled as the box's.
+def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
+    """The box as a polygon on the origin's device, its corners counter-clockwise, every edge labelled as the box's.
 
     Raises:
         ShapeError: if it is not (v, 2) with three corners or more.
-        RangeError: if it is not convex or has no area.
+        RangeError: if it is not convex, has no area, or reaches beyond what the network can compute.
     """
-    box = torch.as_tensor(box, dtype=torch.float64, device=device)
+    box = torch.as_tensor(box, dtype=torch.float64, device=origin.device)
     if box.shape == (4,):
         left, right, bottom, top = box
         box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
@@ -141,6 +141,11 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, device: torch.device) -> Polygons:
             where="slice_regions",
         )
     _checks.finite("slice_regions", box=box)
+    if not torch.isfinite(box.to(origin.dtype).square().sum()):
+        reach = float(box.abs().max())
+        raise RangeError(
+            "box", f"corners whose squares {origin.dtype} holds", f"{reach:.2g}", "Look closer.", where="slice_regions"
+        )
     sides = box.roll(-1, 0) - box
     turns = cross(sides, sides.roll(-1, 0))
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
@@ -153,5 +158,5 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, device: torch.device) -> Polygons:
             where="slice_regions",
         )
     corners = box if turn > 0 else box.flip(0)
-    count = torch.tensor([len(corners)], device=device)
-    return Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=device))
+    count = torch.tensor([len(corners)], device=origin.device)
+    return Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
