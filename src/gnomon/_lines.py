@@ -15,8 +15,8 @@ def append_line(path: Path, line: bytes) -> None:
     """
     with path.open("ab+", buffering=0) as file:
         before = os.fstat(file.fileno())
-        torn = before.st_size > 0 and os.pread(file.fileno(), 1, before.st_size - 1) != b"\n"
-        whole = left = memoryview(b"\n" * torn + line + b"\n")
+        partial = before.st_size > 0 and os.pread(file.fileno(), 1, before.st_size - 1) != b"\n"
+        whole = left = memoryview(b"\n" * partial + line + b"\n")
         try:
             while left:
                 left = left[file.write(left) :]

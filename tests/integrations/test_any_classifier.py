@@ -122,7 +122,7 @@ HEAD = (
 )
 NO_HEAD = dict.fromkeys(
     (*HEAD, *CLASSIFIER, "classifier_equinorm"),
-    "expected a network whose last linear layer puts out the logits, got one that goes on",
+    "expected a network whose final linear layer puts out the logits, got one that goes on",
 )
 OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "truncation_sectors")
 REFUSED = {

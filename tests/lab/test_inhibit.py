@@ -50,7 +50,7 @@ def test_settings_are_checked_together():
 
 @pytest.mark.data
 def test_smallest_variant_resumes_exactly(tmp_path):
-    """Stopped in the middle of the second arm, whose batches are drawn anew, the run ends as an unbroken one."""
+    """Stopped in the middle of the second arm, whose batches are drawn again, the run ends as an unbroken one."""
     # From small weights: above the level both penalties pull alike.
     config = Config(coefficient=0.1, init_scale=1.0, samples=300, width=8, steps=6)
 

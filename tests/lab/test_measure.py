@@ -386,7 +386,7 @@ def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
     found, said = measured("headless.pt", "nets:headless")
     assert sorted(found["left_out"]) == sorted(COLLAPSE + WEIGHT)
     assert (
-        "expected a network whose last linear layer puts out the logits, got one that goes on behind it. Name" in said
+        "expected a network whose final linear layer puts out the logits, got one that goes on behind it. Name" in said
     )
     found, _ = measured("headless.pt", "nets:headless", "some.npz", "--layer", "2", "--dtype", "float64")
     assert [*found["left_out"]] == [*WEIGHT, "self_duality"]

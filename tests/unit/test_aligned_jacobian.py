@@ -1,4 +1,4 @@
-"""Theorem 2: the closed form is the constrained minimiser that an independent optimiser finds."""
+"""Theorem 2: the closed form is the constrained minimiser that an independent optimizer finds."""
 
 import math
 
@@ -38,7 +38,7 @@ def minimum(x, label, classes, norm, loss, seed):
     options = {"ftol": 1e-15, "maxiter": 2000}
     found = minimize(with_gradient, start, jac=True, constraints=ball, method="SLSQP", options=options)
     jacobian = torch.from_numpy(found.x).view(classes, -1)
-    # The optimiser keeps the bound to about 1e-9 only.
+    # The optimizer keeps the bound to about 1e-9 only.
     jacobian = jacobian * min(1.0, norm / float(jacobian.norm()))
     return jacobian, loss_of(jacobian, x, label, loss).item()
 

@@ -119,7 +119,7 @@ def test_what_does_not_flip_is_said_and_is_not_nan():
 
 
 def test_where_there_is_no_other_class_the_search_ends():
-    """Towards the zero of a square, Newton's steps halve for ever."""
+    """Towards the zero of a square, Newton's steps halve forever."""
     found = deepfool(lambda x: torch.cat([x.square(), -x.square()], 1), torch.tensor([[1.0], [-3.0]]), max_steps=20)
     assert not found.flipped.any()
     assert found.steps.tolist() == [20, 20]

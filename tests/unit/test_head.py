@@ -1,4 +1,4 @@
-"""The linear layer at the end: found by what a pass does, wherever it is registered and whatever it is called."""
+"""The final linear layer: found by what a pass does, wherever it is registered and whatever it is called."""
 
 import pytest
 import torch
@@ -118,7 +118,7 @@ def test_what_the_logits_do_not_follow_from_is_refused_until_it_is_named():
     doubled = Network(body(), nn.Linear(5, CLASSES)).double()
     doubled.first.register_forward_hook(lambda layer, inputs, output: 2 * output)
     for model in (doubled, Averaged().double(), Network(body(), nn.Linear(5, CLASSES), nn.Softmax(1)).double()):
-        with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* last linear layer puts out"):
+        with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* final linear layer puts out"):
             gnomon.features(model, X)
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* Name the layer whose input is meant"):
             Probe(model, (X, LABELS), [nc1])

@@ -1,4 +1,4 @@
-"""Theorem 4.3's recursion against its definition, and theorem 4.4 against an optimiser."""
+"""Theorem 4.3's recursion against its definition, and theorem 4.4 against an optimizer."""
 
 import math
 

@@ -105,11 +105,11 @@ def test_it_is_where_an_optimiser_with_torchs_loss_and_weight_decay_comes_to_res
     features, labels = samples((10, 5, 20, 10, 8), 4)
     features, target, wd = features / 2, functional.one_hot(labels).double(), 0.02
     layer = torch.nn.Linear(4, 5).double()
-    optimiser = torch.optim.SGD(layer.parameters(), lr=0.3, momentum=0.9, weight_decay=wd)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.3, momentum=0.9, weight_decay=wd)
     for _ in range(1000):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         functional.mse_loss(layer(features), target).backward()
-        optimiser.step()
+        optimizer.step()
     weight, offset = least_squares(moments_of(features, labels), 5 * wd / 2)
     torch.testing.assert_close(layer.weight.detach(), weight, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(layer.bias.detach(), offset, rtol=1e-8, atol=1e-10)

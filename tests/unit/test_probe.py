@@ -213,7 +213,7 @@ def test_sharded_parameters_are_refused_instead_of_a_reading_that_waits_for_ever
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_training_is_the_same_with_and_without(name):
-    """Bit for bit: parameters, buffers, modes, gradients, what asks for them, the optimiser and the random stream."""
+    """Bit for bit: parameters, buffers, modes, gradients, what asks for them, the optimizer and the random stream."""
 
     def train(probed):
         model, x = zoo(name)
@@ -346,7 +346,7 @@ def test_what_has_no_linear_head_is_said_before_training():
             gnomon.Probe(bare, (x, labels), given)
     with pytest.raises(RangeError, match=r"Probe\(layer\): expected one of 0, 1, 2, got 'fc'"):
         gnomon.Probe(model, (x, labels), [gnomon.nc1], layers="fc")
-    with pytest.raises(UnsupportedModuleError, match=r"whose last linear layer puts out the logits, got one that goes"):
+    with pytest.raises(UnsupportedModuleError, match=r"final linear layer puts out the logits, got one that goes"):
         gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)
     torch.testing.assert_close(gnomon.features(nn.Sequential(model, nn.Softmax(1)), x, layer="1"), model(x))
     model.unused = nn.Linear(2, 2).double()
@@ -398,7 +398,7 @@ def test_one_error_says_all_that_lacks():
     assert first == "Probe(quantities): expected what this network has at these samples, got "
     assert [line.partition(": ")[0] for line in lines] == ["  accuracy", "  nc1, snr", "  cumulative_parameters"]
     assert "accuracy(labels): expected classes 0 to 2, got 0.0 to 2.0 in torch.float64" in lines[0]
-    assert "Probe(model): expected a network whose last linear layer puts out the logits" in lines[1]
+    assert "Probe(model): expected a network whose final linear layer puts out the logits" in lines[1]
     assert "cumulative_parameters(model): expected an nn.Sequential of Linear and ReLU in turn, got Softmax" in lines[2]
     assert Probe(rebuilt, (x, labels.double()), good).read().values.keys() == {q.__name__ for q in good}
 

@@ -1,4 +1,4 @@
-"""Theorem 3: the radius against an optimiser and by search, what the theorem needs and what it leaves out."""
+"""Theorem 3: the radius against an optimizer and by search, what the theorem needs and what it leaves out."""
 
 import numpy as np
 import pytest

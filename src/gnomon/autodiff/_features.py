@@ -12,7 +12,7 @@ from gnomon.autodiff._run import Model
 def features(
     model: Model, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, memory: int | None = None
 ) -> Float[Tensor, "n *p"]:
-    """The features of each sample: the input of the linear layer at the end of the network, or of another layer.
+    """The features of each sample: the input of the network's final linear layer, or of another layer.
 
     That layer is found by what a pass does: the logits follow from its input, its weight and its bias. It may be a
     linear one, a convolution of single pixels before or behind the mean over them, or another with such a weight.
@@ -22,7 +22,7 @@ def features(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples; whole numbers, such as tokens, are taken too.
         layer: the name, as in `model.named_modules()`, of the layer whose input is meant; the one at the end if None.
-        memory: bytes to use beyond the result; 512 MiB unless told.
+        memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
         What went into the layer.
     Raises:

@@ -1,4 +1,4 @@
-"""The linear layer at the end of a network: found by what the forward pass does, not by where it stands."""
+"""The final linear layer of a network: found by what the forward pass does, not by where it stands."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def goes_on(where: str) -> UnsupportedModuleError:
     """The error where no layer makes the logits."""
     return UnsupportedModuleError(
         "model",
-        "a network whose last linear layer puts out the logits",
+        "a network whose final linear layer puts out the logits",
         "one that goes on behind it",
         "Name the layer whose input is meant.",
         where=where,

@@ -26,7 +26,7 @@ def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        memory: bytes to use beyond the result; 512 MiB unless told. Samples are taken in chunks that fit.
+        memory: bytes to use beyond the result; default: 512 MiB. Samples are taken in chunks that fit.
     Returns:
         The Jacobians, in the dtype and on the device of x. Unit: outputs per input.
     Raises:
@@ -57,7 +57,7 @@ def vector_jacobian(
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
         v: one vector for all samples (c), or one for each (n c).
-        memory: bytes to use beyond the result; 512 MiB unless told.
+        memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
         Linear in v; with v the k-th unit vector, the gradient of output k.
     Raises:

@@ -14,7 +14,7 @@ def xor_clusters(
     r"""Points with the signal $x_1, x_2 \in \{\pm1\}$ and $d - 2$ coordinates $\pm$`noise`; the class is XOR.
 
     All signs are drawn independently, each with equal chance. No linear function of x tells the classes apart by the
-    signal, but the other coordinates, of squared norm `noise`² (d − 2), allow to learn n ≲ d points by heart.
+    signal, but the other coordinates, of squared norm `noise`² (d − 2), allow to learn n ≲ d points perfectly.
 
     Source:
         Walker et al., arXiv:2506.12284, section 4.2 (d = 40,000, `noise` = 0.05), after the clusters of Xu et al.,

@@ -59,8 +59,8 @@ def feature_learning_interval(
         values: what was read: numbers, or matrices such as a kernel, compared by their Frobenius distance.
         tolerance: the share of the largest norm within which a value rests, in (0, 1).
     Returns:
-        Start and end are steps of readings. Unchanged by scaling the values, by rotations of them, and by increasing
-        maps of the steps (start and end mapped too).
+        Start and end are steps of readings. Invariant under scaling the values, under rotations of them, and under
+        increasing maps of the steps (start and end mapped too).
     Raises:
         ShapeError: if there are not as many values as steps.
         EmptyError: if there are fewer than two readings.

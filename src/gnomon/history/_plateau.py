@@ -78,7 +78,7 @@ def plateau(
         high: the smallest alignment that counts as high.
         rank_one: the smallest PC1 that counts as rank one.
     Returns:
-        The verdict. Not reached, with no gain, while one of the two parts has fewer than four readings. Unchanged by
+        The verdict. Not reached, with no gain, while one of the two parts has fewer than four readings. Invariant under
         positive scaling of the steps.
     Raises:
         ShapeError: if there are not as many alignments or PC1 as steps.

@@ -44,8 +44,8 @@ def kernel_agop(
         metric: M, symmetric and positive semi-definite; the identity if left out.
         memory: bytes for blocks beyond the n x n slopes; default: 512 MiB.
     Returns:
-        Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Unchanged by shifts of
-        x, by permutations of the points and by rotations of the outputs.
+        Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Invariant under shifts
+        of x, under permutations of the points and under rotations of the outputs.
     Raises:
         ShapeError: if x is not (n d), coefficients not (n c) or the metric not (d d).
         EmptyError: if there are no points.

@@ -31,7 +31,7 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
         matrix: the map, its first axis over the p numbers, in order.
     Returns:
         In [0, ∞), the unit of the matrix. The sum of squares is the squared Frobenius norm of the matrix (Parseval).
-        Unchanged by rotations of the other axes; the norms of the frequencies also by a cyclic shift of the first.
+        Invariant under rotations of the other axes; the norms of the frequencies also by a cyclic shift of the first.
     Raises:
         ShapeError: if there is only one axis.
         EmptyError: if the matrix has no entries.

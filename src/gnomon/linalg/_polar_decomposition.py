@@ -37,7 +37,7 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
     Args:
         matrix: W, with no more rows than columns, of full row rank.
     Returns:
-        Both factors. R is unchanged by positive scaling of W; for orthogonal A and B, AWB has $A|W|A^\top$ and ARB.
+        Both factors. R is invariant under positive scaling of W; for orthogonal A and B, AWB has $A|W|A^\top$ and ARB.
     Raises:
         ShapeError: if the matrix has more rows than columns.
         EmptyError: if it has no rows.

@@ -19,8 +19,8 @@ def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Gene
     Source:
         Walker et al., arXiv:2506.12284, figure 5: six convolutions and two linear layers.
     Args:
-        widths: of the input's channels, the blocks, and the output; the paper's unless told.
-        generator: where the weights come from; torch's global one unless told.
+        widths: of the input's channels, the blocks, and the output; default: the paper's.
+        generator: where the weights come from; default: torch's global one.
     Returns:
         The network, from (n, channels, h, w) to (n, classes). For b blocks h and w are from 3·2ᵇ + 1 to 7·2ᵇ, where
         the averages leave one pixel: 25 to 56 for three, such as CIFAR's 32.

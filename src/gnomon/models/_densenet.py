@@ -88,7 +88,7 @@ def densenet40(
         channels: of the images, which have at least 4 x 4 pixels.
         classes: outputs.
         growth: k, the channels that each layer adds.
-        generator: where the weights come from; torch's global one unless told.
+        generator: where the weights come from; default: torch's global one.
     Raises:
         RangeError: listing every number that is below 1.
     """

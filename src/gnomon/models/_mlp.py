@@ -20,7 +20,7 @@ def mlp(
         widths: of the input, the hidden layers and the output, at least two.
         bias: whether layers have biases; the papers' nets have none, which makes them positively homogeneous.
         scale: multiplies every initial weight and bias.
-        generator: where the weights come from; torch's global one unless told.
+        generator: where the weights come from; default: torch's global one.
 
     Raises:
         RangeError: if there are fewer than two widths, or one is not positive.

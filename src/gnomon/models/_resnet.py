@@ -104,7 +104,7 @@ def resnet18(
         channels: of the images.
         classes: outputs.
         width: channels of the first stage; each of the three others doubles them.
-        generator: where the weights come from; torch's global one unless told.
+        generator: where the weights come from; default: torch's global one.
     Raises:
         RangeError: listing every number that is below 1.
     """

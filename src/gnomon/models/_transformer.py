@@ -32,7 +32,7 @@ class OneLayerTransformer(nn.Module):
         width: d, of the embeddings.
         heads: of attention; each is `width` / `heads` wide.
         hidden: m, the neurons.
-        generator: where the weights come from; torch's global one unless told.
+        generator: where the weights come from; default: torch's global one.
     Raises:
         RangeError: if a size is not positive, or `heads` does not divide `width`.
     """

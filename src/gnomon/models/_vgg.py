@@ -50,7 +50,7 @@ def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: t
         channels: of the images.
         classes: outputs.
         width: channels of the first stage; the second, third and fourth double them, the fifth does not.
-        generator: where the weights come from; torch's global one unless told.
+        generator: where the weights come from; default: torch's global one.
     Raises:
         RangeError: listing every number that is below 1.
     """

@@ -31,7 +31,7 @@ class Plan:
         quantities: what is computed from the rest, in order; some only because others ask for it.
         arguments: by quantity and by argument, the name of what it looks at.
         observations: what to see of the model beside features.
-        features: by name, the layer whose input they are; None for the linear layer at the end.
+        features: by name, the layer whose input they are; None for the final linear layer.
         across_layers: the quantities that look at the final linear layer and at features.
         reported: the names that were asked for, in their order.
     """

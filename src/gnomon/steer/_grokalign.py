@@ -64,7 +64,7 @@ class GrokAlign:
         fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part, so
             that half a batch costs no less than a shared whole one. Its own pass moves BatchNorm's running statistics.
         squared: penalise the squared norm; `level` is then one of squared norms.
-        generator: where the random vectors and parts come from; torch's global one unless told.
+        generator: where the random vectors and parts come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range.
     Example:

@@ -32,13 +32,13 @@ class Options:
     data: str
     """digits; a file .npz (x, labels) or .parquet; a folder of parquet; mnist or the like; or a hub id owner/name."""
     quantities: tuple[str, ...] = ()
-    """Their names; a wrong one shows them all. Unless told, twelve for classifiers."""
+    """Their names; a wrong one shows them all. Default: twelve for classifiers."""
     samples: int | None = None
-    """The first so many; 1,024, or all if they are fewer, unless told."""
+    """The first so many; default: 1,024, or all if they are fewer."""
     split: str | None = None
-    """Of a data set with splits; train unless told."""
+    """Of a data set with splits; default: train."""
     layer: str | None = None
-    """The layer whose input the features are; the linear one at the end unless told."""
+    """The layer whose input the features are; default: the final linear one."""
     memory: int | None = None
     """MiB for the samples that are looked at together; default: 512."""
     device: str = "cpu"
@@ -48,7 +48,7 @@ class Options:
     seed: int = 0
     """Of the split of the digits."""
     data_dir: Path | None = None
-    """The folder of the data sets; the variable GNOMON_DATA unless told."""
+    """The folder of the data sets; default: the variable GNOMON_DATA."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON in the place of the table."""
     out: Path | None = None

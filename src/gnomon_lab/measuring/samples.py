@@ -63,8 +63,8 @@ def load_data(
         name: `digits` (500 to train with and 1,297 others, standardised, as in grok-digits); a file `.npz` with arrays
             x and labels (or y); a file `.parquet` with a column of images and one of labels, or with columns of
             numbers; or what `gnomon.data.load_images` finds: a folder, a name, a hub id.
-        split: of a data set with splits; `train` unless told.
-        samples: how many; 1,024, or all if they are fewer, unless told.
+        split: of a data set with splits; default: `train`.
+        samples: how many; default: 1,024, or all if they are fewer.
         seed: of the split of the digits.
         data_dir: the folder of data sets to search first.
         dtype: of the inputs.

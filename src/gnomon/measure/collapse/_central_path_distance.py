@@ -34,7 +34,8 @@ def central_path_distance(
         weight_decay: λ of `mse_decomposition`, on weight and bias alike; from 0 on.
     Returns:
         At least 0, and 0 exactly on the central path, with gradient 0 there; unit: outputs. Without weight decay
-        unchanged by invertible linear maps of the features that the classifier undoes, and with bias by shifts too.
+        invariant under invertible linear maps of the features that the classifier undoes, and with bias under shifts
+        too.
     Raises:
         ShapeError, RangeError: as `mse_decomposition`.
     Cost: that of `least_squares_classifier`.

@@ -19,7 +19,7 @@ def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor,
         classifier: the weight of the final linear layer, one row for each class.
     Returns:
         In [0, 1]; 0 exactly where all angles are equal, as they are for two classes. The cosine with a zero row is 0.
-        Unchanged by positive scaling of each row, and by rotations of all.
+        Invariant under positive scaling of each row, and under rotations of all.
     Raises:
         ShapeError: if the classifier is not (k p) with k at least 2.
         EmptyError: if it has no rows.

@@ -18,8 +18,8 @@ def classifier_equinorm(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     Args:
         classifier: the weight of the final linear layer, one row for each class.
     Returns:
-        In $[0, \sqrt{k-1}]$; 0 exactly where all lengths are equal, also zero. Unchanged by scaling, and by rotations
-        of each row.
+        In $[0, \sqrt{k-1}]$; 0 exactly where all lengths are equal, also zero. Invariant under scaling, and under
+        rotations of each row.
     Raises:
         ShapeError: if the classifier is not (k p).
         EmptyError: if it has no rows.

@@ -22,7 +22,7 @@ def equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         centred_means: the class means less the global mean, `moments.centred_means`; or any vectors, at least two.
     Returns:
         In [0, 1]; 0 exactly where all angles are equal, as they are for two classes. The cosine with a zero vector is
-        0. Unchanged by positive scaling of each vector, and by rotations of all.
+        0. Invariant under positive scaling of each vector, and under rotations of all.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.

@@ -21,8 +21,8 @@ def equinorm(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     Args:
         centred_means: the class means less the global mean, `moments.centred_means`; or any vectors.
     Returns:
-        In $[0, \sqrt{k-1}]$; 0 exactly where all lengths are equal, also zero. Unchanged by scaling, and by rotations
-        of each vector.
+        In $[0, \sqrt{k-1}]$; 0 exactly where all lengths are equal, also zero. Invariant under scaling, and under
+        rotations of each vector.
     Raises:
         ShapeError: if the means are not (k p).
         EmptyError: if there are none.

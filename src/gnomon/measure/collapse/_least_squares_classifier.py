@@ -38,7 +38,7 @@ def least_squares_classifier(
 
     This is the paper's extended form with the bias eliminated: centred, and in float64, so that large means cost no
     digits beyond those that they cost the moments. Its loss
-    sums squares over outputs. `torch.nn.MSELoss` averages over them, and torch's optimisers add $\mathrm{wd}\,W$ to
+    sums squares over outputs. `torch.nn.MSELoss` averages over them, and torch's optimizers add $\mathrm{wd}\,W$ to
     the gradient: a network trained so descends $\frac2k\mathcal L$ with $\lambda = k\,\mathrm{wd}/2$. (The authors'
     notebook decomposes with $\lambda = \mathrm{wd}/2$, right for the squared norm averaged over samples alone.)
 
@@ -51,9 +51,9 @@ def least_squares_classifier(
         with_bias: whether there is a bias to choose.
     Returns:
         Weight and bias; the bias is zero where there is none. Without weight decay the
-        predictions are unchanged by every invertible linear map of the features, with bias by every affine one. Where
-        features do not span all dimensions and there is no weight decay, the minimiser of least norm (with bias: of
-        least norm of W).
+        predictions are invariant under every invertible linear map of the features, with bias under every affine one.
+        Where features do not span all dimensions and there is no weight decay, the minimiser of least norm (with bias:
+        of least norm of W).
     Raises:
         RangeError: if the weight decay is negative or not finite.
     Cost: O(p³), or O(n² p) where the scatter is held as rows, n < p; no p x p matrix is made then. Precision: without

@@ -21,8 +21,8 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
         centred_means: the class means less the global mean, `moments.centred_means`; or any vectors, at least two.
     Returns:
         In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame, which takes p of at
-        least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are one. Unchanged by
-        positive scaling of each vector, and by rotations of all.
+        least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are one. Invariant under
+        positive scaling of each vector, and under rotations of all.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.

@@ -47,7 +47,7 @@ def mse_decomposition(
 
     Their sum is $\frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2(\|W\|_F^2 + \|b\|^2)$, for classes of any
     sizes. That is the loss analysed: squares summed over outputs. Networks are trained on `torch.nn.MSELoss`, their
-    mean over outputs, and a weight decay of the optimiser, wd: for that $\frac2k\mathcal L$, take
+    mean over outputs, and a weight decay of the optimizer, wd: for that $\frac2k\mathcal L$, take
     $\lambda = k\,\mathrm{wd}/2$ (`least_squares_classifier` says why).
 
     Source:

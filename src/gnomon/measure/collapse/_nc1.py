@@ -28,8 +28,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         class_moments: those of the features.
     Returns:
         At least 0; 0 where every sample stands at its class mean, and, by the pseudo-inverse, where all class means
-        coincide. Unchanged by scaling, shift and rotation of the features, and if the means span all dimensions, by
-        every invertible linear map.
+        coincide. Invariant under scaling, shift and rotation of the features, and if the means span all dimensions,
+        under every invertible linear map.
     Cost: O(k² p), and O(k p²) for Σ_W held whole, O(k n p) held as rows. Precision: that of the pseudo-inverse of A,
         which loses the digits that the means lose by being close, not twice these.
     Example:

@@ -24,7 +24,7 @@ def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
         class_moments: those of the features.
     Returns:
         At least 0; 0 where every sample stands at its class mean, infinite where the class means coincide, and not a
-        number where all samples do. Unchanged by scaling, shift and rotation of the features.
+        number where all samples do. Invariant under scaling, shift and rotation of the features.
     Cost: O(k p), or O(n p) where the scatter is held as rows.
     Example:
         >>> import torch, gnomon

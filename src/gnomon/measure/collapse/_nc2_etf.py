@@ -26,7 +26,7 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         class_means: not centred, of k at least 2; `moments.means`.
     Returns:
         At least 0; 0 exactly where all angles between centred means are those of the simplex, as they are for two
-        classes. Unchanged by scaling, shift and rotation.
+        classes. Invariant under scaling, shift and rotation.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.

@@ -22,7 +22,7 @@ def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     Args:
         class_means: not centred, of k at least 2; `moments.means`.
     Returns:
-        In [0, k]; 0 exactly where all means are orthogonal. Unchanged by positive scaling of each mean, and by
+        In [0, k]; 0 exactly where all means are orthogonal. Invariant under positive scaling of each mean, and under
         rotations of all; not by shifts.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.

@@ -32,7 +32,7 @@ def nearest_mean_disagreement(
         class_moments: those of the layer, of the training samples or of these.
     Returns:
         0 or 1 a sample, in the features' dtype, in which the distances are compared too, half precision in float32.
-        Unchanged by scaling, shift and rotation of features and means.
+        Invariant under scaling, shift and rotation of features and means.
     Raises:
         ShapeError: if features, logits and moments disagree in samples, classes or width.
         EmptyError: if there are no samples.

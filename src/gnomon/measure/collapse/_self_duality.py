@@ -23,8 +23,8 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
         class_moments: those of that layer's inputs.
     Returns:
         In [0, 4]; 0 exactly where W is a positive multiple of the centred means, 4 where it is a negative one, 2 where
-        they are orthogonal, 1 where either is zero. In the wider of the two dtypes. Unchanged by positive scaling of
-        either, and by rotations of both.
+        they are orthogonal, 1 where either is zero. In the wider of the two dtypes. Invariant under positive scaling of
+        either, and under rotations of both.
     Raises:
         ShapeError: if the classifier has not the shape of the means.
         RangeError: at NaN or infinity.

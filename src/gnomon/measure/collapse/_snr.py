@@ -28,7 +28,7 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
         class_moments: those of the features.
     Returns:
         Unit: class means per within-class standard deviation. The mean over samples of its columns is zero. Turned by
-        rotations of the features; its singular values are unchanged by every invertible affine map. Differentiable
+        rotations of the features; its singular values are invariant under every invertible affine map. Differentiable
         once, for spreads of constant rank.
     Raises:
         RangeError: if means differ by more than rounding, the root of the dtype's epsilon, where samples of a class do

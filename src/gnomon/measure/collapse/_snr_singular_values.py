@@ -22,7 +22,7 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     Args:
         class_moments: those of the features.
     Returns:
-        min(k - 1, p) values, at least 0; unit: class means per within-class standard deviation. Unchanged by every
+        min(k - 1, p) values, at least 0; unit: class means per within-class standard deviation. Invariant under every
         invertible affine map of the features.
     Raises:
         RangeError: as `snr`.

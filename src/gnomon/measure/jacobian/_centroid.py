@@ -22,7 +22,7 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        memory: bytes to use beyond the result; 512 MiB unless told.
+        memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
         Unit: outputs per input. Linear in the outputs. For a bias-free piecewise linear network
         $\langle x, \mu_x\rangle = \sum_k f_k(x)$.

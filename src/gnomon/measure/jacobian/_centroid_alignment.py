@@ -20,8 +20,8 @@ def centroid_alignment(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]
         centroid: the centroids; unit: outputs per input.
         x: the samples at which they were taken.
     Returns:
-        In [-1, 1] up to rounding; 1 or -1 exactly when $\mu_x = c x$; 0 where either is the zero vector. Unchanged by
-        positive scaling of x or of the centroid, and by rotations of both.
+        In [-1, 1] up to rounding; 1 or -1 exactly when $\mu_x = c x$; 0 where either is the zero vector. Invariant
+        under positive scaling of x or of the centroid, and under rotations of both.
     Raises:
         ShapeError: if the shapes differ.
         EmptyError: if there are no samples.

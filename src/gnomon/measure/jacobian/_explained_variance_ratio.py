@@ -19,8 +19,8 @@ def explained_variance_ratio(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor,
     Args:
         jacobian: the Jacobians.
     Returns:
-        In [1/min(c, d), 1]; 1 exactly when the Jacobian has rank one; 0 for a zero Jacobian. Unchanged by scaling and
-        by rotations of inputs and of outputs.
+        In [1/min(c, d), 1]; 1 exactly when the Jacobian has rank one; 0 for a zero Jacobian. Invariant under scaling
+        and under rotations of inputs and of outputs.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.

@@ -22,8 +22,8 @@ def jacobian_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d
         x: the samples at which they were taken.
     Returns:
         In [0, 1] up to rounding; 1 exactly when every row is a multiple of x (definition 1), 0 when every row is
-        orthogonal to it, and 0 where either is zero. Unchanged by scaling of either, by rotations of the inputs of
-        both, and by rotations of the outputs.
+        orthogonal to it, and 0 where either is zero. Invariant under scaling of either, under rotations of the inputs
+        of both, and under rotations of the outputs.
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.

@@ -19,7 +19,7 @@ def jacobian_norm(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
     Args:
         jacobian: the Jacobians.
     Returns:
-        In [0, ∞), unit: outputs per input. Unchanged by rotations of inputs and of outputs; at a zero Jacobian its
+        In [0, ∞), unit: outputs per input. Invariant under rotations of inputs and of outputs; at a zero Jacobian its
         gradient is taken as zero.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.

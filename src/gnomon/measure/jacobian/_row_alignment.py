@@ -21,8 +21,8 @@ def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
         x: the samples at which they were taken.
     Returns:
         In [-1, 1] up to rounding; all 1 or -1 exactly when the Jacobian is aligned (definition 1) and no row is zero;
-        0 where the row or the sample is zero. Unchanged by positive scaling of rows and samples, and by rotations of
-        the inputs of both.
+        0 where the row or the sample is zero. Invariant under positive scaling of rows and samples, and under rotations
+        of the inputs of both.
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.

@@ -25,9 +25,9 @@ def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | Non
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        memory: bytes to use beyond the result; 512 MiB unless told.
+        memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        r = min(c, d) values a sample, at least 0; unit: outputs per input. Unchanged by rotations of inputs and of
+        r = min(c, d) values a sample, at least 0; unit: outputs per input. Invariant under rotations of inputs and of
         outputs. The gradient of a value that is 0 is 0.
     Raises:
         ShapeError: if the outputs are not (n, c).

@@ -36,7 +36,7 @@ def ntk(
         x: the samples of the rows; token indices will do, as nothing is differentiated by them.
         x2: the samples of the columns; those of x unless given, and then only half is computed.
         trace: whether to sum over equal outputs; otherwise the kernel is full.
-        memory: bytes to use beyond the result; 512 MiB unless told. Samples are taken in blocks that fit.
+        memory: bytes to use beyond the result; default: 512 MiB. Samples are taken in blocks that fit.
     Returns:
         Traced, (n m): entry `[i, j]`. Full, (n m c c): entry `[i, j, k, l]` for output k at sample i of x and output l
         at sample j of x2. Positive semidefinite where x2 is x. Unit: outputs squared per parameter squared. For a

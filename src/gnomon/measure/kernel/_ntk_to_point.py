@@ -26,7 +26,7 @@ def ntk_to_point(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
         point: one sample, without the axis of samples.
-        memory: bytes to use beyond the result; 512 MiB unless told.
+        memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
         The column of `ntk(model, x, point[None])`. Unit: outputs squared per parameter squared.
     Raises:

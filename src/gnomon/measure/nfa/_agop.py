@@ -22,8 +22,8 @@ def agop(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
     Args:
         jacobian: the Jacobians; unit: outputs per input.
     Returns:
-        Symmetric and positive semi-definite, of rank n c at most; unit: squared outputs per squared input. Unchanged by
-        rotations of the outputs; of $f(Ax)$ it is $A^\top G A$ with the G of f at Ax.
+        Symmetric and positive semi-definite, of rank n c at most; unit: squared outputs per squared input. Invariant
+        under rotations of the outputs; of $f(Ax)$ it is $A^\top G A$ with the G of f at Ax.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.

@@ -24,7 +24,7 @@ def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]
     Args:
         agop: a positive semi-definite matrix, whole or as rows.
     Returns:
-        In [1, rank of G]; 0 for a zero matrix. Unchanged by positive scaling and rotation.
+        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation.
     Raises:
         ShapeError: if the matrix is not square.
         RangeError: at NaN or infinity.

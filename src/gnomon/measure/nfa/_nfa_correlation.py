@@ -40,7 +40,7 @@ def nfa_correlation(
         centred: whether the mean entry of each matrix is subtracted: Pearson's correlation, and the cosine if not.
     Returns:
         In [-1, 1], not centred in [0, 1]; 1 exactly for proportional matrices, and centred also where they differ by a
-        multiple of the matrix of ones; 0 where either matrix, as centred, is 0. Unchanged by scaling of either; not
+        multiple of the matrix of ones; 0 where either matrix, as centred, is 0. Invariant under scaling of either; not
         centred also by a common rotation of the input. In the wider of the two dtypes.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).

@@ -45,7 +45,7 @@ def nfa_table(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
         layers: the names, as in `model.named_modules()`, of linear layers or convolutions; all of the network if None.
-        memory: bytes to use for a graph; 512 MiB unless told.
+        memory: bytes to use for a graph; default: 512 MiB.
     Returns:
         One number a layer and version, in float64; see `nfa_correlation`.
     Raises:

@@ -41,7 +41,7 @@ class AGOP(Metric):
         sketch: how many rows to keep at most for each layer, for inputs too wide for n c rows and for p x p alike. The
             result is then a `Sketch`, by Frequent Directions, which says how far it may fall short: at most
             $\sum_{i>m}\lambda_i(G)/(\mathrm{sketch} + 1 - m)$ for every m, so 0 for a G of that rank.
-        memory: bytes to use for a graph; 512 MiB unless told.
+        memory: bytes to use for a graph; default: 512 MiB.
         kwargs: torchmetrics' own, such as `process_group`.
     Returns:
         From `compute`, by the layers' names, positive semi-definite matrices in float64: as rows where fewer than p are

@@ -16,7 +16,7 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
         logits: the outputs.
         labels: the classes, 0 to c - 1.
     Returns:
-        0 or 1 each; of equal largest outputs the first counts. Unchanged by increasing maps of a sample's outputs.
+        0 or 1 each; of equal largest outputs the first counts. Invariant under increasing maps of a sample's outputs.
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.

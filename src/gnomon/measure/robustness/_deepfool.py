@@ -70,11 +70,11 @@ def deepfool(
         x: the samples.
         overshoot: $\eta$, how far to go beyond the boundary, as a share of the way; above 0.
         max_steps: linearisations after which a sample is given up.
-        memory: bytes to use beyond a few copies of x; 512 MiB unless told.
+        memory: bytes to use beyond a few copies of x; default: 512 MiB.
     Returns:
         The perturbations, in the dtype and on the device of x. Where `flipped`, the norm is at least the distance to
-        another class; for a linear classifier it is that distance times 1 + overshoot, in one step. Unchanged by
-        positive scaling of the outputs, and by adding one function to all of them. A sample that no step can move,
+        another class; for a linear classifier it is that distance times 1 + overshoot, in one step. Invariant under
+        positive scaling of the outputs, and under adding one function to all of them. A sample that no step can move,
         because all outputs have y's gradient, or because two tie at x, is given up at once.
     Raises:
         ShapeError: if the outputs are not (n, c), or c is 1.

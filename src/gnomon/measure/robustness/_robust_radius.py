@@ -29,8 +29,9 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
         x: the samples at which they were taken.
     Returns:
         In [0, ∥x∥] up to rounding, unit: inputs; 0 where two outputs tie for the largest, as at a zero Jacobian or
-        sample; infinity where there is one output only. Unchanged by positive scaling of the Jacobian, by adding one
-        row to all rows, by permuting outputs, and by rotations of the inputs of both; grows in proportion with x.
+        sample; infinity where there is one output only. Invariant under positive scaling of the Jacobian, under adding
+        one row to all rows, under permuting outputs, and under rotations of the inputs of both; grows in proportion
+        with x.
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.

@@ -27,8 +27,8 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
         cumulative_parameters: those of the network.
     Returns:
         In [0, $\sqrt{1 - 1/h}$) for width h, one a hidden layer; 0 exactly if $W^{(\ell)}$ is aligned, and near the
-        upper end if all rows are almost parallel. Unchanged by positive scaling of each row, by permutations and signs
-        of rows, and by rotations of the input.
+        upper end if all rows are almost parallel. Invariant under positive scaling of each row, under permutations and
+        signs of rows, and under rotations of the input.
     Cost: O(l q³).
     Example:
         >>> import torch, gnomon

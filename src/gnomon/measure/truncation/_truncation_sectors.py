@@ -69,7 +69,7 @@ def truncation_sectors(
         model: linear layers and ReLUs in turn, as `gnomon.models.mlp` makes them.
         x: the samples.
         labels: their classes, from 0.
-        classes: the number k of classes, at least 2; the width of the last linear layer unless told.
+        classes: the number k of classes, at least 2; default: the width of the final linear layer.
     Returns:
         Shares in [0, 1], in the dtype of x (half precision in float32), no graph kept; the three of the sectors sum to
         1. Unchanged where a hidden unit's weights and bias are multiplied by a positive number.
