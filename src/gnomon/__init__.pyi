@@ -35,9 +35,7 @@ from .linalg import (
     top_eigenvectors,
 )
 from .measure import (
-    AGOP,
     ClassMoments,
-    ClassStatistics,
     CumulativeParameters,
     DeepFool,
     LayerCentroids,
@@ -91,6 +89,7 @@ from .measure import (
     truncation_map,
     truncation_sectors,
 )
+from .measure.metrics import AGOP, ClassStatistics
 from .probe import Cost, Probe, Reading, Stop, at, every, log_spaced, stop_when
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 

@@ -260,7 +260,7 @@ def test_what_lacks_is_said_before_training():
     unlabelled = ProbeCallback(lambda module: Probe(module, X, QUANTITIES))
     with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected a network with a linear layer at"):
         trainer_with(bare).fit(module, loader(), loader())
-    with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
+    with pytest.raises(RangeError, match=r"accuracy: Probe\(data\): expected labels, got samples alone"):
         trainer_with(unlabelled).fit(module, loader(), loader())
     assert trained == []
     slow, untrained = reads(stop=stop_when(lambda speed: True)), Module()

@@ -294,7 +294,7 @@ def test_names_of_the_trainers_own_entries_are_refused(tmp_path):
 def test_what_lacks_is_said_before_training(tmp_path):
     trainer = trainer_with(tmp_path)
     trainer.add_callback(ProbeCallback(lambda model: Probe(model.network, X, QUANTITIES), trainer.log))
-    with pytest.raises(RangeError, match=r"expected accuracy to ask for .*got labels"):
+    with pytest.raises(RangeError, match=r"accuracy: Probe\(data\): expected labels, got samples alone"):
         trainer.train()
     assert trainer.state.log_history == []
     with pytest.raises(RangeError, match=r"stop_when\(<lambda>\): expected speed in the reading, got accuracy"):

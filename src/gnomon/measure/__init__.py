@@ -5,7 +5,6 @@ Made by `make exports`: what is public follows from the files.
 
 from gnomon.measure.collapse._central_path_distance import central_path_distance
 from gnomon.measure.collapse._class_moments import ClassMoments, class_moments
-from gnomon.measure.collapse._class_statistics import ClassStatistics
 from gnomon.measure.collapse._classifier_equiangularity import classifier_equiangularity
 from gnomon.measure.collapse._classifier_equinorm import classifier_equinorm
 from gnomon.measure.collapse._classifier_maximal_equiangularity import classifier_maximal_equiangularity
@@ -40,7 +39,6 @@ from gnomon.measure.nfa._agop import agop
 from gnomon.measure.nfa._effective_rank import effective_rank
 from gnomon.measure.nfa._nfa_correlation import nfa_correlation
 from gnomon.measure.nfa._nfa_table import NFATable, nfa_table
-from gnomon.measure.nfa._streamed_agop import AGOP
 from gnomon.measure.robustness._accuracy import accuracy
 from gnomon.measure.robustness._deepfool import DeepFool, deepfool
 from gnomon.measure.robustness._robust_radius import robust_radius
@@ -51,9 +49,7 @@ from gnomon.measure.truncation._truncation_map import truncation_map
 from gnomon.measure.truncation._truncation_sectors import TruncationSectors, truncation_sectors
 
 __all__ = [
-    "AGOP",
     "ClassMoments",
-    "ClassStatistics",
     "CumulativeParameters",
     "DeepFool",
     "LayerCentroids",

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon.linalg import Covariance
-from gnomon.measure import AGOP, ClassMoments, ClassStatistics, class_moments
+from gnomon.measure import ClassMoments, class_moments
 from gnomon.probe._derived import agop_of
 
 
@@ -27,6 +27,8 @@ class Moments:
     """The class moments, in the precision that they have where all samples are there at once."""
 
     def __init__(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> None:
+        from gnomon.measure.metrics import ClassStatistics  # with torchmetrics: only where it is used
+
         self._statistics = ClassStatistics(classes)
         self._dtype = torch.promote_types(features.dtype, torch.float32)
 
@@ -44,6 +46,8 @@ class Gradients:
     """The average gradient outer product at the network's input."""
 
     def __init__(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
+        from gnomon.measure.metrics import AGOP  # as above
+
         self._agop = AGOP(memory=memory)
 
     def update(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
