@@ -126,7 +126,7 @@ class CentralPath:
             The features, from which all else is computed, at all times.
         Raises:
             RangeError: if the times are not so.
-            ConvergenceError: if the integrator gives up or needs more than 50,000 evaluations, or the drift from the
+            ConvergenceError: if the integrator gives up or needs more than 20,000 evaluations, or the drift from the
                 manifold exceeds 1e-8. At time 1e12 it was 6e-9 for four classes of six samples, 4e-11 for ten of a
                 hundred.
         Cost: a thousand evaluations of the field for times up to 1e8, O(k n p² + p³) each; O(t k n p) memory.

@@ -140,7 +140,7 @@ class CollapsedFlow:
             W and B, with the loss and the integral's drift computed from them.
         Raises:
             RangeError: if the times are not so.
-            ConvergenceError: if the integrator gives up, or needs more than 50,000 evaluations: near the limit its
+            ConvergenceError: if the integrator gives up, or needs more than 20,000 evaluations: near the limit its
                 steps do not grow with the time.
         Cost: O(q³) for each evaluation, of which there are a hundred to a thousand. Not differentiable.
         """

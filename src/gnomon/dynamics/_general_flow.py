@@ -110,7 +110,7 @@ class GeneralFlow:
             ShapeError: if β and R do not fit the points.
             RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN, infinite or beyond
                 1e70, or rtol is not from 1e-13 to 0.001.
-            ConvergenceError: if the integrator gives up, or needs more than 50,000 right sides, or no way on is found
+            ConvergenceError: if the integrator gives up, or needs more than 20,000 right sides, or no way on is found
                 where many points meet at surfaces, as those of a lattice may.
         Cost: for each event some fifty passes forwards and back, O(l n q²) each. With one layer points enter by the
             clusters' moments: some twenty right sides, O(k q² + q⁴) each, and as many looks at all points, O(n q²).
