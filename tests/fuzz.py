@@ -362,7 +362,8 @@ def judged(function: Callable[..., object], arguments: Arguments) -> tuple[str, 
         try:
             result = function(**arguments)
         except gnomon.errors.GnomonError as error:
-            return "refused", str(error)
+            # A sentence names the function that was called.
+            return ("refused" if error.where else "raw"), str(error)
         except TypeError as error:
             # Of what is no tensor; a tensor of a wrong shape or dtype is due a sentence.
             others = {name for name, value in arguments.items() if not isinstance(value, Tensor | gnomon.ClassMoments)}

@@ -14,34 +14,31 @@ def shape_of(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
-def floating(where: str, **tensors: object) -> None:
+def floating(**tensors: object) -> None:
     """Raises TypeError unless all are tensors, and RangeError unless they are of floating point."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
-            raise ArgumentTypeError(
-                name, "a floating-point tensor", type(tensor).__name__, "Make one of it.", where=where
-            )
+            raise ArgumentTypeError(name, "a floating-point tensor", type(tensor).__name__, "Make one of it.")
         if not tensor.is_floating_point():
             raise RangeError(
                 name,
                 "a floating-point tensor",
                 tensor.dtype,
                 "Convert it, or, for tokens, pass their embeddings.",
-                where=where,
             )
 
 
-def dense(where: str, **tensors: Tensor) -> None:
+def dense(**tensors: Tensor) -> None:
     """Raises RangeError unless all are dense, and hold numbers."""
     for name, tensor in tensors.items():
         if tensor.device.type == "meta" or tensor.layout != torch.strided:
             got = "one on the meta device" if tensor.device.type == "meta" else f"one in {tensor.layout}"
-            raise RangeError(name, "a dense tensor that holds numbers", got, "Convert it.", where=where)
+            raise RangeError(name, "a dense tensor that holds numbers", got, "Convert it.")
 
 
-def finite(where: str, **tensors: Tensor) -> None:
+def finite(**tensors: Tensor) -> None:
     """Raises RangeError that names the first NaN or infinity and its index."""
-    dense(where, **tensors)
+    dense(**tensors)
     for name, tensor in tensors.items():
         # NaN and infinity never leave a sum, which is ten times as fast to take as their places are to find.
         if torch.isfinite(tensor.detach().sum()):
@@ -55,12 +52,14 @@ def finite(where: str, **tensors: Tensor) -> None:
                 "finite numbers",
                 f"{value} at index {index}",
                 f"Look at what produced {name}; a diverged network is the usual cause.",
-                where=where,
             )
 
 
-def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
-    """Raises unless every tensor has `least_dims` axes or more, the first of the same length n >= 1."""
+def samples(least_dims: int = 2, **tensors: Tensor) -> None:
+    """Raises unless every tensor has `least_dims` axes or more, the first of the same length n >= 1.
+
+    Where they are two or more, a sample has entries.
+    """
     first: tuple[str, Tensor] | None = None
     for name, tensor in tensors.items():
         if tensor.ndim < least_dims:
@@ -69,12 +68,11 @@ def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
                 f"at least {least_dims} axes, samples first",
                 f"shape {shape_of(tensor)}",
                 f"Add the missing axis, for one sample with {name}[None].",
-                where=where,
             )
         if tensor.shape[0] == 0:
-            raise EmptyError(name, "at least one sample", "none", "Pass a non-empty batch.", where=where)
-        if least_dims > 2 and tensor.numel() == 0:
-            raise EmptyError(name, "entries for each sample", f"shape {shape_of(tensor)}", "Pass some.", where=where)
+            raise EmptyError(name, "at least one sample", "none", "Pass a non-empty batch.")
+        if least_dims > 1:
+            entries(**{name: tensor})
         if first is None:
             first = (name, tensor)
         elif tensor.shape[0] != first[1].shape[0]:
@@ -83,33 +81,33 @@ def samples(where: str, least_dims: int = 2, **tensors: Tensor) -> None:
                 f"{first[1].shape[0]} samples as in {first[0]}",
                 tensor.shape[0],
                 "Pass the same samples in the same order.",
-                where=where,
             )
 
 
-def rows(where: str, **tensors: Tensor) -> None:
-    """Raises unless every tensor has two axes, the first of the same length n >= 1, and at least one entry a row."""
-    samples(where, 2, **tensors)
+def entries(**tensors: Tensor) -> None:
+    """Raises EmptyError unless each sample has some."""
     for name, tensor in tensors.items():
-        if tensor.ndim != 2 or tensor.shape[1] == 0:
-            raise ShapeError(
-                name,
-                "two axes, with entries in each row",
-                f"shape {shape_of(tensor)}",
-                "Pass one row each.",
-                where=where,
-            )
+        if tensor.numel() == 0:
+            raise EmptyError(name, "entries for each sample", f"shape {shape_of(tensor)}", "Pass some.")
 
 
-def one_axis(where: str, **tensors: Tensor) -> None:
+def rows(**tensors: Tensor) -> None:
+    """Raises unless every tensor has two axes, the first of the same length n >= 1, and at least one entry a row."""
+    samples(2, **tensors)
+    for name, tensor in tensors.items():
+        if tensor.ndim != 2:
+            raise ShapeError(name, "two axes", f"shape {shape_of(tensor)}", "Pass one row each.")
+
+
+def one_axis(**tensors: Tensor) -> None:
     """Raises unless every tensor has one axis, of at least one entry."""
     for name, tensor in tensors.items():
-        samples(where, 1, **{name: tensor})
+        samples(1, **{name: tensor})
         if tensor.ndim != 1:
-            raise ShapeError(name, "one axis", f"shape {shape_of(tensor)}", "Flatten it.", where=where)
+            raise ShapeError(name, "one axis", f"shape {shape_of(tensor)}", "Flatten it.")
 
 
-def same_shape(where: str, **tensors: Tensor) -> None:
+def same_shape(**tensors: Tensor) -> None:
     """Raises ShapeError unless all tensors have one shape."""
     (first_name, first), *others = tensors.items()
     for name, tensor in others:
@@ -119,21 +117,18 @@ def same_shape(where: str, **tensors: Tensor) -> None:
                 f"shape {shape_of(first)} as {first_name} has",
                 shape_of(tensor),
                 "Pass both at the same samples.",
-                where=where,
             )
 
 
-def one_device(where: str, **tensors: Tensor) -> None:
+def one_device(**tensors: Tensor) -> None:
     """Raises RangeError unless all tensors are on one device."""
     (first_name, first), *others = tensors.items()
     for name, tensor in others:
         if tensor.device != first.device:
-            raise RangeError(
-                name, f"it on {first.device} as {first_name} is", tensor.device, "Move one of the two.", where=where
-            )
+            raise RangeError(name, f"it on {first.device} as {first_name} is", tensor.device, "Move one of the two.")
 
 
-def settings(where: str, *settings: tuple[str, object, str, bool]) -> None:
+def settings(*settings: tuple[str, object, str, bool]) -> None:
     """Raises one RangeError for all settings, given as (name, value, wanted, right), that are not right.
 
     Nor is a whole number that 64 bits do not hold, which no tensor takes.
@@ -141,7 +136,7 @@ def settings(where: str, *settings: tuple[str, object, str, bool]) -> None:
     wrong = [f"{name} {wanted}, got {value!r}" for name, value, wanted, right in settings if not right]
     wrong += [f"{name} below 2⁶³, got {value!r}" for name, value, _, right in settings if right and too_long(value)]
     if wrong:
-        raise RangeError(None, "; ".join(wrong), None, f"Change {'these' if len(wrong) > 1 else 'it'}.", where=where)
+        raise RangeError(None, "; ".join(wrong), None, f"Change {'these' if len(wrong) > 1 else 'it'}.")
 
 
 def too_long(value: object) -> bool:
@@ -149,37 +144,33 @@ def too_long(value: object) -> bool:
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
-def jacobian_at(where: str, jacobian: Tensor, x: Tensor) -> None:
+def jacobian_at(jacobian: Tensor, x: Tensor) -> None:
     """Raises unless `jacobian` (n c *d) can be the Jacobian at `x` (n *d)."""
-    samples(where, 3, jacobian=jacobian)
-    samples(where, 2, jacobian=jacobian, x=x)
+    samples(3, jacobian=jacobian)
+    samples(2, jacobian=jacobian, x=x)
     if jacobian.shape[2:] != x.shape[1:]:
         raise ShapeError(
             "jacobian",
             f"trailing axes {tuple(x.shape[1:])} as in x",
             f"shape {shape_of(jacobian)}",
             "Pass the Jacobian (n, c, *d) taken at this x.",
-            where=where,
         )
 
 
-def class_labels(where: str, labels: Tensor, samples: int, classes: int) -> None:
+def class_labels(labels: Tensor, samples: int, classes: int) -> None:
     """Raises unless `labels` are one class index a sample, from 0 to `classes` - 1."""
     if labels.shape != (samples,):
-        raise ShapeError(
-            "labels", f"shape ({samples},)", shape_of(labels), "Pass one class index a sample.", where=where
-        )
+        raise ShapeError("labels", f"shape ({samples},)", shape_of(labels), "Pass one class index a sample.")
     if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
         raise RangeError(
             "labels",
             f"classes 0 to {classes - 1}",
             f"{labels.min().item()} to {labels.max().item()} in {labels.dtype}",
             "Count classes from 0, in whole numbers, or pass a larger number of classes.",
-            where=where,
         )
 
 
-def every_class(where: str, counts: Tensor) -> None:
+def every_class(counts: Tensor) -> None:
     """Raises EmptyError that names the first of the classes that have no samples, and says how many more there are."""
     missing = (counts == 0).nonzero().flatten().tolist()
     if missing:
@@ -190,5 +181,4 @@ def every_class(where: str, counts: Tensor) -> None:
             "samples of every class",
             f"none of {named}",
             "Pass more samples, or number the classes that there are from 0.",
-            where=where,
         )

@@ -28,7 +28,7 @@ class Kind:
     others: tuple[type, ...] | None
     expected: str
 
-    def check(self, where: str, name: str, value: object) -> None:
+    def check(self, name: str, value: object) -> None:
         """Raises unless the value is of the kind.
 
         Raises:
@@ -36,17 +36,16 @@ class Kind:
             RangeError: if it is a tensor without numbers, not dense, or of another dtype.
         """
         if isinstance(value, Tensor) and self.dtypes is not None:
-            _checks.dense(where, **{name: value})
+            _checks.dense(**{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
                 raise RangeError(
                     name,
                     f"a {self.expected}",
                     value.dtype,
                     "Convert it, or, for tokens, pass their embeddings.",
-                    where=where,
                 )
         elif self.others is not None and not isinstance(value, self.others):
-            raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, "Make one of it.", where=where)
+            raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, "Make one of it.")
 
 
 def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:

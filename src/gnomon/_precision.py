@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnomon._kinds import kinds_of
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 HALF = frozenset({torch.float16, torch.bfloat16})
 AUTOCAST = ("cpu", "cuda", "mps", "xpu")
@@ -29,15 +29,15 @@ def full_precision(function: Callable[P, R]) -> Callable[P, R]:
     Its arguments are of the kinds that its signature names, or a sentence says which is not. Where gradients are on,
     tensors that were made in inference mode are copied: no graph takes them as they are.
     """
-    where = function.__qualname__.removesuffix(".__init__")
     kinds = functools.cache(lambda: kinds_of(function))
     order = functools.cache(lambda: tuple(inspect.signature(function).parameters))
 
+    @public
     @functools.wraps(function)
     def precise(*args: P.args, **kwargs: P.kwargs) -> R:
         for name, value in chain(zip(order(), args, strict=False), kwargs.items()):
             if name in kinds():
-                kinds()[name].check(where, name, value)
+                kinds()[name].check(name, value)
         if torch.is_grad_enabled() and any(map(of_inference, (*args, *kwargs.values()))):
             given = [outside_inference(value) for value in args]
             named = {name: outside_inference(value) for name, value in kwargs.items()}
@@ -79,6 +79,7 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
     """
     precise = full_precision(function)
 
+    @public
     @functools.wraps(function)
     def wide(*args: P.args, **kwargs: P.kwargs) -> R:
         values = (*args, *kwargs.values())
@@ -99,13 +100,8 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
         given = changed(result, {torch.float32}, came)
         for before, after in zip(floating([result]), floating([given]), strict=True):
             if (before.isfinite() & ~after.isfinite()).any():
-                raise RangeError(
-                    None,
-                    f"a result that {came} can hold",
-                    f"one up to {float(before.detach().abs().amax()):.3g}",
-                    "Pass float32.",
-                    where=function.__name__,
-                )
+                most = float(before.detach().abs().amax())
+                raise RangeError(None, f"a result that {came} can hold", f"one up to {most:.3g}", "Pass float32.")
         return cast(R, given)
 
     return wide

@@ -1,7 +1,8 @@
 """Every error that gnomon raises on purpose; each says `where(argument): expected X, got Y. Do Z.`."""
 
-import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -89,16 +90,16 @@ class MissingExtraError(GnomonError, ImportError):
         return f"{self.where} needs {self.expected}, which is installed but does not import ({self.got}). {self.advice}"
 
 
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Names the errors that are raised inside without a name."""
+    try:
+        yield
+    except GnomonError as error:
+        error.where = error.where or where
+        raise
+
+
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, named in the errors that are raised inside without a name."""
-    where = function.__qualname__.removesuffix(".__init__").removesuffix(".__post_init__")
-
-    @functools.wraps(function)
-    def named(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except GnomonError as error:
-            error.where = error.where or where
-            raise
-
-    return named
+    """The function, named in the errors that are raised inside without a name; a constructor by its class."""
+    return within(re.sub(r"\.__\w+__$", "", function.__qualname__))(function)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_type_hints
 
 from gnomon import _checks
+from gnomon.errors import within
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Settings:
     """Processor threads."""
 
     def __post_init__(self) -> None:
-        _checks.settings("Config", *_judged(self))
+        with within(type(self).__name__):
+            _checks.settings(*_judged(self))
 
 
 def ranges(settings: type[Settings]) -> dict[str, Range]:

@@ -112,7 +112,7 @@ def test_dtype_is_kept():
 def test_chunk_size_follows_the_graph():
     """A width-h layer keeps about h numbers a sample; ten times the budget, ten times the samples."""
     model, x = nn.Sequential(nn.Linear(10, 1000), nn.ReLU(), nn.Linear(1000, 1)), torch.randn(100_000, 10)
-    small, large = (chunk_size("test", model, x, jacobian=1, budget=budget) for budget in (10**6, 10**7))
+    small, large = (chunk_size(model, x, jacobian=1, budget=budget) for budget in (10**6, 10**7))
     assert 50 <= small <= 130
     torch.testing.assert_close(large / small, 10.0, rtol=0.05, atol=0)
 
@@ -173,7 +173,7 @@ def test_vector_of_wrong_shape_is_named():
 def test_linear_entrance_is_found_exactly_where_it_is(name):
     model, x = zoo(name)
     x.requires_grad_()
-    found = linear_entrance(Tape("test", x, model(x), create_graph=True))
+    found = linear_entrance(Tape(x, model(x), create_graph=True))
     first = {"mlp": 0, "bias": 0, "flatten": 1, "one output": 0, "one sample": 0, "LayerNorm": 0, "dropout": 0}
     if name in first:
         torch.testing.assert_close(found[1], model[first[name]].weight)

@@ -39,8 +39,15 @@ def test_wrong_input_is_refused_in_a_sentence(name, monkeypatch):
     ],
 )
 def test_vectors_are_two_axes(quantity, shape):
-    with pytest.raises(gnomon.errors.ShapeError, match=r"\(centred_means\): expected two axes, with entries in each"):
+    with pytest.raises(gnomon.errors.ShapeError, match=r"\(centred_means\): expected two axes"):
         quantity(torch.randn(shape))
+
+
+@pytest.mark.bad_input
+def test_samples_have_entries():
+    empty = torch.ones(3, 0)
+    with pytest.raises(gnomon.errors.EmptyError, match=r"^centroid_alignment\(centroid\): expected entries for each"):
+        gnomon.centroid_alignment(empty, empty)
 
 
 @pytest.mark.bad_input

@@ -381,9 +381,7 @@ def test_another_thread_than_that_of_training_is_refused():
     model = network("counts")
     probe = Probe(model, X, [jacobian_norm])
     probe.read()
-    with pytest.raises(
-        RangeError, match=r"Probe\.read\(model\): expected readings in MainThread, .* got one in Thread"
-    ):
+    with pytest.raises(RangeError, match=r"Probe\(model\): expected readings in MainThread, .* got one in Thread"):
         in_a_thread(probe.read)
     with pytest.raises(RangeError, match=r"got one in Thread"):
         in_a_thread(Probe(model, X, [jacobian_norm]).read)  # another probe of the same network

@@ -313,9 +313,9 @@ def test_the_memory_budget_is_handed_on(monkeypatch):
     model, x, _ = collapsing()
     budgets = []
 
-    def products(where, model, x, layers, memory):
+    def products(model, x, layers, memory):
         budgets.append(memory)
-        return gradient_products(where, model, x, layers, memory=memory)
+        return gradient_products(model, x, layers, memory=memory)
 
     monkeypatch.setattr(derived, "gradient_products", products)
     probe = gnomon.Probe(model, x, {"outer": lambda agop: agop, "kernel": gnomon.ntk}, memory=30_000)
@@ -624,7 +624,7 @@ def test_what_cannot_run_yet_is_left_alone():
     lazy = nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
     probe = Probe(lazy, (x, labels), [accuracy, gnomon.nc1])
     assert isinstance(lazy[1], nn.LazyLinear)
-    with pytest.raises(UnsupportedModuleError, match=r"Probe\.read\(model\): expected parameters that have a shape"):
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected parameters that have a shape"):
         probe(0)  # whose first pass would draw weights, and training draw the same numbers once more
     lazy(x)
     assert probe(0).values["accuracy"].shape == (9,)

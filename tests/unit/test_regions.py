@@ -327,6 +327,12 @@ def test_boxes_are_any_convex_polygon():
         ShapeError, match=r"slice_regions\(box\): expected corners of shape \(v, 2\), v >= 3, got \(2, 2\)"
     ):
         slice_regions(model, FLAT, triangle[:2])
+    limits = (-1.0, 1.0, -1.0, 1.0)
+    torch.testing.assert_close(slice_regions(model, FLAT, limits).areas.sum().item(), 4.0)
+    with pytest.raises(
+        ShapeError, match=r"slice_regions\(box\): expected corners of shape \(v, 2\), v >= 3, got \(4,\)"
+    ):
+        slice_regions(model, FLAT, torch.tensor(limits))
 
 
 @pytest.mark.bad_input

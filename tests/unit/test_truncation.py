@@ -567,7 +567,7 @@ def test_bad_points_labels_and_layers_are_named():
     for layer in (0, 2):
         with pytest.raises(RangeError, match=rf"truncation_map: expected depth from 1 to 1, got {layer}"):
             truncation_map(parameters, x, layer)
-    with pytest.raises(RangeError, match=r"CumulativeParameters: expected layer from 1 to 2, got 0"):
+    with pytest.raises(RangeError, match=r"CumulativeParameters.pull_back: expected layer from 1 to 2, got 0"):
         parameters.pull_back(0, x)
     with pytest.raises(ShapeError, match=r"CumulativeParameters.pull_back\(z\): expected shape \(n, 2\), got \(4, 3\)"):
         parameters.pull_back(2, x)

@@ -20,7 +20,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def centroid_velocity(
-    where: str,
     model: nn.Module,
     x: Float[Tensor, "n *d"],
     train_x: Float[Tensor, "m *d"],
@@ -38,21 +37,20 @@ def centroid_velocity(
         RangeError: at NaN or infinity in the loss.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
     """
-    parameters = trainable(where, model, x)
+    parameters = trainable(model, x)
     keep = torch.is_grad_enabled()
     x, train_x, train_labels = (outside_inference(given) for given in (x, train_x, train_labels))
     # Passes through a graph of a graph: three times what one backward pass takes.
     budget = None if memory is None else max(1, memory // 3)
-    sizes = [len(part) if keep else chunk_size(where, model, part, budget=budget) for part in (train_x, x)]
+    sizes = [len(part) if keep else chunk_size(model, part, budget=budget) for part in (train_x, x)]
     # A graph of a graph is not differentiated further unless the result is.
     with in_single_steps() if keep else nullcontext():
-        direction = _descent(where, model, parameters, train_x, train_labels, loss, sizes[0], keep=keep)
-        slopes = [_slope(where, model, parameters, direction, part, keep=keep) for part in torch.split(x, sizes[1])]
+        direction = _descent(model, parameters, train_x, train_labels, loss, sizes[0], keep=keep)
+        slopes = [_slope(model, parameters, direction, part, keep=keep) for part in torch.split(x, sizes[1])]
     return torch.cat(slopes)
 
 
 def _descent(
-    where: str,
     model: nn.Module,
     parameters: dict[str, Tensor],
     x: Float[Tensor, "m *d"],
@@ -64,26 +62,25 @@ def _descent(
 ) -> dict[str, Tensor]:
     """The negative gradient of the loss in the parameters, in chunks whatever the loss is of all the outputs."""
     with differentiable(recording=keep):
-        logits = torch.cat([run(where, model, part) for part in torch.split(x, size)])
+        logits = torch.cat([run(model, part) for part in torch.split(x, size)])
     with differentiable(recording=True):
         at = logits if keep else logits.requires_grad_()
         value: object = loss(at, labels)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ShapeError("loss", "one number", got, "Take the mean over the samples.", where=where)
-        _checks.finite(where, loss=value.detach().reshape(1))
+            raise ShapeError("loss", "one number", got, "Take the mean over the samples.")
+        _checks.finite(loss=value.detach().reshape(1))
         (residual,) = torch.autograd.grad(-value.sum(), at, retain_graph=True, create_graph=keep)
         if keep:
             return vector_parameter_jacobian(logits, parameters, residual, keep=True)
         total: dict[str, Tensor] = {}
         for part, v in zip(torch.split(x, size), torch.split(residual, size), strict=True):
-            products = vector_parameter_jacobian(run(where, model, part), parameters, v, keep=False)
+            products = vector_parameter_jacobian(run(model, part), parameters, v, keep=False)
             total = {name: total[name] + product if total else product for name, product in products.items()}
         return total
 
 
 def _slope(
-    where: str,
     model: nn.Module,
     parameters: dict[str, Tensor],
     direction: dict[str, Tensor],
@@ -98,29 +95,28 @@ def _slope(
     """
     with differentiable(recording=True):
         leaf = x if keep and x.requires_grad else x.detach().requires_grad_()
-        logits = run(where, model, leaf)
+        logits = run(model, leaf)
         gradient = vector_parameter_jacobian(logits, parameters, torch.ones_like(logits), keep=True)
         moved = torch.stack([(gradient[name] * part).sum() for name, part in direction.items()]).sum()
         if not moved.requires_grad:
             return torch.zeros_like(x)
         # torch prunes the node that would raise the error, and gives a wrong gradient instead.
         if any(node.name() == "torch::autograd::Error" for node in uses_of(moved)):
-            raise _only_once(where, "one differentiable once only")
+            raise _only_once("one differentiable once only")
         try:
             (slope,) = torch.autograd.grad(moved, leaf, create_graph=keep, materialize_grads=True)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            raise _only_once(where, str(error)) from error
+            raise _only_once(str(error)) from error
         return slope
 
 
-def _only_once(where: str, got: str) -> UnsupportedModuleError:
+def _only_once(got: str) -> UnsupportedModuleError:
     """The error for a layer that cannot be differentiated twice."""
     return UnsupportedModuleError(
         "model",
         "layers with a second derivative",
         got,
         "Replace that layer by one of torch's own operations.",
-        where=where,
     )

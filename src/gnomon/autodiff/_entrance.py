@@ -80,20 +80,19 @@ def jacobian_gram(tape: Tape) -> Float[Tensor, "n c c"]:
     return (back @ _gram(weight)) @ back.mT
 
 
-def entrance_weight(where: str, model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "h d"]:
+def entrance_weight(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "h d"]:
     """The weight of the one linear layer through which samples enter the network.
 
     Raises:
         UnsupportedModuleError: if they enter otherwise.
     """
-    found = linear_entrance(forward(where, model, torch.cat([x[:1], x[-1:]]).detach()))
+    found = linear_entrance(forward(model, torch.cat([x[:1], x[-1:]]).detach()))
     if found is None:
         raise UnsupportedModuleError(
             "model",
             "a network whose samples enter one linear layer",
             type(model).__name__,
             "Take nfa_table, which has every layer.",
-            where=where,
         )
     return found[1].detach()
 
@@ -129,7 +128,7 @@ def require_second_derivative(tape: Tape) -> None:
             advice = OTHER
         else:
             continue
-        raise UnsupportedModuleError("model", "layers with a second derivative", name, f"{advice}.", where=tape.where)
+        raise UnsupportedModuleError("model", "layers with a second derivative", name, f"{advice}.")
 
 
 def _users(tape: Tape, node: Node) -> list[Any]:

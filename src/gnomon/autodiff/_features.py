@@ -38,4 +38,4 @@ def features(
         >>> gnomon.features(model, torch.tensor([[-1.0, 2.0]])).detach()
         tensor([[0., 2.]])
     """
-    return observe("features", model, x, set(), features={"features": layer}, memory=memory).values["features"]
+    return observe(model, x, set(), features={"features": layer}, memory=memory).values["features"]

@@ -35,7 +35,6 @@ class Plan:
 
 
 def gradient_kernel(
-    where: str,
     model: nn.Module,
     x: Shaped[Tensor, "n *d"],
     x2: Shaped[Tensor, "m *d"] | None,
@@ -49,28 +48,27 @@ def gradient_kernel(
     Gram matrices, of its inputs and of what is propagated back to its outputs: the gradient itself is never formed.
     The other parameters contribute the contraction of their Jacobians, or products with them where these are cheaper.
     """
-    parameters = trainable(where, model, x)
+    parameters = trainable(model, x)
     x = outside_inference(x)
     x2 = None if x2 is None else outside_inference(x2)
     keep = torch.is_grad_enabled()
     budget = DEFAULT_BUDGET if memory is None else memory
     if budget <= 0:
-        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.", where=where)
+        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.")
     with differentiable(recording=True):
-        plan = make_plan(where, model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
+        plan = make_plan(model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
     if keep:
-        first = factors(where, model, plan, x, keep=True)
-        second = first if x2 is None else factors(where, model, plan, x2, keep=True)
+        first = factors(model, plan, x, keep=True)
+        second = first if x2 is None else factors(model, plan, x2, keep=True)
         pairs = [grams(a, b, trace=trace) for a, b in zip(first, second, strict=True)]
         return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
-    kernel = assemble(where, model, plan, x, x2, trace=trace, budget=budget)
+    kernel = assemble(model, plan, x, x2, trace=trace, budget=budget)
     if plan.products:
-        add_products(where, model, plan.rest, x, x if x2 is None else x2, kernel, block=plan.block)
+        add_products(model, plan.rest, x, x if x2 is None else x2, kernel, block=plan.block)
     return kernel
 
 
 def make_plan(
-    where: str,
     model: nn.Module,
     parameters: Mapping[str, Tensor],
     x: Tensor,
@@ -83,7 +81,7 @@ def make_plan(
     """Looks at the graph of two samples: which layers allow Gram products, and what the others cost."""
     # A clone, since a slice would count with the storage of all samples.
     two = torch.cat([x[:1], x[:1]]) if len(x) == 1 else x[:2].detach().clone()
-    tape, kept = kept_by(lambda: record(where, model, two), model)
+    tape, kept = kept_by(lambda: record(model, two), model)
     kept = math.ceil(kept / 2)
     c, itemsize = tape.logits.shape[1], tape.logits.element_size()
     found = eligible(tape)
@@ -109,15 +107,15 @@ def make_plan(
     return Plan(frozenset(found), rest, c, tape.logits.dtype, block, products)
 
 
-def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
+def factors(model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
     """The gradients of these samples, as the factors whose Gram matrices make the kernel."""
     if len(x) == 1:
         # Never alone, as `run` has it.
-        return [factor.part(0, 1) for factor in factors(where, model, plan, torch.cat([x, x]), keep=keep)]
+        return [factor.part(0, 1) for factor in factors(model, plan, torch.cat([x, x]), keep=keep)]
     made: list[Factor] = []
     if plan.layers:
         with differentiable(recording=True):
-            tape = record(where, model, x)
+            tape = record(model, x)
             found = eligible(tape)
             if not plan.layers.issubset(found):
                 raise UnsupportedModuleError(
@@ -125,12 +123,11 @@ def factors(where: str, model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) 
                     "a forward pass that takes the same layers for every sample",
                     "one that changes",
                     "Split the samples by the way they take.",
-                    where=where,
                 )
             made += layer_factors(tape, [found[name] for name in sorted(plan.layers)], keep=keep)
     if plan.rest and not plan.products:
         with differentiable(recording=keep):
-            made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(where, model, plan.rest, x)]
+            made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(model, plan.rest, x)]
     return made
 
 
@@ -152,9 +149,7 @@ def grams(first: Factor, second: Factor, *, trace: bool) -> tuple[Tensor, Tensor
     return gram, weight if trace else weight[:, :, None, None]
 
 
-def assemble(
-    where: str, model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trace: bool, budget: int
-) -> Tensor:
+def assemble(model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trace: bool, budget: int) -> Tensor:
     """The kernel, block by block and tile by tile; where it is symmetric, its upper triangle and the mirror of it."""
     symmetric, columns = x2 is None, x if x2 is None else x2
     n, m, c = len(x), len(columns), plan.outputs
@@ -163,15 +158,15 @@ def assemble(
     tile = max(1, math.isqrt(budget // 8 // entry))
     if symmetric:
         tile = min(tile, TILE)
-    only = factors(where, model, plan, columns, keep=False) if m <= plan.block and not symmetric else None
+    only = factors(model, plan, columns, keep=False) if m <= plan.block and not symmetric else None
     with torch.no_grad():
         for i in range(0, n, plan.block):
-            first = factors(where, model, plan, x[i : i + plan.block], keep=False)
+            first = factors(model, plan, x[i : i + plan.block], keep=False)
             for j in range(i if symmetric else 0, m, plan.block):
                 if symmetric and i == j:
                     second = first
                 else:
-                    second = only or factors(where, model, plan, columns[j : j + plan.block], keep=False)
+                    second = only or factors(model, plan, columns[j : j + plan.block], keep=False)
                 target = kernel[i : i + plan.block, j : j + plan.block]
                 fill(target, first, second, tile, trace=trace, symmetric=symmetric and i == j)
                 if symmetric and i != j:

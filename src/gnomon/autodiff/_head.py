@@ -45,7 +45,7 @@ class Head:
     bias: Float[Tensor, "c"] | None
 
 
-def linear_head(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
+def linear_head(model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
     """The layer whose input, weight and bias the logits follow from: linear, or convolving single pixels, or another.
 
     Looked for in a pass over two samples, from the layer that was called last, by numbers: a layer that is registered
@@ -62,29 +62,27 @@ def linear_head(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
             "a network with a linear layer at its end",
             f"{type(model).__name__} without one",
             "Name the layer whose input is meant.",
-            where=where,
         )
     calls: list[Call] = []
     two = x[:2] if len(x) > 1 else torch.cat([x, x])
     with torch.no_grad(), recording(layers, lambda call, output: calls.append(call)):
-        logits = outputs_of(where, model(two), two)
+        logits = outputs_of(model(two), two)
     # Whole networks too have parameters of the right shape: after those with a weight of their own.
     calls.sort(key=lambda call: isinstance(getattr(call.module, "weight", None), Tensor))
     for call in reversed(calls):
         found = linear_map(call.module, call.x, logits)
         if found is not None:
             return Head(call.module, found.weight.detach(), None if found.bias is None else found.bias.detach())
-    raise goes_on(where)
+    raise goes_on()
 
 
-def goes_on(where: str) -> UnsupportedModuleError:
+def goes_on() -> UnsupportedModuleError:
     """The error where no layer makes the logits."""
     return UnsupportedModuleError(
         "model",
         "a network whose final linear layer puts out the logits",
         "one that goes on behind it",
         "Name the layer whose input is meant.",
-        where=where,
     )
 
 

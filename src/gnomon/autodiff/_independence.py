@@ -16,7 +16,7 @@ FEW = 8
 """Samples from which it is seen whether a layer gets them in their order."""
 
 
-def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> None:
+def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None:
     """Raises unless the outputs of a sample stay what they are when the samples beside it change.
 
     A sample is run between two others and between two of its own kind: batches of one shape, from one state of torch's
@@ -27,14 +27,14 @@ def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *
         UnsupportedModuleError: if samples mix, in a BatchNorm that uses the statistics of the batch or otherwise, or
             if the network takes these samples only together.
     """
-    require_no_batch_statistics(where, model)
+    require_no_batch_statistics(model)
     own, other = two_kinds(x)
     try:
-        first, second = (beside(where, model, own, neighbour) for neighbour in (other, own))
+        first, second = (beside(model, own, neighbour) for neighbour in (other, own))
     except (GnomonError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever the user's network raises
-        if not takes(where, model, x):
+        if not takes(model, x):
             raise
         raise UnsupportedModuleError(
             "model",
@@ -42,10 +42,9 @@ def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *
             f"{type(error).__name__}: {error} at three of them, and none at all {len(x)}",
             "Where samples are nodes of one graph, or depend on each other otherwise, make each a sample "
             "of its own, with all that it depends on.",
-            where=where,
         ) from error
     # Networks with random numbers of another kind, or with a state, differ from themselves, be it by little.
-    if differ(first, second) and torch.equal(first, beside(where, model, own, other)):
+    if differ(first, second) and torch.equal(first, beside(model, own, other)):
         raise UnsupportedModuleError(
             "model",
             "samples that do not mix",
@@ -53,11 +52,10 @@ def require_independent_samples(where: str, model: Model, x: Shaped[Tensor, "n *
             f"largest is {float(first.abs().max()):.2g}, with the samples beside it",
             "Usual causes: attention or a recurrent layer without batch_first, statistics over the batch. "
             "Let the network treat each sample by itself.",
-            where=where,
         )
 
 
-def require_no_batch_statistics(where: str, model: Model) -> None:
+def require_no_batch_statistics(model: Model) -> None:
     """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
     if not isinstance(model, nn.Module):
         return
@@ -68,7 +66,6 @@ def require_no_batch_statistics(where: str, model: Model) -> None:
                 "samples that do not mix",
                 f"{type(module).__name__} '{name}' normalising by the batch",
                 "Call model.eval() first.",
-                where=where,
             )
 
 
@@ -84,20 +81,18 @@ def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped
         return own, made + 1 if torch.equal(made, own) and made.is_floating_point() else made
 
 
-def beside(
-    where: str, model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]
-) -> Shaped[Tensor, "c"]:
+def beside(model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]) -> Shaped[Tensor, "c"]:
     """The outputs of a sample between two that are alike."""
-    return tried(where, model, neighbour, own, neighbour)[1]
+    return tried(model, neighbour, own, neighbour)[1]
 
 
-def tried(where: str, model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
+def tried(model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
     """The outputs of a pass over these together, which leaves torch's random numbers where they were."""
     with torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []), recorded():
-        return run(where, model, torch.cat(samples)).detach()
+        return run(model, torch.cat(samples)).detach()
 
 
-def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
+def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
     """Raises unless the rows that go into these layers are the samples in their order, as far as they are as many.
 
     A network may sort its samples and bring only its outputs back into order, as mixtures of experts do. Some samples
@@ -110,21 +105,20 @@ def require_samples_in_order(where: str, model: Model, x: Shaped[Tensor, "n *d"]
         some = x[:FEW].detach().clone()
         reverse = some.flip(0)
     layers = [*layers]
-    forth, back = (rows_into(where, model, each, layers) for each in (some, reverse))
+    forth, back = (rows_into(model, each, layers) for each in (some, reverse))
     wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
     # A network with a state differs from itself.
-    if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(where, model, some, layers)))):
+    if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(model, some, layers)))):
         raise UnsupportedModuleError(
             "layer",
             "a layer whose input has the samples in their order",
             f"a {type(layers[wrong[0]]).__name__} that gets them in another",
             "Choose a layer before they are reordered, or behind where their order is restored.",
-            where=where,
         )
 
 
 def rows_into(
-    where: str, model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
+    model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
 ) -> list[list[Shaped[Tensor, "n *p"]]]:
     """What goes into each of these layers in one pass, call by call, where it has as many rows as there are samples."""
     seen: dict[str, list[Tensor]] = {str(place): [] for place in range(len(layers))}
@@ -134,7 +128,7 @@ def rows_into(
             seen[call.name].append(call.x.detach())
 
     with recording(dict(zip(seen, layers, strict=True)), note):
-        tried(where, model, x)
+        tried(model, x)
     return list(seen.values())
 
 
@@ -151,9 +145,9 @@ def differ(one: Shaped[Tensor, "*c"], other: Shaped[Tensor, "*c"]) -> bool:
     return bool((one - other).abs().max() > torch.finfo(one.dtype).eps ** 0.5 * scale)
 
 
-def takes(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> bool:
+def takes(model: Model, x: Shaped[Tensor, "n *d"]) -> bool:
     """Whether the network takes these samples, all at once."""
     with suppress(Exception):  # whatever the user's network raises
-        run(where, model, x)
+        run(model, x)
         return True
     return False

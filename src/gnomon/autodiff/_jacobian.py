@@ -42,7 +42,7 @@ def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None
         >>> bool((gnomon.input_jacobian(layer, torch.zeros(5, 3)) == layer.weight).all())
         True
     """
-    return observe("input_jacobian", model, x, {"jacobian"}, memory=memory).values["jacobian"]
+    return observe(model, x, {"jacobian"}, memory=memory).values["jacobian"]
 
 
 @full_precision
@@ -72,9 +72,8 @@ def vector_jacobian(
         >>> bool((first == layer.weight[0]).all())
         True
     """
-    where = "vector_jacobian"
-    _checks.one_device(where, x=x, v=v)
-    _checks.finite(where, v=v)
+    _checks.one_device(x=x, v=v)
+    _checks.finite(v=v)
 
     def product(tape: Tape, start: int) -> dict[str, Tensor]:
         outputs = tape.logits
@@ -84,9 +83,8 @@ def vector_jacobian(
                 f"shape ({outputs.shape[1]},) or ({len(x)}, {outputs.shape[1]})",
                 _checks.shape_of(v),
                 "Pass one vector over the outputs, or one a sample.",
-                where=where,
             )
         part = v.expand_as(outputs) if v.ndim == 1 else v[start : start + len(outputs)]
         return {"product": tape.vector_jacobian(part)}
 
-    return map_tapes(where, model, x, product, memory=memory)["product"]
+    return map_tapes(model, x, product, memory=memory)["product"]

@@ -54,7 +54,7 @@ class Factor:
         return self.right if self.scale is None else self.right * self.scale
 
 
-def record(where: str, model: nn.Module, x: Tensor) -> Tape:
+def record(model: nn.Module, x: Tensor) -> Tape:
     """One forward pass in torch's grad mode, and the calls of every plain linear layer in it.
 
     Raises:
@@ -64,16 +64,15 @@ def record(where: str, model: nn.Module, x: Tensor) -> Tape:
     linear = {name: module for name, module in modules if isinstance(module, nn.Linear) and multiplies(module)}
     calls: list[Call] = []
     with recording(linear, lambda call, output: calls.append(call)):
-        logits = run(where, model, x)
+        logits = run(model, x)
     if not logits.requires_grad:
         raise UnsupportedModuleError(
             "model",
             "outputs that depend on the parameters",
             "outputs without a gradient",
             "Remove the torch.no_grad() or detach() in the model.",
-            where=where,
         )
-    return Tape(where, x, logits, create_graph=False, calls=tuple(call for call in calls if call.exit is not None))
+    return Tape(x, logits, create_graph=False, calls=tuple(call for call in calls if call.exit is not None))
 
 
 def eligible(tape: Tape) -> dict[str, Call]:

@@ -21,17 +21,16 @@ from gnomon.linalg import Covariance, GramSum, psd_root
 
 
 def gradient_products(
-    where: str, model: Model, x: Float[Tensor, "n *d"], layers: Sequence[str], *, memory: int | None
+    model: Model, x: Float[Tensor, "n *d"], layers: Sequence[str], *, memory: int | None
 ) -> dict[str, Covariance]:
     """The mean outer products of the gradients at the inputs of layers, by their names, from one batch."""
     sums = {name: GramSum([], []) for name in layers}
-    add_gradients(where, model, x, sums, memory=memory)
+    add_gradients(model, x, sums, memory=memory)
     totals = {name: part.total() for name, part in sums.items()}
     return {name: total / len(x) for name, total in totals.items() if total is not None}
 
 
 def add_gradients(
-    where: str,
     model: Model,
     x: Float[Tensor, "n *d"],
     sums: Mapping[str, GramSum],
@@ -48,7 +47,7 @@ def add_gradients(
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `AGOP`.
     """
-    layers = {name: layer_named(where, model, name) for name in sums if name}
+    layers = {name: layer_named(model, name) for name in sums if name}
     behind: dict[tuple[str, ...], tuple[Behind, GramSum]] = {}
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
@@ -72,7 +71,7 @@ def add_gradients(
         budget = math.ceil(3 * budget / 5)
     apart = {name for name, layer in layers.items() if not multiplies(layer)}
     with torch.inference_mode(False), torch.no_grad():
-        map_tapes(where, model, x, read, memory=budget, independent=independent, watch=layers, apart=apart)
+        map_tapes(model, x, read, memory=budget, independent=independent, watch=layers, apart=apart)
     for names, (place, outer) in behind.items():
         total = outer.total()
         if total is not None:
@@ -149,7 +148,7 @@ def _places(tape: Tape, layers: Mapping[str, nn.Module], *, with_input: bool) ->
             found[call.name].append(Behind(call.exit, weight_of(call.module), getattr(call.module, "groups", 1)))
     for name in layers:
         if not found.get(name):
-            _missing(tape.where, name)
+            _missing(name)
     entrance = _input_place(tape) if with_input else None
     places: Places = []
     for name, own in found.items():
@@ -176,14 +175,14 @@ def _gradients(tape: Tape, places: Places, v: Float[Tensor, "n c"], sums: Mappin
         ShapeError: if the input of a layer is not as wide as what its sum holds.
     """
     if not tape.logits.requires_grad:
-        _missing(tape.where, places[0][0][0])
+        _missing(places[0][0][0])
     edges = [place.at for _, place in places]
     found = []
     for ((name, *_), place), gradient in zip(
         places, torch.autograd.grad(tape.logits, edges, v, retain_graph=True, allow_unused=True), strict=True
     ):
         if gradient is None:
-            _missing(tape.where, name)
+            _missing(name)
         wanted, width = sums[name].width(), place.width(gradient)
         if wanted not in (None, width):
             raise ShapeError(
@@ -191,13 +190,12 @@ def _gradients(tape: Tape, places: Places, v: Float[Tensor, "n c"], sums: Mappin
                 f"{wanted} entries at the input of layer {name!r} as before",
                 width,
                 "Use one AGOP a network.",
-                where=tape.where,
             )
         found.append(gradient)
     return found
 
 
-def _missing(where: str, name: str) -> Never:
+def _missing(name: str) -> Never:
     """Raises UnsupportedModuleError about the layer of this name."""
     what = f"layer {name!r}" if name else "an input"
     raise UnsupportedModuleError(
@@ -205,5 +203,4 @@ def _missing(where: str, name: str) -> Never:
         "layers between the input and the outputs",
         f"{what}, on which no path from the one to the other lies",
         "Leave it out.",
-        where=where,
     )

@@ -28,7 +28,7 @@ def weight_of(layer: nn.Module) -> Float[Tensor, "q *p"]:
     return weight.detach()
 
 
-def layer_named(where: str, model: Model, layer: str) -> nn.Module:
+def layer_named(model: Model, layer: str) -> nn.Module:
     """The layer of this name.
 
     Raises:
@@ -37,7 +37,7 @@ def layer_named(where: str, model: Model, layer: str) -> nn.Module:
     modules = modules_of(model)
     if layer not in modules:
         names = ", ".join(name for name in modules if name)
-        raise RangeError("layer", f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.", where=where)
+        raise RangeError("layer", f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.")
     return modules[layer]
 
 
@@ -46,7 +46,7 @@ def weighted_layers(model: Model) -> dict[str, nn.Module]:
     return {name: module for name, module in modules_of(model).items() if multiplies(module)}
 
 
-def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dict[str, nn.Module]:
+def named_weights(model: Model, layers: Sequence[str] | None) -> dict[str, nn.Module]:
     """The layers of these names, all that have a weight if None.
 
     Raises:
@@ -54,9 +54,9 @@ def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dic
         UnsupportedModuleError: if one is no linear layer or convolution.
         EmptyError: if there are none.
     """
-    named = weighted_layers(model) if layers is None else {name: layer_named(where, model, name) for name in layers}
+    named = weighted_layers(model) if layers is None else {name: layer_named(model, name) for name in layers}
     if not named:
-        raise EmptyError("layers", "at least one linear layer or convolution", "none", "Name one.", where=where)
+        raise EmptyError("layers", "at least one linear layer or convolution", "none", "Name one.")
     for name, layer in named.items():
         if not multiplies(layer):
             own = " with a forward of its own" if type(layer) in WEIGHTED else ""
@@ -65,7 +65,6 @@ def named_weights(where: str, model: Model, layers: Sequence[str] | None) -> dic
                 "linear layers and convolutions",
                 f"{type(layer).__name__} {name!r}{own}",
                 "Name layers with a weight.",
-                where=where,
             )
     return named
 
@@ -84,7 +83,7 @@ def features_in(tape: Tape, name: str, *, head: bool) -> Float[Tensor, "n *p"]:
     calls = [call for call in tape.calls if call.name == name]
     if not calls:
         raise UnsupportedModuleError(
-            "layer", "a layer that the forward pass calls", "one that it does not", "Choose another.", where=tape.where
+            "layer", "a layer that the forward pass calls", "one that it does not", "Choose another."
         )
     # A lone sample has run beside itself.
     seen = [call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls]
@@ -98,7 +97,7 @@ def _followed(tape: Tape, head: nn.Module, seen: list[Tensor]) -> Float[Tensor, 
         found = linear_map(head, given[: len(tape.logits)], tape.logits)
         if found is not None:
             return found.features
-    raise goes_on(tape.where)
+    raise goes_on()
 
 
 def same(one: Tensor, other: Tensor) -> bool:

@@ -35,7 +35,7 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
     return built, sum(kept.values())
 
 
-def chunk_size(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, jacobian: int = 0, budget: int | None) -> int:
+def chunk_size(model: Model, x: Shaped[Tensor, "n *d"], *, jacobian: int = 0, budget: int | None) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least two, at most all n.
 
     Two, since one alone is run beside itself. Measured on the first two. The graph counts three times, for what it
@@ -44,9 +44,9 @@ def chunk_size(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, jacobian:
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
-        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.", where=where)
+        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.")
     # A clone, since a slice would count with the storage of all samples.
-    tape, kept = kept_by(lambda: forward(where, model, x[:2].clone()), model)
+    tape, kept = kept_by(lambda: forward(model, x[:2].clone()), model)
     rows = jacobian * tape.logits.shape[1] or 1
     sample = 3 * math.ceil(kept / 2) + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
     return min(x.shape[0], max(2, budget // max(1, sample)))

@@ -36,7 +36,6 @@ class Observed:
 
 
 def observe(
-    where: str,
     model: Model,
     x: Shaped[Tensor, "n *d"],
     names: Set[str],
@@ -62,14 +61,14 @@ def observe(
     """
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "centroid"})
-    require_samples(where, model, x, derivative=derivative)
+    require_samples(model, x, derivative=derivative)
     watch = {
-        name: linear_head(where, model, x).layer if layer is None else layer_named(where, model, layer)
+        name: linear_head(model, x).layer if layer is None else layer_named(model, layer)
         for name, layer in features.items()
     }
     named = [watch[name] for name, layer in features.items() if layer is not None]
     if named and not independent:
-        require_samples_in_order(where, model, x, named)
+        require_samples_in_order(model, x, named)
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         seen: dict[str, Tensor] = {}
@@ -90,7 +89,6 @@ def observe(
 
     with timed(seconds, "logits", x):
         values = map_tapes(
-            where,
             model,
             x,
             read,
@@ -105,17 +103,16 @@ def observe(
     return Observed(values, dict(seconds))
 
 
-def require_samples(where: str, model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
+def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
     """Raises unless there are samples, finite, of floating point where a derivative is taken, and do not mix."""
     if derivative:
-        _checks.floating(where, x=x)
-    _checks.samples(where, 1, x=x)
-    _checks.finite(where, x=x)
-    require_no_batch_statistics(where, model)
+        _checks.floating(x=x)
+    _checks.samples(1, x=x)
+    _checks.finite(x=x)
+    require_no_batch_statistics(model)
 
 
 def map_tapes(
-    where: str,
     model: Model,
     x: Shaped[Tensor, "n *d"],
     read: Callable[[Tape, int], dict[str, Tensor]],
@@ -131,14 +128,14 @@ def map_tapes(
 
     `jacobian` is how many Jacobians of a chunk stand in memory at once.
     """
-    require_samples(where, model, x, derivative=derivative)
+    require_samples(model, x, derivative=derivative)
     if not independent:
-        require_independent_samples(where, model, x)
-    size = chunk_size(where, model, x, jacobian=jacobian, budget=memory)
+        require_independent_samples(model, x)
+    size = chunk_size(model, x, jacobian=jacobian, budget=memory)
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(x), size):
-        tape = forward(where, model, x[start : start + size], watch, apart=apart)
+        tape = forward(model, x[start : start + size], watch, apart=apart)
         for name, piece in read(tape, start).items():
             if len(piece) == len(x):
                 whole[name] = piece

@@ -14,17 +14,17 @@ from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.errors import UnsupportedModuleError
 
 
-def trainable(where: str, model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
+def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
     """The parameters that training moves, by name, each once however often it is shared.
 
     Raises:
         UnsupportedModuleError: if the model has none, or its samples mix.
     """
-    require_independent_samples(where, model, x)
+    require_independent_samples(model, x)
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
         raise UnsupportedModuleError(
-            "model", "parameters that require gradients", "none", "Call model.requires_grad_() first.", where=where
+            "model", "parameters that require gradients", "none", "Call model.requires_grad_() first."
         )
     return parameters
 
@@ -42,7 +42,7 @@ def differentiable(*, recording: bool) -> Iterator[None]:
 
 
 def parameter_jacobian(
-    where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
+    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
 ) -> list[Float[Tensor, "n c _"]]:
     """Each sample's Jacobian in each of the parameters, flattened: exact, and c times the parameters in size.
 
@@ -53,9 +53,9 @@ def parameter_jacobian(
     """
     if torch.is_grad_enabled():
         with in_single_steps():
-            return passed_back(where, model, parameters, x, keep=True)
+            return passed_back(model, parameters, x, keep=True)
     with torch.enable_grad():
-        logits = run(where, model, x)
+        logits = run(model, x)
         v = mixture(logits)
         plain = vector_parameter_jacobian(logits, parameters, v, keep=False)
     del logits
@@ -67,7 +67,7 @@ def parameter_jacobian(
         # torch.func cannot take the network, or it cannot take one sample.
         blocks = None
     if blocks is None or not all(agree(block, v, part) for block, part in zip(blocks, plain.values(), strict=True)):
-        return passed_back(where, model, parameters, x, keep=False)
+        return passed_back(model, parameters, x, keep=False)
     return blocks
 
 
@@ -123,23 +123,23 @@ def agree(block: Float[Tensor, "n c p"], v: Float[Tensor, "n c"], product: Tenso
 
 
 def passed_back(
-    where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
+    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
 ) -> list[Float[Tensor, "n c _"]]:
     """The Jacobians by one backward pass for each sample and output."""
     rows: list[list[Tensor]] = [[] for _ in parameters]
-    for _, _, gradient in single_gradients(where, model, parameters, x, keep=keep):
+    for _, _, gradient in single_gradients(model, parameters, x, keep=keep):
         for row, part in zip(rows, gradient.values(), strict=True):
             row.append(part.flatten())
     return [torch.stack(row).view(len(x), -1, row[0].numel()) for row in rows]
 
 
 def single_gradients(
-    where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
+    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
 ) -> Iterator[tuple[int, int, dict[str, Tensor]]]:
     """Each sample, each output, and the gradient in the parameters; two samples run at a time."""
     for start in range(0, len(x), 2):
         with torch.enable_grad():
-            logits = run(where, model, x[start : start + 2])
+            logits = run(model, x[start : start + 2])
         for i in range(len(logits)):
             for k in range(logits.shape[1]):
                 unit = torch.zeros_like(logits)

@@ -14,7 +14,6 @@ Multiply = Callable[[Mapping[str, Tensor]], Tensor]
 
 
 def add_products(
-    where: str,
     model: nn.Module,
     parameters: Mapping[str, Tensor],
     x: Shaped[Tensor, "n *d"],
@@ -27,10 +26,10 @@ def add_products(
     for start in range(0, len(x), block):
         rows = kernel[start : start + block]
         with differentiable(recording=True):
-            multiply = multiplier(where, model, parameters, x[start : start + block])
+            multiply = multiplier(model, parameters, x[start : start + block])
             for j in range(len(x2)):
                 point = x2[j : j + 1]
-                for _, k, gradient in single_gradients(where, model, parameters, point, keep=False):
+                for _, k, gradient in single_gradients(model, parameters, point, keep=False):
                     column = multiply(gradient)
                     if kernel.ndim == 2:
                         rows[:, j] += column[:, k]
@@ -38,7 +37,7 @@ def add_products(
                         rows[:, j, :, k] += column
 
 
-def multiplier(where: str, model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]) -> Multiply:
+def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]) -> Multiply:
     r"""How to multiply the Jacobians of these samples with a direction of the parameters.
 
     The backward pass is linear in the vector v that it propagates, so that the derivative of
@@ -46,7 +45,7 @@ def multiplier(where: str, model: nn.Module, parameters: Mapping[str, Tensor], x
     $\|g\|^2$ as the product of w with $Jg$, $g = w^\top J$, since a layer has no second derivative, which torch does
     not always say, it is one backward pass for each sample and output.
     """
-    logits = run(where, model, x)
+    logits = run(model, x)
     v = torch.zeros_like(logits, requires_grad=True)
     products = vector_parameter_jacobian(logits, parameters, v, keep=True)
     along = {name: product for name, product in products.items() if product.requires_grad}
@@ -58,7 +57,7 @@ def multiplier(where: str, model: nn.Module, parameters: Mapping[str, Tensor], x
 
     def multiply_each(u: Mapping[str, Tensor]) -> Tensor:
         column = torch.zeros_like(v, requires_grad=False)
-        for i, k, gradient in single_gradients(where, model, parameters, x, keep=False):
+        for i, k, gradient in single_gradients(model, parameters, x, keep=False):
             column[i, k] = sum((gradient[name] * part).sum() for name, part in u.items())
         return column
 

@@ -15,19 +15,19 @@ from gnomon.errors import ShapeError
 Model = nn.Module | Callable[[Tensor], Tensor]
 
 
-def run(where: str, model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+def run(model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
     """The model's outputs, one row a sample.
 
     One sample never runs alone but beside itself: torch's gradient of BatchNorm in eval mode is wrong at one sample
     whose channels come last in memory, and some networks drop the axis of samples with the others of length one.
     """
     if len(x) != 1:
-        return outputs_of(where, model(x), x)
+        return outputs_of(model(x), x)
     twice = torch.cat([x, x])
-    return outputs_of(where, model(twice), twice)[:1]
+    return outputs_of(model(twice), twice)[:1]
 
 
-def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
+def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
     """What the model returned, if it is one row of outputs a sample; ShapeError otherwise."""
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
         got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
@@ -36,7 +36,6 @@ def outputs_of(where: str, outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
             f"outputs of shape ({x.shape[0]}, c)",
             got,
             "Wrap the model so that it returns one row of outputs a sample.",
-            where=where,
         )
     return outputs
 

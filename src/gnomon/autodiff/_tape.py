@@ -56,7 +56,6 @@ class Tape:
         calls: those of the modules that were watched, in the order in which they ended.
     """
 
-    where: str
     x: Tensor
     logits: Tensor
     create_graph: bool
@@ -82,7 +81,6 @@ class Tape:
                     "layers that can be differentiated in x alone",
                     "a reentrant checkpoint",
                     "Checkpoint with use_reentrant=False.",
-                    where=self.where,
                 ) from error
         if product is None:
             raise UnsupportedModuleError(
@@ -90,7 +88,6 @@ class Tape:
                 "outputs with a graph to x",
                 "none",
                 "Leave out torch.no_grad, inference_mode, detach and integers on the way.",
-                where=self.where,
             )
         return product
 
@@ -130,7 +127,6 @@ class Tape:
 
 
 def forward(
-    where: str,
     model: Model,
     x: Shaped[Tensor, "n *d"],
     watch: Mapping[str, nn.Module] = MappingProxyType({}),
@@ -153,8 +149,8 @@ def forward(
     with recorded(), recording(watch, lambda call, output: calls.append(call), apart=apart):
         leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
         leaf.requires_grad_(leaf.is_floating_point())  # not tokens
-        logits = outputs_of(where, model(leaf), x) if mixed else run(where, model, leaf)
-    return Tape(where, leaf, logits, keep, tuple(calls))
+        logits = outputs_of(model(leaf), x) if mixed else run(model, leaf)
+    return Tape(leaf, logits, keep, tuple(calls))
 
 
 @contextmanager

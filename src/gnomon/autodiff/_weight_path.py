@@ -20,7 +20,7 @@ See = Callable[[slice, str | None, Tensor, Tensor], None]
 
 
 def weight_path(
-    where: str, model: nn.Module, x: Float[Tensor, "n *d"], layers: Sequence[str] | None
+    model: nn.Module, x: Float[Tensor, "n *d"], layers: Sequence[str] | None
 ) -> tuple[dict[str, nn.Module], Float[Tensor, "_ c"]]:
     """The linear layers and convolutions of these names, or all, in the order of a pass, and outputs of that pass.
 
@@ -30,16 +30,15 @@ def weight_path(
         RangeError: if there is no layer of a name.
         EmptyError: if there are none.
     """
-    named = named_weights(where, model, layers)
-    require_independent_samples(where, model, x)
-    require_samples_in_order(where, model, x, named.values())
-    tape = forward(where, model, x[:2].detach(), named)
+    named = named_weights(model, layers)
+    require_independent_samples(model, x)
+    require_samples_in_order(model, x, named.values())
+    tape = forward(model, x[:2].detach(), named)
     _require_path(tape, named)
     return {call.name: call.module for call in tape.calls}, tape.logits.detach()
 
 
 def show_layers(
-    where: str,
     model: nn.Module,
     x: Float[Tensor, "n *d"],
     layers: Mapping[str, nn.Module],
@@ -51,11 +50,11 @@ def show_layers(
 
     The network's outputs come last in each chunk, under None, as if given and put out.
     """
-    size = chunk_size(where, model, x, budget=memory)
+    size = chunk_size(model, x, budget=memory)
     for start in range(0, len(x), size):
         rows = slice(start, start + size)
         with torch.no_grad(), recording(layers, partial(_shown, see, rows)):
-            outputs = run(where, model, x[rows])
+            outputs = run(model, x[rows])
         see(rows, None, outputs, outputs)
 
 
@@ -88,7 +87,6 @@ def _require_path(tape: Tape, layers: Mapping[str, nn.Module]) -> None:
                 "layers that are called once",
                 f"{name!r}, called {order.count(name)} times",
                 "Name others.",
-                where=tape.where,
             )
     given = [*(call.x for call in tape.calls[1:]), tape.logits]
     following = [*map(repr, order[1:]), "the outputs"]
@@ -99,5 +97,4 @@ def _require_path(tape: Tape, layers: Mapping[str, nn.Module]) -> None:
                 "layers one after the other",
                 f"{call.name!r}, which does not lead to {called_next}, called next",
                 "Name the layers of one path.",
-                where=tape.where,
             )

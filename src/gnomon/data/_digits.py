@@ -4,11 +4,12 @@ import torch
 
 from gnomon._extras import extra
 from gnomon.data._samples import Samples
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 _SIZE = 1797
 
 
+@public
 def digits(
     train: int = 500, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> tuple[Samples, Samples]:
@@ -38,9 +39,7 @@ def digits(
         (0.0, 16.0)
     """
     if not 1 <= train < _SIZE:
-        raise RangeError(
-            "train", f"1 to {_SIZE - 1}", train, f"Leave at least one of the {_SIZE} on each side.", where="digits"
-        )
+        raise RangeError("train", f"1 to {_SIZE - 1}", train, f"Leave at least one of the {_SIZE} on each side.")
     x, labels = extra("digits", "sklearn.datasets", "lab").load_digits(return_X_y=True)
     order = torch.randperm(_SIZE, generator=generator, device=generator.device).cpu()
     everything = Samples(torch.from_numpy(x).to(dtype)[order], torch.from_numpy(labels).to(torch.int64)[order])

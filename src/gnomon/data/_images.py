@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gnomon._extras import extra
 from gnomon.data._samples import Samples
 from gnomon.data._sources import Table, find
-from gnomon.errors import DataError, EmptyError, RangeError
+from gnomon.errors import DataError, EmptyError, RangeError, public
 
 _IMAGE_COLUMNS = ("image", "images", "img")
 _LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class")
@@ -22,6 +22,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # of Pillow's many, th
 _MOST_PIXELS = 2**26  # of one image: a file of a few kB can stand for any number
 
 
+@public
 def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
     """The images of a split and their classes, in the order in which the data set holds them.
 
@@ -51,14 +52,13 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     """
     table = find(name, split, data_dir)
     if table.rows == 0:
-        raise EmptyError("split", "images", f"no rows in {table.where}", "Choose another split.", where="load_images")
+        raise EmptyError("split", "images", f"no rows in {table.where}", "Choose another split.")
     if limit is not None and not 1 <= limit <= table.rows:
         raise RangeError(
             "limit",
             f"1 to {table.rows}, the rows of {table.where}",
             limit,
             "Leave it out for all.",
-            where="load_images",
         )
     image_column = _column(table, "image", _IMAGE_COLUMNS)
     label_column = _column(table, "label", _LABEL_COLUMNS)
@@ -78,12 +78,9 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
                 "images of one size",
                 f"{pixels.shape[1:3]} and then {image.shape[:2]} at {where}",
                 "Resize them beforehand.",
-                where="load_images",
             )
         if not isinstance(label, int) or abs(label) >= 2**63:
-            raise DataError(
-                "name", "integer labels", f"{label!r} at {where}", "Number the classes from 0.", where="load_images"
-            )
+            raise DataError("name", "integer labels", f"{label!r} at {where}", "Number the classes from 0.")
         pixels[row] = image
         labels[row] = label
     channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
@@ -99,7 +96,6 @@ def _column(table: Table, what: str, candidates: tuple[str, ...]) -> str:
         f"a column {' or '.join(candidates)} for the {what}",
         f"{', '.join(table.columns) or 'no columns'} in {table.where}",
         f"Rename the {what} column.",
-        where="load_images",
     )
 
 
@@ -126,7 +122,6 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
             "the bytes of an image",
             f"{_named(cell)} at {where}",
             "Write the images themselves into the table.",
-            where="load_images",
         )
     try:
         with warnings.catch_warnings():
@@ -142,7 +137,6 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
             "a readable image",
             f"{type(cause).__name__} at {where}",
             f"Write that row again, in one of {', '.join(_FORMATS)}.",
-            where="load_images",
         ) from cause
     if image.width * image.height > _MOST_PIXELS:
         raise DataError(
@@ -150,7 +144,6 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
             f"an image of at most {_MOST_PIXELS:,} pixels",
             f"{image.width} x {image.height} at {where}",
             "Make it smaller.",
-            where="load_images",
         )
     own = _mode(image.mode, where)
     mode = mode or own
@@ -173,7 +166,6 @@ def _mode(mode: str, where: str) -> str:
             "8-bit images",
             f"Pillow mode {mode!r} at {where}",
             "Convert them to 8 bits a channel beforehand.",
-            where="load_images",
         )
     if mode in ("L", "RGB", "RGBA"):
         return mode

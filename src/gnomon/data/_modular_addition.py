@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 
 class Tokens(NamedTuple):
@@ -22,6 +22,7 @@ class Tokens(NamedTuple):
     labels: Int[Tensor, "n"]
 
 
+@public
 def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Generator) -> tuple[Tokens, Tokens]:
     r"""The p² sums $a + b \bmod p$, split at random into train and test.
 
@@ -49,9 +50,9 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         True
     """
     if not (isinstance(p, int) and 2 <= p < 2**31):
-        raise RangeError("p", "at least 2, whole and below 2³¹", p, "Take a prime.", where="modular_addition")
+        raise RangeError("p", "at least 2, whole and below 2³¹", p, "Take a prime.")
     if not math.isfinite(fraction):
-        raise RangeError("fraction", "a finite share", fraction, "Pass one below 1.", where="modular_addition")
+        raise RangeError("fraction", "a finite share", fraction, "Pass one below 1.")
     # The tiny number undoes rounding down of what is whole, as 0.29 * 100.
     train = int(fraction * p**2 + 1e-9)
     if not 1 <= train < p**2:
@@ -60,7 +61,6 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
             f"1 to {p**2 - 1} of the {p**2} pairs",
             f"{train} by {fraction}",
             "Leave at least one on each side.",
-            where="modular_addition",
         )
     pairs = torch.randperm(p**2, generator=generator, device=generator.device).cpu()
     first, second = pairs // p, pairs % p

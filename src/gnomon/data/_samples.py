@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._kinds import kinds_of
-from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
 
 Numbers = float | int | Sequence[float | int]
 """One for all channels, or one for each."""
@@ -27,6 +27,7 @@ class Samples(NamedTuple):
     labels: Int[Tensor, "n"]
 
 
+@public
 def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     r"""Give every feature of `train` mean 0 and deviation 1, and map the others by the same affine function.
 
@@ -51,18 +52,17 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
         tensor([[-1.,  0.],
                 [ 1.,  0.]])
     """
-    _check("standardise", "train", train)
-    _checks.samples("standardise", least_dims=1, train=train.x)
+    _check("train", train)
+    _checks.samples(least_dims=1, train=train.x)
     for i, other in enumerate(others):
         name = f"others[{i}]"
-        _check("standardise", name, other)
+        _check(name, other)
         if other.x.shape[1:] != train.x.shape[1:]:
             raise ShapeError(
                 name,
                 f"features of shape {tuple(train.x.shape[1:])} as in train",
                 tuple(other.x.shape[1:]),
                 "Standardise data sets of different shapes separately.",
-                where="standardise",
             )
     # Constant features are found by comparison, not by a zero deviation: the rounded mean of n equal
     # numbers need not equal them.
@@ -73,6 +73,7 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     return tuple(samples._replace(x=(samples.x - mean) / deviation) for samples in (train, *others))
 
 
+@public
 def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     r"""Shift and scale by given numbers, $x \mapsto (x - m) / s$: one for all, or one per channel.
 
@@ -94,38 +95,37 @@ def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
         >>> normalise(images, mean=0.5, std=[0.5, 0.25]).x.flatten()
         tensor([1., 2.])
     """
-    _check("normalise", "samples", samples)
+    _check("samples", samples)
     m = _per_channel("mean", mean, samples.x)
     s = _per_channel("std", std, samples.x)
     if not (s > 0).all():
-        raise RangeError("std", "positive numbers", std, "Leave constant channels out.", where="normalise")
+        raise RangeError("std", "positive numbers", std, "Leave constant channels out.")
     return samples._replace(x=(samples.x - m) / s)
 
 
-def _check(where: str, name: str, samples: Samples) -> None:
+def _check(name: str, samples: Samples) -> None:
     """Raises unless these are inputs, finite and of floating point, and one whole number for each."""
     if not isinstance(samples, Samples):
-        raise ArgumentTypeError(name, "Samples", type(samples).__name__, "Make some: Samples(x, labels).", where=where)
+        raise ArgumentTypeError(name, "Samples", type(samples).__name__, "Make some: Samples(x, labels).")
     for field, kind in kinds_of(Samples).items():
-        kind.check(where, name if field == "x" else f"{name}.{field}", getattr(samples, field))
+        kind.check(name if field == "x" else f"{name}.{field}", getattr(samples, field))
     x, labels = samples
-    _checks.finite(where, **{name: x})
+    _checks.finite(**{name: x})
     if labels.ndim != 1 or labels.shape != x.shape[:1]:
         raise ShapeError(
             f"{name}.labels",
             "one class index a sample",
             f"shape {_checks.shape_of(labels)} beside inputs of shape {_checks.shape_of(x)}",
             "Pass inputs (n, ...) and labels (n,).",
-            where=where,
         )
     if labels.is_floating_point():
-        raise RangeError(f"{name}.labels", "whole numbers", labels.dtype, "Count classes from 0.", where=where)
+        raise RangeError(f"{name}.labels", "whole numbers", labels.dtype, "Count classes from 0.")
 
 
 def _per_channel(name: str, value: Numbers, x: Tensor) -> Tensor:
     numbers = torch.as_tensor(value, dtype=x.dtype, device=x.device)
     if not numbers.isfinite().all():
-        raise RangeError(name, "finite numbers", value, "Compute them from finite data.", where="normalise")
+        raise RangeError(name, "finite numbers", value, "Compute them from finite data.")
     if numbers.ndim == 0:
         return numbers
     if x.ndim < 2 or numbers.shape != x.shape[1:2]:
@@ -134,6 +134,5 @@ def _per_channel(name: str, value: Numbers, x: Tensor) -> Tensor:
             f"one number, or one for each channel of x {tuple(x.shape)}",
             f"shape {tuple(numbers.shape)}",
             "Pass a float, or a flat sequence as long as x.shape[1].",
-            where="normalise",
         )
     return numbers.reshape(-1, *[1] * (x.ndim - 2))

@@ -86,14 +86,13 @@ def home(where: str, path: str | Path) -> Path:
 
 def _unknown(name: str) -> DataError:
     if "/" in name or name.startswith((".", "~")):
-        return DataError("name", "a folder", repr(name), "Create it, or name the one that exists.", where="load_images")
+        return DataError("name", "a folder", repr(name), "Create it, or name the one that exists.")
     nearest = difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.5)
     return DataError(
         "name",
         f"one of {', '.join(KNOWN)}, a hub id owner/name or a folder",
         repr(name),
         f"The nearest is {nearest[0]!r}." if nearest else "Check the spelling.",
-        where="load_images",
     )
 
 
@@ -110,7 +109,6 @@ def _folder(folder: Path, split: str) -> Table:
             f"files <split>-*.parquet in {str(folder)!r}",
             "none",
             "Put the parquet files of the hub there.",
-            where="load_images",
         )
     if split not in splits:
         raise DataError(
@@ -118,7 +116,6 @@ def _folder(folder: Path, split: str) -> Table:
             f"one of {', '.join(splits)}",
             repr(split),
             f"Choose one of them, or add {split}-*.parquet to {str(folder)!r}.",
-            where="load_images",
         )
 
     def corrupt(path: Path, cause: Exception) -> DataError:
@@ -127,13 +124,12 @@ def _folder(folder: Path, split: str) -> Table:
             "a readable parquet file",
             f"{str(path)!r} ({_line(cause)})",
             "Copy or download it again.",
-            where="load_images",
         )
 
     rows, columns = 0, []
     for path in splits[split]:
         if not path.is_file():  # opening a pipe would never end
-            raise DataError("name", "a file", f"{str(path)!r}", "Put the parquet file there.", where="load_images")
+            raise DataError("name", "a file", f"{str(path)!r}", "Put the parquet file there.")
         try:
             metadata = parquet.read_metadata(path)
         except (arrow_error, OSError) as cause:
@@ -168,7 +164,6 @@ def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:
             f"split {split!r} of {known.hub_id!r} on the hub",
             _line(cause),
             "Check both names on its page there.",
-            where="load_images",
         ) from cause
 
     def batches(wanted: Sequence[str]) -> Iterator[Any]:
@@ -192,7 +187,6 @@ def _probe(known: Known, split: str, looked: Sequence[Path]) -> None:
             "a data set of the hub or a folder",
             f"{known.hub_id!r}, which is neither",
             "Check the spelling, or log in if it is private.",
-            where="load_images",
         ) from cause
     except Exception as cause:  # requests, httpx and the hub each have their own for "no network"
         raise _unreachable(known, split, looked, cause) from cause
@@ -206,7 +200,6 @@ def _unreachable(known: Known, split: str, looked: Sequence[Path], cause: Except
         f"neither ({_line(cause)})",
         f"Put its files at FOLDER/{known.folder}/{split}-*.parquet and point GNOMON_DATA or --data-dir "
         "(data_dir) at FOLDER; or connect to the network (HF_HUB_OFFLINE=1 only reuses earlier downloads).",
-        where="load_images",
     )
 
 

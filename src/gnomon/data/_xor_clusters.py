@@ -6,8 +6,10 @@ import torch
 
 from gnomon import _checks
 from gnomon.data._samples import Samples
+from gnomon.errors import public
 
 
+@public
 def xor_clusters(
     n: int, d: int, *, noise: float | int = 0.05, generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> Samples:
@@ -42,7 +44,6 @@ def xor_clusters(
         tensor([1.0000, 1.0000, 0.0500, 0.0500, 0.0500])
     """
     _checks.settings(
-        "xor_clusters",
         ("n", n, "at least 1", n >= 1),
         ("d", d, "at least 2", d >= 2),
         ("noise", noise, "finite and at least 0", 0 <= noise < math.inf),

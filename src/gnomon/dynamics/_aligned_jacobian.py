@@ -55,21 +55,19 @@ def aligned_jacobian(
         tensor([[[0.0000, 0.0000],
                  [0.0000, 0.5000]]])
     """
-    where = "aligned_jacobian"
     _checks.settings(
-        where,
         ("classes", classes, "at least 2", classes >= 2),
         ("norm", norm, "finite and at least 0", 0 <= norm < math.inf),
         ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
     )
-    _checks.floating(where, x=x)
+    _checks.floating(x=x)
     largest = torch.finfo(x.dtype).max
-    _checks.settings(where, ("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
-    _checks.samples(where, x=x)
+    _checks.settings(("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
+    _checks.samples(x=x)
     if x.numel() == 0:
-        raise ShapeError("x", "entries", f"shape {_checks.shape_of(x)}", "Pass the samples as they are.", where=where)
-    _checks.finite(where, x=x)
-    _checks.class_labels(where, labels, len(x), classes)
+        raise ShapeError("x", "entries", f"shape {_checks.shape_of(x)}", "Pass the samples as they are.")
+    _checks.finite(x=x)
+    _checks.class_labels(labels, len(x), classes)
     flat = x.flatten(1)
     target = functional.one_hot(labels.long(), classes).to(x.dtype)
     if loss == "cross_entropy":

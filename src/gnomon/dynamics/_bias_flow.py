@@ -88,13 +88,11 @@ def bias_flow(
         >>> flow.beta.flatten(), flow.rate.flatten()
         (tensor([ 0., -1.]), tensor([0.3333, 0.6667]))
     """
-    where = "bias_flow"
-    require_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
-    _checks.one_axis(where, times=times)
-    _checks.finite(where, times=times)
+    require_one_cluster(points=points, target=target, beta=beta, rotation=rotation)
+    _checks.one_axis(times=times)
+    _checks.finite(times=times)
     earliest = float(times.detach().min())
     _checks.settings(
-        where,
         ("times", earliest, "from 0 on", earliest >= 0),
         ("times", times.dtype, f"in {points.dtype} as points", times.dtype == points.dtype),
     )
@@ -150,10 +148,10 @@ def _mean_squares_kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]
     return torch.where(rising[:, None], yet_to_meet, behind)
 
 
-def require_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Tensor, rotation: Tensor) -> None:
+def require_one_cluster(*, points: Tensor, target: Tensor, beta: Tensor, rotation: Tensor) -> None:
     """Raises unless these are a cluster (n q), its target (q), a bias (q) and an orthogonal matrix, in one dtype."""
-    _checks.floating(where, points=points)
-    _checks.samples(where, points=points)
+    _checks.floating(points=points)
+    _checks.samples(points=points)
     width = points.shape[1:]
     for name, tensor, wanted in (
         ("points", points, points.shape[:2]),
@@ -167,11 +165,10 @@ def require_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Ten
                 f"shape {tuple(wanted)}",
                 _checks.shape_of(tensor),
                 "Pass points (n, q), target (q), beta (q) and rotation (q, q).",
-                where=where,
             )
         if tensor.dtype != points.dtype:
-            raise RangeError(name, f"{points.dtype} as points have", tensor.dtype, "Convert one of them.", where=where)
-    _checks.finite(where, points=points, target=target, beta=beta, rotation=rotation)
+            raise RangeError(name, f"{points.dtype} as points have", tensor.dtype, "Convert one of them.")
+    _checks.finite(points=points, target=target, beta=beta, rotation=rotation)
     identity = torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device)
     defect = float((rotation.detach() @ rotation.detach().mT - identity).abs().max())
     if not defect <= torch.finfo(rotation.dtype).eps ** 0.5:
@@ -180,5 +177,4 @@ def require_one_cluster(where: str, *, points: Tensor, target: Tensor, beta: Ten
             "an orthogonal matrix",
             f"one whose product with its transpose is {defect:.1e} off the identity",
             "Take the polar factor of the weight.",
-            where=where,
         )

@@ -84,9 +84,8 @@ class CentralPath:
         *,
         projection: Projection = "orthogonal",
     ) -> None:
-        where = "CentralPath"
-        _checks.samples(where, features=features)
-        _checks.finite(where, features=features)
+        _checks.samples(features=features)
+        _checks.finite(features=features)
         if labels is not None:
             features = _by_class(features, labels)
         if features.ndim != 3:
@@ -95,11 +94,9 @@ class CentralPath:
                 "(k, n, p)",
                 f"shape {_checks.shape_of(features)}",
                 "Pass classes first, or the labels of samples (m, p).",
-                where=where,
             )
         classes, _, width = features.shape
         _checks.settings(
-            where,
             ("features", features.dtype, "in float64", features.dtype == torch.float64),
             ("classes", classes, "at least 2", classes >= 2),
             ("width of features", width, f"at least {classes - 1}, the rank of the means", width >= classes - 1),
@@ -131,9 +128,8 @@ class CentralPath:
                 hundred.
         Cost: a thousand evaluations of the field for times up to 1e8, O(k n p² + p³) each; O(t k n p) memory.
         """
-        where = "CentralPath.flow"
-        moments = increasing_times(where, times.detach())
-        _checks.settings(where, ("rtol", rtol, "above 0", rtol > 0))
+        moments = increasing_times(times.detach())
+        _checks.settings(("rtol", rtol, "above 0", rtol > 0))
 
         def field(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
             at = _renormalised(features)
@@ -152,7 +148,6 @@ class CentralPath:
                 f"a within-class covariance within {DRIFT} of the identity",
                 f"{float(drift.max()):.1e}",
                 "Lower rtol.",
-                where="CentralPath.flow",
             )
         snr = features.mean(2).mT
         return CentralPathFlow(
@@ -174,9 +169,8 @@ class CentralPath:
     @full_precision
     def asymptote(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         """What each singular value tends to in ratio: (t/c₃)^¼ (corollary 1), or (t/c₂)^½ where c₃ = 0."""
-        where = "CentralPath.asymptote"
-        _checks.one_axis(where, times=times)
-        _checks.finite(where, times=times)
+        _checks.one_axis(times=times)
+        _checks.finite(times=times)
         classes, samples, _ = self.features.shape
         _, c2, c3 = constants(classes, samples, self.projection)
         times = times.to(self.features.device)
@@ -192,14 +186,12 @@ class CentralPath:
 
 def _by_class(features: Tensor, labels: Tensor) -> Tensor:
     """Samples (m p) as (k n p)."""
-    where = "CentralPath"
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ShapeError(
             "labels",
             "features (m, p) and labels (m,)",
             f"{_checks.shape_of(features)} and {_checks.shape_of(labels)}",
             "Pass one label a sample.",
-            where=where,
         )
     counts = torch.bincount(labels)
     counts = counts[counts > 0]
@@ -209,7 +201,6 @@ def _by_class(features: Tensor, labels: Tensor) -> Tensor:
             "as many samples of each class",
             counts.tolist(),
             f"The central path is solved for balanced classes only; take {int(counts.min())} of each.",
-            where=where,
         )
     return features[labels.argsort(stable=True)].view(len(counts), int(counts[0]), -1)
 
@@ -242,7 +233,6 @@ def _of_full_rank(features: Float[Tensor, "k n p"]) -> None:
                 f"{name} of rank {rank}",
                 got,
                 "Take more samples, or fewer directions of the features.",
-                where="CentralPath",
             )
 
 

@@ -61,16 +61,14 @@ class ClusteredFlow:
     def __init__(
         self, points: Float[Tensor, "n q"], targets: Float[Tensor, "n c"], weight: Float[Tensor, "c q"]
     ) -> None:
-        where = "ClusteredFlow"
-        _checks.floating(where, points=points)
-        _checks.samples(where, points=points, targets=targets)
+        _checks.floating(points=points)
+        _checks.samples(points=points, targets=targets)
         if not points.ndim == targets.ndim == 2 or weight.shape != (targets.shape[1], points.shape[1]):
             raise ShapeError(
                 "weight",
                 "(c, q) with points (n, q) and targets (n, c)",
                 ", ".join(map(_checks.shape_of, (weight, points, targets))),
                 "Pass a row for each target's entry.",
-                where=where,
             )
         if not points.dtype == targets.dtype == weight.dtype:
             raise RangeError(
@@ -78,9 +76,8 @@ class ClusteredFlow:
                 "one dtype",
                 f"points {points.dtype}, targets {targets.dtype} and weight {weight.dtype}",
                 "Convert them.",
-                where=where,
             )
-        _checks.finite(where, points=points, targets=targets, weight=weight)
+        _checks.finite(points=points, targets=targets, weight=weight)
         left, values, right = torch.linalg.svd(points, full_matrices=False)
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
         values, self.directions = values[has_data], right[has_data].mT
@@ -102,9 +99,8 @@ class ClusteredFlow:
 
     def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""
-        where = f"ClusteredFlow.{name}"
-        _checks.one_axis(where, times=times)
-        _checks.finite(where, times=times)
+        _checks.one_axis(times=times)
+        _checks.finite(times=times)
         earliest = float(times.detach().min())
-        _checks.settings(where, ("times", earliest, "from 0 on", earliest >= 0))
+        _checks.settings(("times", earliest, "from 0 on", earliest >= 0))
         return torch.exp(-times.to(self.rates.device)[:, None, None] * self.rates)

@@ -107,9 +107,8 @@ class CollapsedFlow:
     def __init__(
         self, weight: Float[Tensor, "q q"], biases: Float[Tensor, "q q"], labels: Float[Tensor, "q q"]
     ) -> None:
-        where = "CollapsedFlow"
         given = {"weight": weight, "biases": biases, "labels": labels}
-        _checks.samples(where, weight=weight)
+        _checks.samples(weight=weight)
         for name, matrix in given.items():
             if matrix.shape != (len(weight), len(weight)):
                 raise ShapeError(
@@ -117,13 +116,12 @@ class CollapsedFlow:
                     "a square matrix, the size of weight",
                     f"shape {_checks.shape_of(matrix)}",
                     "Pass as many classes as dimensions, one column each.",
-                    where=where,
                 )
-        require_float64(where, **given)
+        require_float64(**given)
         # Copies, since a network's parameters change under training, and the integral of motion is taken now.
         self.weight, self.biases, self.labels = (matrix.detach().clone() for matrix in given.values())
         self.integral = _integral(self.weight, self.biases)
-        _checks.finite(where, integral=self.integral)
+        _checks.finite(integral=self.integral)
         values = torch.linalg.eigvalsh(self.integral)
         self.spectral_gap: Float[Tensor, ""] = torch.maximum(values[0], -values[-1]).clamp(min=0)
 
@@ -189,9 +187,8 @@ class CollapsedFlow:
         self, name: str, times: Tensor, field: Callable[[Tensor], Tensor], start: Float[Tensor, "m q q"], rtol: float
     ) -> Float[Tensor, "t m q q"]:
         """The matrices at all times, from those at time 0."""
-        where = f"CollapsedFlow.{name}"
-        moments = increasing_times(where, times)
-        _checks.settings(where, ("rtol", rtol, "above 0", rtol > 0))
+        moments = increasing_times(times)
+        _checks.settings(("rtol", rtol, "above 0", rtol > 0))
         return integrated(field, start, moments, rtol)
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._extras import missing
 from gnomon.dynamics._rfm_layer import DeepRFMReading, DeepRFMStage, RFMLayer, fit_layer, interpolate
-from gnomon.errors import CheckpointError, EmptyError, RangeError
+from gnomon.errors import CheckpointError, EmptyError, RangeError, public
 from gnomon.kernels import FeatureMap, Kernel, LaplaceKernel, ReLUFeatures, kernel_gram
 from gnomon.linalg import unit
 
@@ -90,6 +90,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.device = device
 
+    @public
     def fit(
         self,
         X: ArrayLike,
@@ -146,9 +147,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Float[Tensor, "n d"], Tensor]:
         """Samples and class indices, the settings checked."""
-        where = "DeepRFM.fit"
         _checks.settings(
-            where,
             ("kernel", self.kernel, "with value and slope", isinstance(self.kernel, Kernel)),
             ("feature_map", self.feature_map, "with draw and apply", isinstance(self.feature_map, FeatureMap)),
             ("depth", self.depth, "at least 0", self.depth >= 0),
@@ -160,15 +159,14 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
-            raise RangeError("y", "at least two classes", "one class only", "Pass samples of more.", where=where)
+            raise RangeError("y", "at least two classes", "one class only", "Pass samples of more.")
         return torch.tensor(samples, device=self.device), torch.tensor(labels, device=self.device)
 
+    @public
     def state_dict(self) -> dict[str, Tensor]:
         """What was fitted so far, by name, as tensors that share no memory: enough for `fit` to go on from."""
         if not hasattr(self, "layers_"):
-            raise EmptyError(
-                None, "a model that is being fitted or is", "none", "Call fit.", where="DeepRFM.state_dict"
-            )
+            raise EmptyError(None, "a model that is being fitted or is", "none", "Call fit.")
         state = {"mean": self.mean_, "scale": self.scale_}
         for number, layer in enumerate(self.layers_):
             state |= {f"layers.{number}.{name}": getattr(layer, name) for name in ("root", "jitter", "misfit")}
@@ -177,12 +175,12 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _layers_of(self, state: Mapping[str, Tensor]) -> list[RFMLayer]:
         """The layers of a `state_dict`, if that is of these data."""
-        where, held = "DeepRFM.fit(state)", {name: tensor.to(self.mean_) for name, tensor in state.items()}
+        held = {name: tensor.to(self.mean_) for name, tensor in state.items()}
         numbers = range(sum(name.endswith(".root") for name in held))
         figures = ("root", "jitter", "misfit")
         missing = {"mean", "scale", *(f"layers.{number}.{name}" for number in numbers for name in figures)} - set(held)
         if missing:
-            raise CheckpointError(None, ", ".join(sorted(missing)), "none", "Pass a whole state_dict.", where=where)
+            raise CheckpointError(None, ", ".join(sorted(missing)), "none", "Pass a whole state_dict.")
         mean = held["mean"]
         if len(numbers) > self.depth or mean.shape != self.mean_.shape or not torch.allclose(mean, self.mean_):
             raise CheckpointError(
@@ -190,7 +188,6 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
                 f"at most {self.depth} layers fitted to these data",
                 f"{len(numbers)} fitted to data of {len(mean)} inputs",
                 "Pass the state of this model on the same samples.",
-                where=where,
             )
         layers = []
         for number in numbers:
@@ -219,10 +216,12 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             x = layer.run(number, x, self.feature_map).features
         return unit(x)
 
+    @public
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """The features that the last kernel machine sees, (n p), rows of unit length."""
         return self._represented(X).cpu().numpy()
 
+    @public
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The last kernel machine's outputs, (n k); (n) for two classes, that of the second."""
         x = self._represented(X)
@@ -234,6 +233,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         )
         return (outputs[:, 1] if len(self.classes_) == 2 else outputs).cpu().numpy()
 
+    @public
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
         """The labels of the largest outputs."""
         outputs = self.decision_function(X)

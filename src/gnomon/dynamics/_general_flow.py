@@ -58,9 +58,8 @@ class GeneralFlow:
     @public
     @full_precision
     def __init__(self, points: Float[Tensor, "n q"], labels: Int[Tensor, "n"], targets: Float[Tensor, "k q"]) -> None:
-        where = "GeneralFlow"
-        _checks.samples(where, points=points)
-        _checks.samples(where, targets=targets)
+        _checks.samples(points=points)
+        _checks.samples(targets=targets)
         if points.ndim != 2 or targets.shape[1:] != points.shape[1:]:
             raise ShapeError(
                 "targets",
@@ -68,8 +67,8 @@ class GeneralFlow:
                 f"{_checks.shape_of(points)} and {_checks.shape_of(targets)}",
                 "Pass one target for each cluster.",
             )
-        require_float64(where, points=points, targets=targets)
-        _checks.class_labels(where, labels, len(points), len(targets))
+        require_float64(points=points, targets=targets)
+        _checks.class_labels(labels, len(points), len(targets))
         labels = labels.long()
         sizes = torch.bincount(labels, minlength=len(targets))
         if not sizes.all():
@@ -115,7 +114,7 @@ class GeneralFlow:
         Cost: for each event some fifty passes forwards and back, O(l n q²) each. With one layer points enter by the
             clusters' moments: some twenty right sides, O(k q² + q⁴) each, and as many looks at all points, O(n q²).
         """
-        return self._flow("GeneralFlow.flow", beta, rotation, times, rtol)
+        return self._flow(beta, rotation, times, rtol)
 
     @public
     @full_precision
@@ -123,7 +122,7 @@ class GeneralFlow:
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
     ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
         """The right sides at given β and R, points on surfaces taken as truncated; arguments as in `flow`."""
-        return self._velocity_at("GeneralFlow.velocity_at", beta, rotation)
+        return self._velocity_at(beta, rotation)
 
     def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
         """The right side for these coefficients, which are the diagonals of the H."""
@@ -161,12 +160,12 @@ class GeneralFlow:
         return np.array(places)
 
     def _flow(
-        self, where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], times: Tensor, rtol: float
+        self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], times: Tensor, rtol: float
     ) -> TruncationOrbit:
         """The flow; of a single map exact once all points are truncated for good."""
-        moments = increasing_times(where, times)
-        _checks.settings(where, ("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
-        start = _initial_state(where, beta, rotation, self.points.shape[1])
+        moments = increasing_times(times)
+        _checks.settings(("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
+        start = _initial_state(beta, rotation, self.points.shape[1])
         trajectory, snapshots = Trajectory(self, start, self._sides(start), rtol), []
         for time in moments:
             while trajectory.now < time and not self._collapsed(trajectory):
@@ -176,9 +175,9 @@ class GeneralFlow:
         return self._orbit(trajectory, snapshots)
 
     def _velocity_at(
-        self, where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
+        self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
     ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
-        state = _initial_state(where, beta, rotation, self.points.shape[1])
+        state = _initial_state(beta, rotation, self.points.shape[1])
         velocity = torch.from_numpy(self.velocity(self._sides(state))(state)).to(self.points)
         return velocity[:, 0], velocity[:, 1:]
 
@@ -243,7 +242,7 @@ def _images(layer: Shaped[np.ndarray, "_ _"], kept: Shaped[np.ndarray, "n q"]) -
     return kept @ layer[1:] - layer[0]
 
 
-def _initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], width: int) -> State:
+def _initial_state(beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], width: int) -> State:
     """Both as one; raises unless they fit each other and points of this width, and R is orthogonal."""
     if beta.ndim != 2 or beta.shape[1] != width or rotation.shape != (*beta.shape, width):
         raise ShapeError(
@@ -252,8 +251,8 @@ def _initial_state(where: str, beta: Float[Tensor, "l q"], rotation: Float[Tenso
             f"{_checks.shape_of(beta)} and {_checks.shape_of(rotation)}",
             "Pass one β and one R for each layer.",
         )
-    _checks.samples(where, beta=beta, rotation=rotation)
-    require_float64(where, beta=beta, rotation=rotation)
+    _checks.samples(beta=beta, rotation=rotation)
+    require_float64(beta=beta, rotation=rotation)
     eye = torch.eye(width, dtype=rotation.dtype, device=rotation.device)
     defect = float((rotation @ rotation.mT - eye).detach().abs().max())
     if not defect <= DEFECT:

@@ -57,18 +57,18 @@ class Evaluations:
             )
 
 
-def increasing_times(where: str, times: Float[Tensor, "t"]) -> list[float]:
+def increasing_times(times: Float[Tensor, "t"]) -> list[float]:
     """The times; raises unless they are finite, from 0 on, strictly increasing and end above 0."""
-    _checks.one_axis(where, times=times)
-    _checks.finite(where, times=times)
+    _checks.one_axis(times=times)
+    _checks.finite(times=times)
     moments = times.tolist()
     right = moments[0] >= 0 and bool((times.diff() > 0).all()) and moments[-1] > 0
-    _checks.settings(where, ("times", moments, "from 0 on, strictly increasing, the last above 0", right))
+    _checks.settings(("times", moments, "from 0 on, strictly increasing, the last above 0", right))
     return moments
 
 
-def require_float64(where: str, **tensors: Tensor) -> None:
+def require_float64(**tensors: Tensor) -> None:
     """Raises RangeError unless all are in float64 and finite."""
     kinds = [(name, tensor.dtype, "in float64", tensor.dtype == torch.float64) for name, tensor in tensors.items()]
-    _checks.settings(where, *kinds)
-    _checks.finite(where, **tensors)
+    _checks.settings(*kinds)
+    _checks.finite(**tensors)

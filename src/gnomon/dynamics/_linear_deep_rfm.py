@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
+from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError, public
 
 STEPS = 10_000
 """How often the scalar map is iterated for a fixed point, at most."""
@@ -88,25 +88,22 @@ class LinearDeepRFM:
         feature_ridge: float | int,
         scaling: Literal["exact", "printed"] = "exact",
     ) -> None:
-        where = "LinearDeepRFM"
-        _checks.floating(where, gram=gram)
-        _checks.samples(where, gram=gram)
-        _checks.finite(where, gram=gram)
+        _checks.floating(gram=gram)
+        _checks.samples(gram=gram)
+        _checks.finite(gram=gram)
         if gram.shape != (len(gram), len(gram)) or labels.shape != gram.shape[:1]:
             raise ShapeError(
                 "gram",
                 "(n, n) and labels (n,)",
                 f"{_checks.shape_of(gram)} and {_checks.shape_of(labels)}",
                 "Pass X @ X.T of the samples in rows, and one label a sample.",
-                where=where,
             )
         if labels.is_floating_point() or labels.is_complex():
-            raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class a sample.", where=where)
+            raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class a sample.")
         classes, places, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         self.samples = int(counts[0])
         printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else 1.0
         _checks.settings(
-            where,
             ("kernel_ridge", kernel_ridge, "finite and at least 0", 0 <= kernel_ridge < math.inf),
             ("feature_ridge", feature_ridge, "finite and above 0", 0 < feature_ridge < math.inf),
             ("scaling", scaling, "'exact' or 'printed'", scaling in ("exact", "printed")),
@@ -131,7 +128,7 @@ class LinearDeepRFM:
         Cost: O(n³) for the first, O(n k²) for each further. Differentiable in the Gram matrix.
         """
         if depth < 1:
-            raise EmptyError("depth", "at least one layer", depth, "Ask for more.", where="LinearDeepRFM.run")
+            raise EmptyError("depth", "at least one layer", depth, "Ask for more.")
         factors = [self.first()]
         while len(factors) < depth:
             factors.append(self.next(factors[-1]))
@@ -157,6 +154,7 @@ class LinearDeepRFM:
         across = self.target - factor @ torch.linalg.solve(inner, factor.mT @ self.target)
         return (self.target - self.kernel_ridge / shift * across) / self.kappa**0.5
 
+    @public
     def fixed_point(self) -> float:
         r"""The factor g of the fixed point $g\,yy^\top$; 1 for the exact $\kappa$.
 
@@ -175,7 +173,6 @@ class LinearDeepRFM:
             f"the map to come to rest within {STEPS} steps",
             f"a value of {value} that still moves",
             "Take a smaller kernel_ridge.",
-            where="LinearDeepRFM.fixed_point",
         )
 
     def rate(self) -> float:

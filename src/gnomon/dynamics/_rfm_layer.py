@@ -116,7 +116,6 @@ def fit_layer(
                 "a kernel machine that changes at its points",
                 f"an AGOP of trace {float(trace)} at iteration {iteration}",
                 "Take a larger bandwidth.",
-                where="DeepRFM.fit",
             )
         metric = agop * (len(agop) / trace)
     return RFMLayer(psd_root(agop), drawn, jitter, misfit)
@@ -147,7 +146,6 @@ def interpolate(
             "a positive definite Gram matrix",
             f"one that is not even with {jitter:.0e} on its diagonal",
             "Take a ridge or a smaller bandwidth.",
-            where="DeepRFM.fit",
         )
     coefficients = torch.cholesky_solve(targets, factor)
     misfit = (gram.fill_diagonal_(1) @ coefficients - targets).abs().max()
@@ -169,7 +167,6 @@ def _require_distinct(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> No
             "different points, since without a ridge the Gram matrix of equal ones is singular",
             f"equal inputs of points {named}{more}",
             "Leave one of each out, or take a ridge above 0.",
-            where="DeepRFM.fit",
         )
 
 

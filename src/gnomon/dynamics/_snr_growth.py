@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ConvergenceError
+from gnomon.errors import ConvergenceError, public
 
 Projection = Literal["orthogonal", "renormalised"]
 """How a gradient is taken to the tangent space of the features of identity within-class covariance."""
@@ -63,13 +63,11 @@ def snr_growth(
         >>> [[round(value, 1) for value in row] for row in omega.tolist()]
         [[0.1, 1.0], [447.2, 447.2]]
     """
-    where = "snr_growth"
-    _checks.floating(where, initial=initial, times=times)
-    _checks.one_axis(where, initial=initial, times=times)
-    _checks.finite(where, initial=initial, times=times)
+    _checks.floating(initial=initial, times=times)
+    _checks.one_axis(initial=initial, times=times)
+    _checks.finite(initial=initial, times=times)
     least, earliest = float(initial.detach().min()), float(times.detach().min())
     _checks.settings(
-        where,
         ("initial", least, "above 0", least > 0),
         ("times", earliest, "from 0 on", earliest >= 0),
         ("classes", classes, "at least 2", classes >= 2),
@@ -83,6 +81,7 @@ def snr_growth(
     return math.sqrt(classes) * _root(passed, square, fourth)
 
 
+@public
 def constants(classes: int, samples: int, projection: Projection) -> tuple[float, float, float]:
     """The coefficients of log ω, ω² and ω⁴."""
     known = {
@@ -90,7 +89,7 @@ def constants(classes: int, samples: int, projection: Projection) -> tuple[float
         "renormalised": (float(classes**2 * samples), classes * samples / 2, 0.0),
     }
     wanted = f"one of {', '.join(known)}"
-    _checks.settings("constants", ("projection", projection, wanted, projection in known))
+    _checks.settings(("projection", projection, wanted, projection in known))
     return known[projection]
 
 
@@ -113,7 +112,6 @@ def _root(passed: Tensor, square: float, fourth: float) -> Tensor:
         f"Newton's method to end within {STEPS} steps",
         f"a last step of {float(step.detach().abs().max()):.1e}",
         "Pass float64.",
-        where="snr_growth",
     )
 
 

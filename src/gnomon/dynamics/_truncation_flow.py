@@ -50,8 +50,7 @@ class TruncationFlow(GeneralFlow):
     @public
     @full_precision
     def __init__(self, points: Float[Tensor, "n q"], target: Float[Tensor, "q"]) -> None:
-        where = "TruncationFlow"
-        _checks.samples(where, points=points)
+        _checks.samples(points=points)
         if points.ndim != 2 or target.shape != points.shape[1:]:
             raise ShapeError(
                 "target",
@@ -59,7 +58,7 @@ class TruncationFlow(GeneralFlow):
                 f"{_checks.shape_of(points)} and {_checks.shape_of(target)}",
                 "Pass one target for the whole cluster.",
             )
-        require_float64(where, points=points, target=target)
+        require_float64(points=points, target=target)
         self.points, self.target, self.targets = points.detach(), target.detach(), target.detach()[None]
         self.labels = torch.zeros(len(points), dtype=torch.long, device=points.device)
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
@@ -86,7 +85,7 @@ class TruncationFlow(GeneralFlow):
             The orbit, without axes of layers and clusters.
         Cost: for each event some twenty right sides, O(q⁴) each, and as many looks at all points, O(n q²).
         """
-        orbit = self._flow("TruncationFlow.flow", beta[None], rotation[None], times, rtol)
+        orbit = self._flow(beta[None], rotation[None], times, rtol)
         beta, rotation, truncated = orbit.beta[:, 0], orbit.rotation[:, 0], orbit.truncated[:, 0, 0]
         return replace(orbit, beta=beta, rotation=rotation, truncated=truncated)
 
@@ -96,7 +95,7 @@ class TruncationFlow(GeneralFlow):
         self, beta: Float[Tensor, "q"], rotation: Float[Tensor, "q q"]
     ) -> tuple[Float[Tensor, "q"], Float[Tensor, "q q"]]:
         """The right sides at a β and an R, points on surfaces taken as truncated; errors as in `flow`."""
-        of_beta, of_rotation = self._velocity_at("TruncationFlow.velocity_at", beta[None], rotation[None])
+        of_beta, of_rotation = self._velocity_at(beta[None], rotation[None])
         return of_beta[0], of_rotation[0]
 
     @full_precision

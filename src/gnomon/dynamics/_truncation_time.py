@@ -105,11 +105,9 @@ def truncation_time_bound(
         >>> found.eta0, found.gamma, found.bound  # log(2) / (1 - 1/4)
         (tensor(0.2500), tensor(0.5000), tensor(0.9242))
     """
-    where = "truncation_time_bound"
-    require_one_cluster(where, points=points, target=target, beta=beta, rotation=rotation)
+    require_one_cluster(points=points, target=target, beta=beta, rotation=rotation)
     distance = torch.linalg.vector_norm(beta + target)
     _checks.settings(
-        where,
         ("distance of beta from minus the target", float(distance.detach()), "above 0", bool(distance > 0)),
         ("estimates", estimates, "'sharp' or 'printed'", estimates in ("sharp", "printed")),
     )

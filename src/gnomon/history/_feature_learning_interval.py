@@ -72,9 +72,8 @@ def feature_learning_interval(
         >>> found.start, found.end
         (1.0, 100.0)
     """
-    where = "feature_learning_interval"
-    _checks.settings(where, ("tolerance", tolerance, "in (0, 1)", 0 < tolerance < 1))
-    steps, values = series(where, steps, 2, values=values)
+    _checks.settings(("tolerance", tolerance, "in (0, 1)", 0 < tolerance < 1))
+    steps, values = series(steps, 2, values=values)
     flat = values.reshape(len(values), -1)
     # The largest entry is divided out, so that squares neither overflow nor underflow.
     largest = flat.abs().max()
@@ -104,15 +103,15 @@ def feature_learning_interval(
 
 
 def series(
-    where: str, steps: Sequence[float | int] | Tensor, least: int, **named: Sequence[float | int] | Tensor
+    steps: Sequence[float | int] | Tensor, least: int, **named: Sequence[float | int] | Tensor
 ) -> tuple[Float[Tensor, "t ..."], ...]:
     """Steps and the values read at them, in float64, checked: `least` readings or more, one value a step."""
     times = as_numbers(steps)
     read = {name: as_numbers(values) for name, values in named.items()}
     if times.ndim != 1:
-        raise ShapeError("steps", "one axis", f"shape {_checks.shape_of(times)}", "Flatten the steps.", where=where)
+        raise ShapeError("steps", "one axis", f"shape {_checks.shape_of(times)}", "Flatten the steps.")
     if len(times) < least:
-        raise EmptyError("steps", f"at least {least} readings", len(times), "Record more of them.", where=where)
+        raise EmptyError("steps", f"at least {least} readings", len(times), "Record more of them.")
     for name, values in read.items():
         if values.ndim == 0 or len(values) != len(times) or values.numel() == 0:
             raise ShapeError(
@@ -120,9 +119,8 @@ def series(
                 f"{len(times)} readings as in steps",
                 f"shape {_checks.shape_of(values)}",
                 "Pass one value a step.",
-                where=where,
             )
-    _checks.finite(where, steps=times, **read)
+    _checks.finite(steps=times, **read)
     back = (times.diff() <= 0).nonzero().flatten().tolist()
     if back:
         at = back[0]
@@ -131,7 +129,6 @@ def series(
             "steps that increase",
             f"{float(times[at + 1]):g} after {float(times[at]):g} at index {at + 1}",
             "Sort the records, and drop those that stand twice.",
-            where=where,
         )
     return times, *read.values()
 

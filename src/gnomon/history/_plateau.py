@@ -91,17 +91,15 @@ def plateau(
         >>> found.reached
         True
     """
-    where = "plateau"
     _checks.settings(
-        where,
         ("flat", flat, "above 0 and finite", 0 < flat < math.inf),
         ("high", high, "in [-1, 1]", -1 <= high <= 1),
         ("rank_one", rank_one, "in [0, 1]", 0 <= rank_one <= 1),
     )
-    times, aligned, shares = series(where, steps, 1, alignment=alignment, pc1=pc1)
-    _checks.same_shape(where, steps=times, alignment=aligned, pc1=shares)
+    times, aligned, shares = series(steps, 1, alignment=alignment, pc1=pc1)
+    _checks.same_shape(steps=times, alignment=aligned, pc1=shares)
     last = times[-1]
-    _checks.settings(where, ("steps", float(times[0]), "from 0 or above", bool(times[0] >= 0)))
+    _checks.settings(("steps", float(times[0]), "from 0 or above", bool(times[0] >= 0)))
     late = times > last / 2 if last > 0 else times == last
     before = (times > last / 4) & ~late
     level, pc1_level = float(median(aligned[late])), float(median(shares[late]))

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gnomon._lines import append_line
-from gnomon.errors import DataError
+from gnomon.errors import DataError, public, within
 from gnomon.probe import Reading
 
 
+@public
 def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
     """Appends each reading to a file as one line of JSON: `step`, the scalars by name, and `seconds` by name.
 
@@ -34,12 +35,11 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
     """
     file = Path(path)
 
+    @within("jsonlines_sink")
     def sink(reading: Reading) -> None:
         scalars = {name: value if math.isfinite(value) else None for name, value in reading.scalars().items()}
         if taken := sorted(scalars.keys() & {"step", "seconds"}):
-            raise DataError(
-                "reading", "names other than step and seconds", taken, "Rename one.", where="jsonlines_sink"
-            )
+            raise DataError("reading", "names other than step and seconds", taken, "Rename one.")
         record = {"step": reading.step, **scalars, "seconds": reading.seconds}
         try:
             append_line(file, json.dumps(record, separators=(",", ":")).encode())
@@ -49,7 +49,6 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
                 "a file with room for a line",
                 error,
                 "Make room; the lines before are whole.",
-                where="jsonlines_sink",
             ) from error
 
     return sink

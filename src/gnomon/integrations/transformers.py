@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gnomon._extras import missing
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, within
 from gnomon.probe import Probe, Stop
 
 try:
@@ -45,6 +45,7 @@ class ProbeCallback(TrainerCallback):
     ) -> None:
         self.build, self.log, self.stop = build, log, stop
 
+    @within("ProbeCallback")
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: object
     ) -> None:
@@ -57,7 +58,6 @@ class ProbeCallback(TrainerCallback):
                 "quantities that have no names of the trainer's own entries",
                 ", ".join(taken),
                 "Pass Probe a mapping from other names.",
-                where="ProbeCallback",
             )
         if self.stop:
             names = self.stop.histories.keys()

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
+from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError, public, within
 from gnomon.probe import in_eval_mode
 
 Network = Any
@@ -57,6 +57,7 @@ class TextLogits(nn.Module):
         super().__init__()
         self.model: Network = model
 
+    @within("TextLogits")
     def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
         """The logits.
 
@@ -91,10 +92,10 @@ def embedding_replaced(model: Network, x: Float[Tensor, "n t d"]) -> Iterator[No
             "a network that calls the embedding it names",
             f"{type(model).__name__}, which does not",
             "Wrap what is behind the embedding in a module of your own.",
-            where="TextLogits",
         )
 
 
+@public
 def embeddings(
     model: Network, input_ids: Int[Tensor, "n t"], attention_mask: Int[Tensor, "n t"] | None = None, **others: Tensor
 ) -> Float[Tensor, "n t d"]:
@@ -125,7 +126,6 @@ def embeddings(
                 "embeddings other than zero where there is no padding",
                 "a zero one",
                 "Mask it, or start its embedding elsewhere.",
-                where="embeddings",
             )
         for start in range(0, len(x), BATCH):
             rows = slice(start, start + BATCH)
@@ -137,7 +137,6 @@ def embeddings(
                     "logits that follow from embeddings and padding",
                     f"others at the tokens, by up to {apart.item():.1g}",
                     "Give one text a sample, with nothing but its mask.",
-                    where="embeddings",
                 )
         return x
 
@@ -156,5 +155,4 @@ def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
             "a network that gives logits without its tokens",
             f"{type(model).__name__}, which says {type(cause).__name__}: {cause}",
             "Wrap what is behind its embedding in a module of your own.",
-            where="embeddings",
         ) from cause

@@ -61,23 +61,19 @@ def kernel_agop(
         tensor([[0.1839, 0.0000],
                 [0.0000, 0.0000]])
     """
-    where = "kernel_agop"
     budget = BUDGET if memory is None else memory
     _checks.settings(
-        where,
         ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)),
         ("memory", budget, "a number of bytes above 0", budget > 0),
     )
-    _checks.floating(where, x=x, coefficients=coefficients)
-    _checks.samples(where, x=x, coefficients=coefficients)
-    _checks.finite(where, x=x, coefficients=coefficients)
+    _checks.floating(x=x, coefficients=coefficients)
+    _checks.samples(x=x, coefficients=coefficients)
+    _checks.finite(x=x, coefficients=coefficients)
     for name, tensor in (("x", x), ("coefficients", coefficients)):
         if tensor.ndim != 2 or tensor.shape[1] == 0:
-            raise ShapeError(
-                name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row a point.", where=where
-            )
+            raise ShapeError(name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row a point.")
     (n, d), c = x.shape, coefficients.shape[1]
-    check_metric(where, metric, d)
+    check_metric(metric, d)
     x = x - x.mean(0)
     block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
     # Slopes at coincident points do not matter, since their difference is 0, but would cost digits.

@@ -46,19 +46,17 @@ def squared_distances(
         tensor([[25.],
                 [ 0.]])
     """
-    where = "squared_distances"
-    _checks.rows(where, x=x)
-    _checks.rows(where, z=z)
+    _checks.rows(x=x)
+    _checks.rows(z=z)
     if z.shape[1] != x.shape[1]:
         raise ShapeError(
             "z",
             f"{x.shape[1]} numbers a point as in x",
             f"shape {_checks.shape_of(z)}",
             "Pass points of one space.",
-            where=where,
         )
-    _checks.finite(where, x=x, z=z)
-    check_metric(where, metric, x.shape[1])
+    _checks.finite(x=x, z=z)
+    check_metric(metric, x.shape[1])
     centre = z.mean(0)
     x, z = x - centre, z - centre
     mapped = x if metric is None else x @ metric
@@ -66,15 +64,13 @@ def squared_distances(
     return _expanded(x, z, mapped, (mapped * x).sum(1), (other * z).sum(1), metric)
 
 
-def check_metric(where: str, metric: Tensor | None, width: int) -> None:
+def check_metric(metric: Tensor | None, width: int) -> None:
     """Raises unless the metric, if there is one, is a finite square matrix of this size."""
     if metric is None:
         return
     if metric.shape != (width, width):
-        raise ShapeError(
-            "metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row an input.", where=where
-        )
-    _checks.finite(where, metric=metric)
+        raise ShapeError("metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row an input.")
+    _checks.finite(metric=metric)
 
 
 def over_pairs(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ShapeError
+from gnomon.errors import ShapeError, public
 from gnomon.kernels._radial import check_bandwidth
 
 
@@ -54,8 +54,9 @@ class ReLUFeatures:
 
     width: int
 
+    @public
     def __post_init__(self) -> None:
-        _checks.settings("ReLUFeatures", ("width", self.width, "at least 1", self.width >= 1))
+        _checks.settings(("width", self.width, "at least 1", self.width >= 1))
 
     @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -65,7 +66,7 @@ class ReLUFeatures:
     @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sigma(Wx)$."""
-        _check_points("ReLUFeatures.apply", x, drawn["weight"])
+        _check_points(x, drawn["weight"])
         return (x @ drawn["weight"].to(x).mT).relu()
 
 
@@ -109,14 +110,13 @@ class FourierFeatures:
     bandwidth: float | int
     norm: Literal["l2", "l1"] = "l2"
 
+    @public
     def __post_init__(self) -> None:
-        where = "FourierFeatures"
         _checks.settings(
-            where,
             ("width", self.width, "at least 1", self.width >= 1),
             ("norm", self.norm, "'l2' or 'l1'", self.norm in ("l2", "l1")),
         )
-        check_bandwidth(where, self.bandwidth)
+        check_bandwidth(self.bandwidth)
 
     @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -129,17 +129,17 @@ class FourierFeatures:
     @full_precision
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sqrt{2/D}\,\cos(Wx + b)$."""
-        _check_points("FourierFeatures.apply", x, drawn["weight"])
+        _check_points(x, drawn["weight"])
         angle = torch.addmm(drawn["phase"].to(x), x, drawn["weight"].to(x).mT)
         return angle.cos() * math.sqrt(2 / self.width)
 
 
-def _check_points(where: str, x: Tensor, weight: Tensor) -> None:
+def _check_points(x: Tensor, weight: Tensor) -> None:
     """Raises unless x holds points of the space that the weight was drawn for."""
-    _checks.rows(where, x=x)
-    _checks.finite(where, x=x)
+    _checks.rows(x=x)
+    _checks.finite(x=x)
     if x.shape[1] != weight.shape[1]:
-        raise ShapeError("x", f"shape (n, {weight.shape[1]})", _checks.shape_of(x), "Draw for this width.", where=where)
+        raise ShapeError("x", f"shape (n, {weight.shape[1]})", _checks.shape_of(x), "Draw for this width.")
 
 
 def _normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "r c"]:

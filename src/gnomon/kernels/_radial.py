@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.errors import public
 from gnomon.kernels._distances import squared_distances
 
 
@@ -51,8 +52,9 @@ class LaplaceKernel:
 
     bandwidth: float | int
 
+    @public
     def __post_init__(self) -> None:
-        check_bandwidth("LaplaceKernel", self.bandwidth)
+        check_bandwidth(self.bandwidth)
 
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -92,8 +94,9 @@ class GaussianKernel:
 
     bandwidth: float | int
 
+    @public
     def __post_init__(self) -> None:
-        check_bandwidth("GaussianKernel", self.bandwidth)
+        check_bandwidth(self.bandwidth)
 
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -114,13 +117,13 @@ def kernel_gram(
     metric: Float[Tensor, "d d"] | None = None,
 ) -> Float[Tensor, "n m"]:
     r"""The Gram matrix $k_M(x_i, z_j)$; its diagonal is exactly 1 where z is x."""
-    _checks.settings("kernel_gram", ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
+    _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
     return kernel.value(squared_distances(x, z, metric))
 
 
-def check_bandwidth(where: str, bandwidth: float | int) -> None:
+def check_bandwidth(bandwidth: float | int) -> None:
     """Raises unless it is finite and above 0."""
-    _checks.settings(where, ("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
+    _checks.settings(("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
 
 
 def _root(squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:

@@ -171,7 +171,7 @@ def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     return torch.eye(len(like), dtype=like.dtype, device=like.device)
 
 
-def covariance_of(where: str, agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
+def covariance_of(agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
     """What a quantity was given as an AGOP, checked."""
     if not isinstance(agop, Dense | Factored):
         if agop.ndim != 2 or agop.shape[0] != agop.shape[1] or agop.numel() == 0:
@@ -180,8 +180,7 @@ def covariance_of(where: str, agop: Float[Tensor, "p p"] | Covariance) -> Covari
                 "a square matrix",
                 f"shape {_checks.shape_of(agop)}",
                 "Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes.",
-                where=where,
             )
         agop = Dense(agop)
-    _checks.finite(where, agop=agop.matrix if isinstance(agop, Dense) else agop.rows)
+    _checks.finite(agop=agop.matrix if isinstance(agop, Dense) else agop.rows)
     return agop

@@ -43,19 +43,17 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
         >>> fourier_norms(torch.tensor([[1.0], [0.0], [-1.0], [0.0]])).round(decimals=4)
         tensor([0.0000, 1.4142, 0.0000, 0.0000])
     """
-    where = "fourier_norms"
-    _checks.floating(where, matrix=matrix)
+    _checks.floating(matrix=matrix)
     if matrix.ndim < 2:
         raise ShapeError(
             "matrix",
             "at least two axes, the p numbers first",
             f"shape {_checks.shape_of(matrix)}",
             "Add the missing axis, for one column with matrix[:, None].",
-            where=where,
         )
     if matrix.numel() == 0:
-        raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a map.", where=where)
-    _checks.finite(where, matrix=matrix)
+        raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a map.")
+    _checks.finite(matrix=matrix)
     p = len(matrix)
     # Real parts belong to cosines, imaginary parts to sines, (p, 2); the sines of constant and alternation are none.
     waves = torch.view_as_real(torch.fft.rfft(matrix.flatten(1), dim=0))

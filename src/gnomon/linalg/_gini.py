@@ -36,17 +36,15 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
         >>> gini(torch.tensor([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 5.0]]))
         tensor([0.0000, 0.7500])
     """
-    where = "gini"
-    _checks.floating(where, values=values)
+    _checks.floating(values=values)
     if values.numel() == 0 or values.ndim == 0:
         raise EmptyError(
             "values",
             "at least one number along the last axis",
             f"shape {_checks.shape_of(values)}",
             "Pass the numbers to compare.",
-            where=where,
         )
-    _checks.finite(where, values=values)
+    _checks.finite(values=values)
     if (values < 0).any():
         index = tuple((values < 0).nonzero()[0].tolist())
         raise RangeError(
@@ -54,7 +52,6 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
             "numbers of at least 0",
             f"{float(values[index])} at index {index}",
             "Pass norms, or absolute values.",
-            where=where,
         )
     largest = values.detach().amax(-1, keepdim=True)
     ordered = (values / torch.where(largest > 0, largest, 1)).sort(-1).values

@@ -52,17 +52,15 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
                 [0., 2.]]), tensor([[ 0.,  1.],
                 [-1.,  0.]]))
     """
-    where = "polar_decomposition"
-    _checks.samples(where, matrix=matrix)
+    _checks.samples(matrix=matrix)
     if matrix.ndim != 2 or matrix.shape[0] > matrix.shape[1]:
         raise ShapeError(
             "matrix",
             "no more rows than columns",
             f"shape {_checks.shape_of(matrix)}",
             "Pass its transpose for the other order of factors.",
-            where=where,
         )
-    _checks.finite(where, matrix=matrix)
+    _checks.finite(matrix=matrix)
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     if values[-1] <= torch.finfo(matrix.dtype).eps * matrix.shape[1] * values[0]:
         raise RangeError(
@@ -70,6 +68,5 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
             "full row rank",
             f"singular values from {float(values[0]):.1e} down to {float(values[-1]):.1e}",
             "Leave out dependent rows.",
-            where=where,
         )
     return PolarDecomposition((u * values) @ u.mT, u @ v)

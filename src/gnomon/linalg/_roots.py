@@ -38,10 +38,9 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
         tensor([[2., 0.],
                 [0., 3.]])
     """
-    where = "psd_root"
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass (p, p).", where=where)
-    _checks.finite(where, matrix=matrix)
+        raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass (p, p).")
+    _checks.finite(matrix=matrix)
     return root(matrix)
 
 
@@ -67,7 +66,6 @@ class Root(torch.autograd.Function):
                 "no negative eigenvalues",
                 float(values[0]),
                 "Pass a sum of outer products, such as an AGOP.",
-                where="psd_root",
             )
         roots = values.clamp(min=0).sqrt()
         ctx.save_for_backward(roots, vectors)

@@ -53,20 +53,17 @@ def top_eigenvectors(
         (tensor([9., 4.]), tensor([[0., 1.],
                 [0., 0.]]))
     """
-    where = "top_eigenvectors"
-    held = covariance_of(where, agop)
+    held = covariance_of(agop)
     if isinstance(held, Dense):
         values, columns = torch.linalg.eigh(held.matrix)
         values, vectors = values.flip(0), columns.mT.flip(0)
     else:
         _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)
         values = roots.square()
-    _checks.settings(where, ("count", count, f"from 1 to {len(values)}", 1 <= count <= len(values)))
+    _checks.settings(("count", count, f"from 1 to {len(values)}", 1 <= count <= len(values)))
     axes = vectors.shape[1:] if shape is None else tuple(shape)
     if math.prod(axes) != vectors.shape[1]:
-        raise ShapeError(
-            "shape", f"axes of {vectors.shape[1]} entries together", axes, "Pass the shape of one input.", where=where
-        )
+        raise ShapeError("shape", f"axes of {vectors.shape[1]} entries together", axes, "Pass the shape of one input.")
     top = vectors[:count]
     largest = top.gather(1, top.abs().argmax(1, keepdim=True))
     return Eigenvectors(values[:count], (top * largest.sign()).reshape(count, *axes))

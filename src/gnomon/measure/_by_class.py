@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import RangeError
 from gnomon.linalg import Covariance, Dense
 
 _CLOSE = 10
@@ -37,26 +37,16 @@ def further(
     return _from_origin(counts, means, features, labels)
 
 
-def check_samples(where: str, features: Tensor, labels: Tensor, classes: int) -> None:
+def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
     """Raises unless features (n *p) are finite and labels (n) are classes."""
-    _checks.settings(where, ("classes", classes, "at least 2", classes >= 2))
-    _checks.floating(where, features=features)
-    _checks.samples(where, features=features)
-    if features[0].numel() == 0:
-        raise ShapeError(
-            "features",
-            "at least one feature",
-            f"shape {_checks.shape_of(features)}",
-            "Pass what a layer puts out.",
-            where=where,
-        )
-    _checks.finite(where, features=features)
-    _checks.class_labels(where, labels, len(features), classes)
+    _checks.settings(("classes", classes, "at least 2", classes >= 2))
+    _checks.floating(features=features)
+    _checks.samples(features=features)
+    _checks.finite(features=features)
+    _checks.class_labels(labels, len(features), classes)
 
 
-def check_squares(
-    where: str, within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]
-) -> None:
+def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
     """Raises RangeError unless the dtype of what is within holds the squares of deviations; all may be 0."""
     rows = within.matrix if isinstance(within, Dense) else within.rows
     scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
@@ -72,7 +62,6 @@ def check_squares(
             f"features whose squares {rows.dtype} holds",
             f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
             "Pass float64, or features in another unit.",
-            where=where,
         )
 
 

@@ -9,11 +9,11 @@ from gnomon.errors import ShapeError
 from gnomon.linalg import length, unit
 
 
-def variation_of_lengths(where: str, **named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     """The coefficient of variation of the lengths of the vectors, which come under the argument's name."""
     (vectors,) = named.values()
-    _checks.rows(where, **named)
-    _checks.finite(where, **named)
+    _checks.rows(**named)
+    _checks.finite(**named)
     lengths = length(vectors)
     # A ratio, so that the largest can be divided out: squares neither overflow nor underflow.
     largest = lengths.detach().amax()
@@ -22,18 +22,18 @@ def variation_of_lengths(where: str, **named: Float[Tensor, "k p"]) -> Float[Ten
     return lengths.std(correction=0) / torch.where(mean > 0, mean, 1)
 
 
-def pair_cosines(where: str, **named: Float[Tensor, "k p"]) -> Float[Tensor, "q"]:
+def pair_cosines(**named: Float[Tensor, "k p"]) -> Float[Tensor, "q"]:
     """The cosines of all q = k(k - 1)/2 pairs of different vectors."""
-    vectors = at_least_two(where, **named)
+    vectors = at_least_two(**named)
     first, second = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
     directions = unit(vectors)
     return (directions @ directions.mT)[first, second]
 
 
-def distance_from_simplex(where: str, **named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+def distance_from_simplex(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     """The mean distance of the cosines of all pairs from that of a simplex, -1/(k - 1)."""
     (vectors,) = named.values()
-    return (pair_cosines(where, **named) + 1 / (len(vectors) - 1)).abs().mean()
+    return (pair_cosines(**named) + 1 / (len(vectors) - 1)).abs().mean()
 
 
 def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: Float[Tensor, "k k"]) -> Float[Tensor, ""]:
@@ -42,17 +42,16 @@ def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: Float[Tensor, "k 
     return torch.linalg.matrix_norm(directions @ directions.mT - wanted)
 
 
-def at_least_two(where: str, **named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
+def at_least_two(**named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
     """The vectors, if they are finite, and two or more."""
     ((argument, vectors),) = named.items()
-    _checks.rows(where, **named)
-    _checks.finite(where, **named)
+    _checks.rows(**named)
+    _checks.finite(**named)
     if len(vectors) < 2:
         raise ShapeError(
             argument,
             "vectors (k, p) of at least 2 classes",
             f"shape {_checks.shape_of(vectors)}",
             "Pass one for each class.",
-            where=where,
         )
     return vectors

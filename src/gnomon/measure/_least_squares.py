@@ -13,13 +13,13 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 
 
 def parts_of_loss(
-    where: str, classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments, weight_decay: float | int
+    classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments, weight_decay: float | int
 ) -> tuple[Tensor, ...]:
     """The parts of `MSEDecomposition`, in its order."""
-    decays(where, weight_decay)
-    weight, offset = in_dtype_of_moments(where, classifier, bias, class_moments)
+    decays(weight_decay)
+    weight, offset = in_dtype_of_moments(classifier, bias, class_moments)
     dtype = class_moments.means.dtype
-    best, best_offset = fitted(where, class_moments, weight_decay, with_bias=bias is not None)
+    best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
     # In float64 throughout: outputs at large means are differences of large numbers.
     class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
     eye = torch.eye(len(best), dtype=best.dtype, device=best.device)
@@ -34,7 +34,7 @@ def parts_of_loss(
 
 
 def fitted(
-    where: str, class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
+    class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
 ) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
     r"""Weight and bias in float64, where outputs at large means keep the digits that they have.
 
@@ -57,7 +57,6 @@ def fitted(
             "features whose squares are finite",
             "larger ones",
             "Take the features in another unit.",
-            where=where,
         )
     weight = root * covariance.regression(rows, weight_decay, eps)
     if theta > 0:
@@ -75,9 +74,9 @@ def in_float64(class_moments: ClassMoments) -> ClassMoments:
     return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.to(torch.float64))
 
 
-def decays(where: str, weight_decay: float | int) -> None:
+def decays(weight_decay: float | int) -> None:
     """Raises RangeError unless the weight decay is finite and not negative."""
-    _checks.settings(where, ("weight_decay", weight_decay, "finite and at least 0", 0 <= weight_decay < math.inf))
+    _checks.settings(("weight_decay", weight_decay, "finite and at least 0", 0 <= weight_decay < math.inf))
 
 
 def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
@@ -93,12 +92,10 @@ def at_means(weight: Tensor, offset: Tensor, target: Tensor, class_moments: Clas
     return (class_moments.weights @ (outputs - target).square()).sum() / 2
 
 
-def in_dtype_of_moments(
-    where: str, classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments
-) -> tuple[Tensor, Tensor]:
+def in_dtype_of_moments(classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments) -> tuple[Tensor, Tensor]:
     """Checked weight and bias in the moments' dtype; the bias zero if there is none."""
     means = class_moments.means
-    _checks.same_shape(where, class_means=means, classifier=classifier)
+    _checks.same_shape(class_means=means, classifier=classifier)
     offset = torch.zeros_like(classifier[:, 0]) if bias is None else bias
     if offset.shape != classifier.shape[:1]:
         raise ShapeError(
@@ -106,9 +103,8 @@ def in_dtype_of_moments(
             f"shape ({len(classifier)},)",
             _checks.shape_of(offset),
             "Pass one number a class, or None.",
-            where=where,
         )
-    _checks.finite(where, classifier=classifier, bias=offset)
+    _checks.finite(classifier=classifier, bias=offset)
     for name, tensor in (("classifier", classifier), ("bias", offset)):
         if torch.promote_types(tensor.dtype, means.dtype) != means.dtype:
             raise RangeError(
@@ -116,6 +112,5 @@ def in_dtype_of_moments(
                 f"moments at least as precise as {name}, {tensor.dtype}",
                 means.dtype,
                 f"Take them of features in {tensor.dtype}, or with ClassStatistics.",
-                where=where,
             )
     return classifier.to(means.dtype), offset.to(means.dtype)

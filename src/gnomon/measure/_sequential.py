@@ -18,7 +18,7 @@ def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.M
             yield prefix + name, child
 
 
-def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
+def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
     """The linear layers by name, and how many of them have a ReLU behind.
 
     Raises:
@@ -26,7 +26,7 @@ def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear],
     """
     expected = "an nn.Sequential of Linear and ReLU in turn"
     if not isinstance(model, nn.Sequential):
-        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.", where=where)
+        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.")
     layers: dict[str, nn.Linear] = {}
     hidden = 0
     for name, child in children(model):
@@ -35,17 +35,13 @@ def relu_layers(where: str, model: nn.Sequential) -> tuple[dict[str, nn.Linear],
         elif isinstance(child, nn.ReLU) and len(layers) == hidden + 1:
             hidden += 1
         elif not isinstance(child, nn.Flatten) or layers:
-            raise UnsupportedModuleError(
-                "model", expected, f"{type(child).__name__} {name!r}", "Leave it out.", where=where
-            )
+            raise UnsupportedModuleError("model", expected, f"{type(child).__name__} {name!r}", "Leave it out.")
     if hidden == 0:
-        raise UnsupportedModuleError(
-            "model", expected, "one without a ReLU", "Add one behind a linear layer.", where=where
-        )
+        raise UnsupportedModuleError("model", expected, "one without a ReLU", "Add one behind a linear layer.")
     return layers, hidden
 
 
-def input_points(where: str, x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
+def input_points(x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
     """The points as rows of float64.
 
     Raises:
@@ -53,9 +49,9 @@ def input_points(where: str, x: Float[Tensor, "n *d"], inputs: int) -> Float[Ten
         EmptyError: if there are none.
         RangeError: if they are not of floating point, or hold NaN or infinity.
     """
-    _checks.floating(where, x=x)
-    _checks.samples(where, x=x)
-    _checks.finite(where, x=x)
+    _checks.floating(x=x)
+    _checks.samples(x=x)
+    _checks.finite(x=x)
     points = x.flatten(1)
     if points.shape[1] != inputs:
         raise ShapeError(
@@ -63,6 +59,5 @@ def input_points(where: str, x: Float[Tensor, "n *d"], inputs: int) -> Float[Ten
             f"{inputs} numbers a sample as the network takes",
             f"shape {_checks.shape_of(x)}",
             "Pass points of its input space.",
-            where=where,
         )
     return points.double()

@@ -12,12 +12,12 @@ from gnomon import _checks
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def build(where: str, make: Callable[[], Network], generator: torch.Generator | None, **sizes: int) -> Network:
+def build(make: Callable[[], Network], generator: torch.Generator | None, **sizes: int) -> Network:
     """The network that `make` makes, its weights drawn from `generator`; RangeError if a size is below 1.
 
     Convolutions start normal with variance 2 / fan-out, BatchNorm as the identity, linear layers as PyTorch's default.
     """
-    _checks.settings(where, *((name, size, "at least 1", size >= 1) for name, size in sizes.items()))
+    _checks.settings(*((name, size, "at least 1", size >= 1) for name, size in sizes.items()))
     with torch.device("meta"):
         model = make()
     model = model.to_empty(device="cpu")

@@ -5,9 +5,10 @@ import itertools
 import torch
 from torch import nn
 
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 
+@public
 def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Generator | None = None) -> nn.Sequential:
     r"""A ReLU network of 3 × 3 convolutions and two linear layers, without biases; Kaiming's initialisation.
 
@@ -33,7 +34,6 @@ def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Gene
             "at least three positive widths",
             widths,
             "Give those of the input's channels, the blocks and the output.",
-            where="cnn",
         )
     *blocks, classes = widths
     layers: list[nn.Module] = []

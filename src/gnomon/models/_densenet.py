@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from gnomon.errors import ShapeError
+from gnomon.errors import ShapeError, public
 from gnomon.models._build import build
 
 
@@ -55,6 +55,7 @@ class DenseNet(nn.Module):
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.head = nn.Linear(width, classes)
 
+    @public
     def features(self, x: Tensor) -> Tensor:
         """(n f): the last block's channels, averaged over the image."""
         h, w = x.shape[-2:]
@@ -64,7 +65,6 @@ class DenseNet(nn.Module):
                 f"images of at least {self.least} x {self.least} pixels",
                 f"{h} x {w}",
                 "Pad or enlarge them.",
-                where="DenseNet",
             )
         return torch.flatten(self.pool(self.body(x)), 1)
 
@@ -73,6 +73,7 @@ class DenseNet(nn.Module):
         return self.head(self.features(x))
 
 
+@public
 def densenet40(
     channels: int = 3, classes: int = 10, *, growth: int = 12, generator: torch.Generator | None = None
 ) -> DenseNet:
@@ -92,16 +93,18 @@ def densenet40(
     Raises:
         RangeError: listing every number that is below 1.
     """
-    return densenet("densenet40", channels, classes, (12, 12, 12), growth, 16, False, generator)
+    return densenet(channels, classes, (12, 12, 12), growth, 16, False, generator)
 
 
+@public
 def densenet100(
     channels: int = 3, classes: int = 10, *, growth: int = 12, generator: torch.Generator | None = None
 ) -> DenseNet:
     """DenseNet-BC-100: as `densenet40`, with three blocks of 16 bottlenecks, compression, and 2 k channels at first."""
-    return densenet("densenet100", channels, classes, (16, 16, 16), growth, 2 * growth, True, generator)
+    return densenet(channels, classes, (16, 16, 16), growth, 2 * growth, True, generator)
 
 
+@public
 def densenet201(
     channels: int = 3, classes: int = 10, *, growth: int = 32, generator: torch.Generator | None = None
 ) -> DenseNet:
@@ -111,18 +114,18 @@ def densenet201(
         Huang et al., table 1, for ImageNet. Cut are the stride and the 7 x 7 of its first convolution, and the
         BatchNorm, ReLU and max-pooling after that.
     """
-    return densenet("densenet201", channels, classes, (6, 12, 48, 32), growth, 2 * growth, True, generator)
+    return densenet(channels, classes, (6, 12, 48, 32), growth, 2 * growth, True, generator)
 
 
+@public
 def densenet250(
     channels: int = 3, classes: int = 10, *, growth: int = 24, generator: torch.Generator | None = None
 ) -> DenseNet:
     """DenseNet-BC-250: as `densenet100`, with three blocks of 41 bottlenecks."""
-    return densenet("densenet250", channels, classes, (41, 41, 41), growth, 2 * growth, True, generator)
+    return densenet(channels, classes, (41, 41, 41), growth, 2 * growth, True, generator)
 
 
 def densenet(
-    where: str,
     channels: int,
     classes: int,
     counts: tuple[int, ...],
@@ -133,7 +136,6 @@ def densenet(
 ) -> DenseNet:
     """The network of so many layers in each block."""
     return build(
-        where,
         lambda: DenseNet(channels, classes, counts, growth, start, bc=bc),
         generator,
         channels=channels,

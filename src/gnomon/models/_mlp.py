@@ -6,9 +6,10 @@ import math
 import torch
 from torch import nn
 
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 
+@public
 def mlp(
     widths: tuple[int, ...], *, bias: bool = False, scale: float = 1.0, generator: torch.Generator | None = None
 ) -> nn.Sequential:
@@ -26,7 +27,7 @@ def mlp(
         RangeError: if there are fewer than two widths, or one is not positive.
     """
     if len(widths) < 2 or min(widths) < 1:
-        raise RangeError("widths", "at least two positive widths", widths, "Add layers.", where="mlp")
+        raise RangeError("widths", "at least two positive widths", widths, "Add layers.")
     layers: list[nn.Module] = []
     for width, following in itertools.pairwise(widths):
         layer = nn.Linear(width, following, bias=bias, device="meta").to_empty(device="cpu")

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gnomon.errors import public
 from gnomon.models._build import build
 
 
@@ -91,6 +92,7 @@ class ResNet(nn.Module):
         return self.head(self.features(x))
 
 
+@public
 def resnet18(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:
@@ -108,16 +110,18 @@ def resnet18(
     Raises:
         RangeError: listing every number that is below 1.
     """
-    return resnet("resnet18", channels, classes, BasicBlock, (2, 2, 2, 2), width, generator)
+    return resnet(channels, classes, BasicBlock, (2, 2, 2, 2), width, generator)
 
 
+@public
 def resnet34(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:
     """ResNet-34 for small images: as `resnet18`, with 3, 4, 6 and 3 blocks."""
-    return resnet("resnet34", channels, classes, BasicBlock, (3, 4, 6, 3), width, generator)
+    return resnet(channels, classes, BasicBlock, (3, 4, 6, 3), width, generator)
 
 
+@public
 def resnet50(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:
@@ -125,11 +129,10 @@ def resnet50(
 
     A bottleneck's stride is in its 3 x 3 convolution, where PyTorch has it, not in the first, where He et al. do.
     """
-    return resnet("resnet50", channels, classes, Bottleneck, (3, 4, 6, 3), width, generator)
+    return resnet(channels, classes, Bottleneck, (3, 4, 6, 3), width, generator)
 
 
 def resnet(
-    where: str,
     channels: int,
     classes: int,
     block: type[BasicBlock] | type[Bottleneck],
@@ -139,7 +142,6 @@ def resnet(
 ) -> ResNet:
     """The residual network of so many blocks in each stage."""
     return build(
-        where,
         lambda: ResNet(channels, classes, block, counts, width),
         generator,
         channels=channels,

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 
 class OneLayerTransformer(nn.Module):
@@ -37,6 +37,7 @@ class OneLayerTransformer(nn.Module):
         RangeError: if a size is not positive, or `heads` does not divide `width`.
     """
 
+    @public
     def __init__(
         self,
         tokens: int,
@@ -52,14 +53,13 @@ class OneLayerTransformer(nn.Module):
         sizes = {"tokens": tokens, "outputs": outputs, "context": context, "width": width, "heads": heads}
         for name, size in (sizes | {"hidden": hidden}).items():
             if size < 1:
-                raise RangeError(name, "at least 1", size, "Enlarge it.", where="OneLayerTransformer")
+                raise RangeError(name, "at least 1", size, "Enlarge it.")
         if width % heads:
             raise RangeError(
                 "heads",
                 f"a divisor of the width, {width}",
                 heads,
                 "Give every head the same width.",
-                where="OneLayerTransformer",
             )
 
         def normal(*shape: int, variance: float = 1 / width) -> nn.Parameter:

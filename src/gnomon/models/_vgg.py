@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gnomon.errors import public
 from gnomon.models._build import build
 
 
@@ -36,6 +37,7 @@ class VGG(nn.Module):
         return self.head(self.features(x))
 
 
+@public
 def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
     """VGG-11 for small images: its eight convolutions with BatchNorm, and one linear layer for its three.
 
@@ -54,18 +56,17 @@ def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: t
     Raises:
         RangeError: listing every number that is below 1.
     """
-    return vgg("vgg11", channels, classes, (1, 1, 2, 2, 2), width, generator)
+    return vgg(channels, classes, (1, 1, 2, 2, 2), width, generator)
 
 
+@public
 def vgg13(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
     """VGG-13 for small images: as `vgg11`, with two convolutions in every stage (configuration B)."""
-    return vgg("vgg13", channels, classes, (2, 2, 2, 2, 2), width, generator)
+    return vgg(channels, classes, (2, 2, 2, 2, 2), width, generator)
 
 
-def vgg(
-    where: str, channels: int, classes: int, counts: tuple[int, ...], width: int, generator: torch.Generator | None
-) -> VGG:
+def vgg(channels: int, classes: int, counts: tuple[int, ...], width: int, generator: torch.Generator | None) -> VGG:
     """The network of so many convolutions in each stage."""
     return build(
-        where, lambda: VGG(channels, classes, counts, width), generator, channels=channels, classes=classes, width=width
+        lambda: VGG(channels, classes, counts, width), generator, channels=channels, classes=classes, width=width
     )

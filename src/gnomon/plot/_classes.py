@@ -37,9 +37,9 @@ def classes(
         EmptyError: if there is no sample.
         RangeError: at NaN or infinity.
     """
-    _checks.samples("classes", 1, features=features, labels=labels)
-    _checks.rows("classes", features=features)
-    _checks.finite("classes", features=features)
+    _checks.samples(1, features=features, labels=labels)
+    _checks.rows(features=features)
+    _checks.finite(features=features)
     if features.shape[1] < 2:
         raise ShapeError("features", "two dimensions or more", features.shape[1], "Draw them as a histogram.")
     kinds, places = np.unique(numbers(labels), return_inverse=True)

@@ -34,8 +34,8 @@ def images(
         EmptyError: if there is none.
         RangeError: at NaN or infinity.
     """
-    _checks.samples("images", 3, images=images)
-    _checks.finite("images", images=images)
+    _checks.samples(3, images=images)
+    _checks.finite(images=images)
     if images.ndim != 3:
         raise ShapeError("images", "(n, h, w)", _checks.shape_of(images), "Leave the channels out, or join them.")
     pixels = numbers(images)

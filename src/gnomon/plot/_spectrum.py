@@ -43,8 +43,8 @@ def spectrum(
     figure, axes = style.canvas(ax)
     most = 1
     for place, (name, own) in enumerate(by_name(values).items()):
-        _checks.samples("spectrum", 1, values=own)
-        _checks.finite("spectrum", values=own)
+        _checks.samples(1, values=own)
+        _checks.finite(values=own)
         rows = numbers(own).reshape(-1, own.shape[-1])
         means, places = rows.mean(0), np.arange(1, rows.shape[1] + 1)
         if log_y and not (means > 0).any():

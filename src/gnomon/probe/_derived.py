@@ -31,17 +31,17 @@ def centred_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
 
 def classifier_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k p"]:
     """The weight of the final linear layer, which a hook may make in the forward pass."""
-    return linear_head("Probe", model, x).weight
+    return linear_head(model, x).weight
 
 
 def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k"] | None:
     """The bias of the final linear layer; None if it has none."""
-    return linear_head("Probe", model, x).bias
+    return linear_head(model, x).bias
 
 
 def layer_weight_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "q p"]:
     """The weight of the linear layer that the samples enter, which goes with the AGOP at the network's input."""
-    return entrance_weight("Probe", model, x)
+    return entrance_weight(model, x)
 
 
 def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Covariance:
@@ -49,7 +49,7 @@ def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> C
 
     Held as rows where these are fewer than the input's entries: whole, it would take 181 GB for an image of 224 pixels.
     """
-    return gradient_products("Probe", model, x, [""], memory=memory)[""]
+    return gradient_products(model, x, [""], memory=memory)[""]
 
 
 def as_asked(quantity: Callable[..., object], argument: str, value: object) -> object:
@@ -105,17 +105,16 @@ def across_layers(arguments: Mapping[str, Sequence[str]], order: Sequence[str]) 
 def require_layers(model: nn.Module, layers: str | Sequence[str] | None) -> None:
     """Raises RangeError unless the network has layers of these names."""
     for layer in [layers] if isinstance(layers, str) else layers or ():
-        layer_named("Probe", model, layer)
+        layer_named(model, layer)
 
 
 def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[str | None]) -> None:
     """Raises UnsupportedModuleError unless these are the final linear layer, or None, which stands for it."""
     for layer in layers:
-        if layer is not None and layer_named("Probe", model, layer) is not linear_head("Probe", model, x).layer:
+        if layer is not None and layer_named(model, layer) is not linear_head(model, x).layer:
             raise UnsupportedModuleError(
                 "layers",
                 "the final linear layer, or none, for what looks at its weight and at features together",
                 repr(layer),
                 "Read the two in probes of their own.",
-                where="Probe",
             )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon.autodiff import DEFAULT_BUDGET, observe
-from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError
+from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import class_moments
 from gnomon.probe._derived import agop_of, own, require_one_layer
@@ -55,7 +55,7 @@ def dry_run(
     def try_all() -> None:
         for name in sorted(plan.observed):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
-                _checks.finite("Probe", x=x)
+                _checks.finite(x=x)
                 known[name] = look(model, some, name, plan.features, memory)
         if samples.tensors and not every_class and class_moments in plan.quantities.values():
             with noting(why, "class_moments", every_class=True):
@@ -126,10 +126,10 @@ def look(model: nn.Module, x: Tensor, name: str, features: Mapping[str, str | No
     They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
     """
     if name in features:
-        return observe("Probe", model, x, set(), features={name: features[name]}, memory=memory).values[name]
+        return observe(model, x, set(), features={name: features[name]}, memory=memory).values[name]
     if name != "jacobian":
-        return observe("Probe", model, x, {name}, memory=memory).values[name]
-    seen = observe("Probe", model, x, {"centroid", "logits"}, memory=memory).values
+        return observe(model, x, {name}, memory=memory).values[name]
+    seen = observe(model, x, {"centroid", "logits"}, memory=memory).values
     n, c = seen["logits"].shape
     room = (DEFAULT_BUDGET if memory is None else memory) // (4 * max(1, x.nbytes))
     return (seen["centroid"] / c).unsqueeze(1).expand(n, max(1, min(c, room)), *x.shape[1:])
@@ -147,15 +147,15 @@ IN_BRIEF: dict[Quantity, Quantity] = {agop_of: agop_in_brief}
 def require_every_class(labels: Tensor | None, logits: object) -> None:
     """Raises EmptyError if some class has no samples: the labels alone tell."""
     if isinstance(labels, Tensor) and isinstance(logits, Tensor):
-        _checks.class_labels("Probe", labels, len(labels), logits.shape[1])
-        _checks.every_class("Probe", torch.bincount(labels, minlength=logits.shape[1]))
+        _checks.class_labels(labels, len(labels), logits.shape[1])
+        _checks.every_class(torch.bincount(labels, minlength=logits.shape[1]))
 
 
 @contextmanager
 def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: bool = False) -> Iterator[None]:
     """Keeps what is raised inside, if it lasts."""
     try:
-        with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        with suppress(torch.linalg.LinAlgError), within("Probe"):  # type: ignore[attr-defined]
             yield
     except GnomonError as error:
         if lasts(error, every_class, fewer):
@@ -180,7 +180,6 @@ def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
             expected,
             f"{type(cause).__name__}: {cause} at samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
             "Pass network and samples as they are in training, and in float32 or float64.",
-            where="Probe",
         ) from cause
 
 

@@ -112,5 +112,4 @@ def check_thread(model: nn.Module) -> None:
             f"readings in {reader.name}, the thread of the first",
             f"one in {now.name}",
             "Read where the network is trained, between two steps: a reading sets it to eval mode for a while.",
-            where="Probe.read",
         )

@@ -82,5 +82,4 @@ def require_room(plan: Plan, rows: Mapping[str, int], n: int, memory: int | None
                 f"{size:,} at {n:,} samples",
                 f"If it returns one row a sample, say so, and it is given some at a time: def {name}(...) "
                 '-> Float[Tensor, "n"], with Float of jaxtyping. Else allow more memory.',
-                where="Probe",
             )

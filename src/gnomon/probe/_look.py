@@ -93,7 +93,6 @@ class Look:
         found: dict[str, Tensor] = {}
         if self._plan.observed:
             seen = observe(
-                "Probe",
                 model,
                 x,
                 self._plan.observations,
@@ -179,5 +178,4 @@ def one_row_each(name: str, value: object, n: int) -> Tensor:
         f"one row a sample from {name}, as its return annotation says",
         f"{got} of {n} samples",
         "Correct the annotation, or what it returns.",
-        where="Probe",
     )

@@ -59,7 +59,6 @@ def named(quantities: Asked) -> dict[str, Quantity]:
             "functions in a list, or by name in a mapping",
             f"{quantities!r} alone",
             "Put it into a list.",
-            where="Probe",
         )
     names = [name_of(quantity) for quantity in quantities]
     if "<lambda>" in names:
@@ -68,11 +67,10 @@ def named(quantities: Asked) -> dict[str, Quantity]:
             "functions that have a name",
             "a lambda",
             "Pass a mapping from names, such as {'largest': lambda logits: ...}.",
-            where="Probe",
         )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise RangeError("quantities", "distinct names", ", ".join(twice), "Pass a mapping from names.", where="Probe")
+        raise RangeError("quantities", "distinct names", ", ".join(twice), "Pass a mapping from names.")
     return dict(zip(names, quantities, strict=True))
 
 
@@ -95,12 +93,10 @@ def plan(quantities: Asked, given: Collection[str], layers: str | Sequence[str] 
     """
     by_name = named(quantities)
     if not by_name:
-        raise EmptyError("quantities", "at least one quantity", "none", "Name what to measure.", where="Probe")
+        raise EmptyError("quantities", "at least one quantity", "none", "Name what to measure.")
     taken = {name for name in by_name if name in given or (name in OBSERVATIONS and by_name[name] is not centroid)}
     if taken:
-        raise RangeError(
-            "quantities", "names that are not observations", ", ".join(sorted(taken)), "Rename them.", where="Probe"
-        )
+        raise RangeError("quantities", "names that are not observations", ", ".join(sorted(taken)), "Rename them.")
     known = {*given, "labels", *OBSERVATIONS, *DERIVED, *by_name}  # that there are no labels is said of all quantities
     reported = tuple(by_name)
     arguments: dict[str, tuple[str, ...]] = {}
@@ -115,7 +111,7 @@ def plan(quantities: Asked, given: Collection[str], layers: str | Sequence[str] 
         order = [*graphlib.TopologicalSorter(arguments).static_order()]
     except graphlib.CycleError as error:
         circle = " -> ".join(error.args[1])
-        raise RangeError("quantities", "no circle", circle, "Rename an argument.", where="Probe") from error
+        raise RangeError("quantities", "no circle", circle, "Rename an argument.") from error
     ordered = [name for name in order if name in by_name and name not in OBSERVATIONS]
     found = Plan(
         {name: by_name[name] for name in ordered},
@@ -162,7 +158,6 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
             "functions whose arguments have names",
             f"{quantity!r}",
             "Wrap it in one, such as lambda logits: ...",
-            where="Probe",
         ) from cause
     settings = quantity.keywords if isinstance(quantity, partial) else {}
     names = []
@@ -175,9 +170,7 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
             observed = sorted(known - QUANTITIES.keys() - {name})
             near = difflib.get_close_matches(parameter.name, known, 1)
             hint = f"Did you mean {near[0]}?" if near else "Pass that quantity too, or data that has it."
-            raise RangeError(
-                "quantities", f"{name} to ask for {', '.join(observed)}", parameter.name, hint, where="Probe"
-            )
+            raise RangeError("quantities", f"{name} to ask for {', '.join(observed)}", parameter.name, hint)
     return names
 
 
@@ -194,5 +187,4 @@ def presentable(name: str, value: object) -> Value:
         f"a tensor or a dataclass of tensors from {name}",
         type(value).__name__,
         "Return one.",
-        where="Probe",
     )

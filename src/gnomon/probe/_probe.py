@@ -9,7 +9,7 @@ from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
-from gnomon.errors import ConvergenceError, GnomonError, RangeError
+from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
@@ -91,6 +91,7 @@ class Probe:
         the number of samples.
     """
 
+    @public
     def __init__(
         self,
         model: nn.Module,
@@ -103,7 +104,6 @@ class Probe:
         max_overhead: float | None = None,
     ) -> None:
         _checks.settings(
-            "Probe",
             ("model", model, "an nn.Module", isinstance(model, nn.Module)),
             (
                 "schedule",
@@ -174,6 +174,7 @@ class Probe:
         given = ", ".join(f"{split} {samples}".strip() for split, samples in self._samples.items())
         return f"Probe({type(self.model).__name__}, {given}, quantities {', '.join(self.quantities)})"
 
+    @within("Probe")
     def _read(self, step: int, *, tolerant: bool) -> Reading:
         check_whole(self.model)
         check_shapes(self.model)

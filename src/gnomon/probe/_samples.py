@@ -48,7 +48,7 @@ class Samples:
                 for each in put_back:
                     each()
         if not self.first:
-            raise EmptyError("data", "at least one batch", "none", "Pass samples.", where="Probe")
+            raise EmptyError("data", "at least one batch", "none", "Pass samples.")
 
     def batches(self, device: torch.device | None) -> Iterator[Batch]:
         """All samples, batch by batch, on this device; tensors are one batch, and stay where they are."""
@@ -62,7 +62,6 @@ class Samples:
                     f"batches with {' and '.join(self.first)} as the first has",
                     f"one with {' and '.join(batch)}",
                     "Pass labels with all samples, or with none.",
-                    where="Probe",
                 )
             yield {name: part.to(device) for name, part in batch.items()}
 
@@ -112,9 +111,9 @@ def split_samples(data: Data | Mapping[str, Data]) -> dict[str, Samples]:
     if not isinstance(data, Mapping):
         return {"": Samples(data)}
     if wrong := [name for name in data if not isinstance(name, str) or not name]:
-        raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.", where="Probe")
+        raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.")
     if not data:
-        raise EmptyError("data", "at least one split", "none", "Pass samples.", where="Probe")
+        raise EmptyError("data", "at least one split", "none", "Pass samples.")
     return {name: Samples(part) for name, part in data.items()}
 
 
@@ -134,15 +133,13 @@ def batch_of(data: object) -> Batch:
     """
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if len(parts) not in (1, 2):
-        raise RangeError(
-            "data", "samples, alone or with labels", f"{len(parts)} parts", "Pass (x, labels).", where="Probe"
-        )
+        raise RangeError("data", "samples, alone or with labels", f"{len(parts)} parts", "Pass (x, labels).")
     batch: Batch = {}
     for name, part in zip(PARTS, parts, strict=False):
         if not isinstance(part, Tensor):
-            raise RangeError("data", "tensors", type(part).__name__, advice(part), where="Probe")
+            raise RangeError("data", "tensors", type(part).__name__, advice(part))
         batch[name] = part
-    _checks.samples("Probe", 1, **batch)
+    _checks.samples(1, **batch)
     return batch
 
 
@@ -156,14 +153,13 @@ def advice(part: object) -> str:
 def check_again(data: object) -> None:
     """Raises RangeError unless these are batches that can be gone through more than once."""
     if not isinstance(data, Iterable):
-        raise RangeError("data", "tensors or batches", type(data).__name__, advice(data), where="Probe")
+        raise RangeError("data", "tensors or batches", type(data).__name__, advice(data))
     if isinstance(data, Iterator):
         raise RangeError(
             "data",
             "batches that can be gone through at each reading",
             f"a {type(data).__name__}, which ends",
             "Pass a list of them, or a DataLoader.",
-            where="Probe",
         )
 
 

@@ -4,11 +4,12 @@ import math
 import operator
 from collections.abc import Callable
 
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 
 Schedule = Callable[[int], bool]
 
 
+@public
 def every(steps: int) -> Schedule:
     """At step 0 and each multiple of `steps`.
 
@@ -17,10 +18,11 @@ def every(steps: int) -> Schedule:
         [0, 4, 8]
     """
     if not 1 <= steps < math.inf:
-        raise RangeError("steps", "at least 1", steps, "Give the distance between readings.", where="every")
+        raise RangeError("steps", "at least 1", steps, "Give the distance between readings.")
     return lambda step: step % steps == 0
 
 
+@public
 def at(*steps: int) -> Schedule:
     """At the given steps.
 
@@ -33,12 +35,11 @@ def at(*steps: int) -> Schedule:
     except TypeError:
         due = frozenset()
     if not due or min(due) < 0:
-        raise RangeError(
-            "steps", "one or more steps from 0 on", steps, "Name the steps, as in at(100, 200).", where="at"
-        )
+        raise RangeError("steps", "one or more steps from 0 on", steps, "Name the steps, as in at(100, 200).")
     return lambda step: operator.index(step) in due
 
 
+@public
 def log_spaced(per_decade: int) -> Schedule:
     """At step 0 and `per_decade` times in each factor of ten, evenly on a log axis; every step where these are dense.
 
@@ -47,7 +48,7 @@ def log_spaced(per_decade: int) -> Schedule:
         [0, 1, 2, 3, 6, 10, 18, 32, 56, 100]
     """
     if not 1 <= per_decade < math.inf:
-        raise RangeError("per_decade", "at least 1", per_decade, "Ask for more readings.", where="log_spaced")
+        raise RangeError("per_decade", "at least 1", per_decade, "Ask for more readings.")
 
     def due(step: int) -> bool:
         if step <= 0:

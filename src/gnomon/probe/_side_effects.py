@@ -28,14 +28,13 @@ def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
             "a network that has all its parts",
             f"one whose forward pass makes {min(made)!r}",
             "Run it once before.",
-            where="Probe",
         )
     changed = [name for name, value in objects.items() if differ(before[name], dict(vars(value)))]
     if changed:
         warnings.warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not put back: training "
             f"may go on otherwise than without it. Keep what forward passes change in buffers.",
-            stacklevel=7,
+            stacklevel=8,
         )
     return result
 

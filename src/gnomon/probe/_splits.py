@@ -36,12 +36,11 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
                     there,
                     f"{name!r} of {type(each).__name__}",
                     "Correct the name, or what stands there.",
-                    where="Probe",
                 )
     found = {split: everywhere | asked.get(split, {}) for split in splits}
     found = {split: each for split, each in found.items() if each}
     if not found:
-        raise EmptyError("quantities", "at least one quantity", "none", "Name what to measure.", where="Probe")
+        raise EmptyError("quantities", "at least one quantity", "none", "Name what to measure.")
     return found
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public, within
 from gnomon.probe._reading import Reading
 
 
@@ -30,6 +30,7 @@ class Stop:
         self.verdict: Any = None
         self._criterion, self._names, self._settings = criterion, names, settings
 
+    @within("stop_when")
     def __call__(self, reading: Reading) -> bool:
         """Whether the criterion holds, this reading counted; one without a value that it asks for is left out.
 
@@ -54,7 +55,6 @@ class Stop:
                 "True, False or a result with `reached`",
                 repr(self.verdict),
                 "Return one.",
-                where="stop_when",
             )
         return bool(reached)
 
@@ -62,6 +62,7 @@ class Stop:
         """The history, in numbers, strings, lists and dicts."""
         return {"steps": [*self.steps], "histories": {name: [*values] for name, values in self.histories.items()}}
 
+    @within("stop_when")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on from that history; the criterion and its settings are this one's.
 
@@ -74,7 +75,6 @@ class Stop:
                 f"the history of {', '.join(self.histories)}",
                 ", ".join(state_dict["histories"]),
                 "Ask for the same quantities, or start without a history.",
-                where="stop_when",
             )
         self.steps = [*state_dict["steps"]]
         self.histories = {name: [*values] for name, values in state_dict["histories"].items()}
@@ -86,14 +86,13 @@ class Stop:
                 continue
             near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
             hint = f"Did you mean stop_when({self._called}, {argument}={near[0]!r})?" if near else "Measure it too."
-            raise RangeError(self._called, f"{name} in the reading", ", ".join(scalars), f"{hint}", where="stop_when")
+            raise RangeError(self._called, f"{name} in the reading", ", ".join(scalars), f"{hint}")
         if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
                 self._called,
                 f"a reading after step {self.steps[-1]}",
                 f"step {reading.step}",
                 "Make a new one for each training; when resuming, load the history that was saved with the network.",
-                where="stop_when",
             )
 
     @property
@@ -101,6 +100,7 @@ class Stop:
         return getattr(self._criterion, "__name__", type(self._criterion).__name__)
 
 
+@public
 def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
     """A stopping rule: asks `criterion`, after each reading, about the history of what was read.
 
@@ -144,7 +144,6 @@ def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
                 f"one of {', '.join(parameters)}",
                 name,
                 f"{(f'Did you mean {near[0]}?' if near else 'Leave it out.')}",
-                where="stop_when",
             )
     asked = {
         name: name

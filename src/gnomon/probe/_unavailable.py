@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from gnomon.errors import GnomonError
+from gnomon.errors import GnomonError, within
 from gnomon.probe._derived import require_layers
 from gnomon.probe._dry_run import dry_run
 from gnomon.probe._plan import Asked, plan
 from gnomon.probe._samples import Data, Samples
 
 
+@within("Probe")
 def unavailable(
     model: nn.Module,
     data: Data,

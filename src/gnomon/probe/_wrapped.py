@@ -35,7 +35,6 @@ def check_whole(model: nn.Module) -> None:
             "parameters that are whole on each process",
             sharded[0],
             "Train in DistributedDataParallel, or read a copy on one process, made from the full state dict.",
-            where="Probe",
         )
 
 
@@ -48,5 +47,5 @@ def check_shapes(model: nn.Module) -> None:
     """Raises UnsupportedModuleError if a layer waits for its first samples: to read it would draw its weights."""
     if not has_shapes(model):
         raise UnsupportedModuleError(
-            "model", "parameters that have a shape", "lazy ones", "Run the network once before.", where="Probe.read"
+            "model", "parameters that have a shape", "lazy ones", "Run the network once before."
         )

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
-from gnomon.errors import EmptyError
 from gnomon.regions._operations import Affine, Maximum, PiecewiseLinear, Planes, on_pieces, picked
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
@@ -44,20 +43,18 @@ def boundary_distance(
         >>> boundary_distance(relu.eval(), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
         tensor([5., 0.])
     """
-    where = "boundary_distance"
-    _checks.floating(where, x=x)
-    _checks.samples(where, 1, x=x)
-    _checks.finite(where, x=x)
+    _checks.floating(x=x)
+    _checks.samples(1, x=x)
+    _checks.finite(x=x)
     budget = DEFAULT_BUDGET if memory is None else memory
-    _checks.settings(where, ("memory", budget, "above 0", budget > 0))
+    _checks.settings(("memory", budget, "above 0", budget > 0))
     size = x[0].numel()
-    if size == 0:
-        raise EmptyError("x", "entries for each sample", f"shape {_checks.shape_of(x)}", "Pass some.", where=where)
+    _checks.entries(x=x)
     with torch.no_grad():
-        network = network_of(where, model, x[:1])
-        one = _nearest(where, network, x[:1])[1]
+        network = network_of(model, x[:1])
+        one = _nearest(network, x[:1])[1]
         parts = torch.split(x, max(1, int(budget) // (8 * (size + 1) * 4 * one)))
-        return torch.cat([_nearest(where, network, part)[0] for part in parts]).to(x.dtype)
+        return torch.cat([_nearest(network, part)[0] for part in parts]).to(x.dtype)
 
 
 def _flats(x: Float[Tensor, "n *d"]) -> Planes:
@@ -67,7 +64,7 @@ def _flats(x: Float[Tensor, "n *d"]) -> Planes:
     return torch.cat([directions, x.double().flatten(1)[:, None]], 1).view(len(x), size + 1, *x.shape[1:])
 
 
-def _nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Float[Tensor, "n"], int]:
+def _nearest(network: Network, x: Float[Tensor, "n *d"]) -> tuple[Float[Tensor, "n"], int]:
     """The distances, and the most entries that a step holds."""
     planes = _flats(x)
     held, most = {network.source: planes}, 0
@@ -88,7 +85,7 @@ def _nearest(where: str, network: Network, x: Float[Tensor, "n *d"]) -> tuple[Fl
         needed = network.needed_after(place)
         held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
         most = max(most, sum(planes[0, 0].numel() for planes in held.values()))
-    network.hold_against(where, x.double(), held[network.result][:, -1])
+    network.hold_against(x.double(), held[network.result][:, -1])
     return distance, most
 
 

@@ -53,20 +53,17 @@ def local_complexity(
                 [1],
                 [2]])
     """
-    where = "local_complexity"
-    _checks.floating(where, x=x)
-    _checks.samples(where, 2, x=x)
+    _checks.floating(x=x)
+    _checks.samples(2, x=x)
     if x[0].numel() < 2:
         raise ShapeError(
             "x",
             "two numbers a sample or more, to lay a plane through it",
             f"shape {_checks.shape_of(x)}",
             "On a line, take slice_regions of the network with a second input of weight 0.",
-            where=where,
         )
-    _checks.finite(where, x=x)
+    _checks.finite(x=x)
     _checks.settings(
-        where,
         ("radius", radius, "finite and above 0", 0 < radius < math.inf),
         ("sides", sides, "at least 3", sides >= 3),
     )

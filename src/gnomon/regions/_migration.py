@@ -48,12 +48,12 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
         RangeError: at NaN or infinity, if the planes differ or are on different devices, or a point lies outside of
             one of the boxes.
     """
-    require_coordinates("migration", points)
-    _checks.finite("migration", points=points)
-    _checks.one_device("migration", before=before.plane.origin, after=after.plane.origin)
+    require_coordinates(points)
+    _checks.finite(points=points)
+    _checks.one_device(before=before.plane.origin, after=after.plane.origin)
     same = torch.equal(before.plane.origin, after.plane.origin)
     if not (same and torch.equal(before.plane.directions, after.plane.directions)):
-        raise RangeError("after", "the plane of `before`", "another", "Slice both by one plane.", where="migration")
+        raise RangeError("after", "the plane of `before`", "another", "Slice both by one plane.")
     where = [regions.region_of_points(points) for regions in (before, after)]
     outside = (where[0] < 0) | (where[1] < 0)
     if outside.any():
@@ -62,7 +62,6 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
             "points inside both boxes",
             f"one outside at index {int(outside.nonzero()[0])}",
             "Take a larger box.",
-            where="migration",
         )
     return Migration(
         before.boundary_distance(points),

@@ -108,6 +108,5 @@ def on_samples(function: Callable[[Tensor], Tensor], planes: Planes) -> Float[Te
             "operations on each sample alone",
             "one over the first axis, that of the samples",
             "Let it act on the others.",
-            where="regions",
         )
     return values.reshape(*planes.shape[:2], *values.shape[1:])

@@ -85,9 +85,9 @@ class Regions:
             RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin and
                 the rounding of its dtype; or at NaN or infinity.
         """
-        _checks.floating("region_of", x=x)
-        _checks.one_device("region_of", plane=self.plane.origin, x=x)
-        self.plane.require_inputs("region_of", x)
+        _checks.floating(x=x)
+        _checks.one_device(plane=self.plane.origin, x=x)
+        self.plane.require_inputs(x)
         points = self.plane.project(x.double())
         off = torch.linalg.vector_norm((x.double() - self.plane.embed(points)).flatten(1), dim=1)
         reach = torch.linalg.vector_norm((x.double() - self.plane.origin.double()).flatten(1), dim=1)
@@ -99,7 +99,6 @@ class Regions:
                 "inputs in the plane",
                 f"one {off[i]:.3g} away from it at index {i}",
                 "Take a plane through it, or look at the nearest point, region_of_points(plane.project(x)).",
-                where="region_of",
             )
         return self.region_of_points(points, memory=memory)
 
@@ -112,8 +111,8 @@ class Regions:
         Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` as in
         `region_of_points`, and errors.
         """
-        require_coordinates("Regions.boundary_distance", points)
-        _checks.finite("Regions.boundary_distance", points=points)
+        require_coordinates(points)
+        _checks.finite(points=points)
         points = points.to(self.polygons.vertices)
         region = self.region_of_points(points, memory=memory)
         found = [points.new_empty(0)]
@@ -139,8 +138,8 @@ class Regions:
             RangeError: at NaN or infinity, or if `memory` is not positive.
         Cost: O(n regions), and O(corners) for each region whose bounding box holds the point.
         """
-        require_coordinates("Regions.region_of_points", points)
-        _checks.finite("Regions.region_of_points", points=points)
+        require_coordinates(points)
+        _checks.finite(points=points)
         fitting = self._fitting(memory)
         low, high = self.polygons.vertices.amin(1), self.polygons.vertices.amax(1)
         rounding = 1e-12 * (high.amax(0) - low.amin(0)).amax()
@@ -162,7 +161,7 @@ class Regions:
     def _fitting(self, memory: float | int | None) -> int:
         """How many pairs of a point and a region's corners take half of the budget."""
         budget = DEFAULT_BUDGET if memory is None else memory
-        _checks.settings("Regions", ("memory", budget, "above 0", budget > 0))
+        _checks.settings(("memory", budget, "above 0", budget > 0))
         return max(1, int(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
 
     def _depth(self, points: Float[Tensor, "m 2"], region: Int[Tensor, "m"]) -> Float[Tensor, "m"]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import RangeError, ShapeError, public
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Plane:
     origin: Float[Tensor, "*d"]
     directions: Float[Tensor, "2 *d"]
 
+    @public
     def __post_init__(self) -> None:
-        _checks.floating("Plane", origin=self.origin, directions=self.directions)
+        _checks.floating(origin=self.origin, directions=self.directions)
         if self.directions.shape != (2, *self.origin.shape):
             raise ShapeError(
                 "directions",
                 f"shape {(2, *self.origin.shape)}",
                 _checks.shape_of(self.directions),
                 "Pass two directions of the origin's shape.",
-                where="Plane",
             )
-        _checks.one_device("Plane", origin=self.origin, directions=self.directions)
-        _checks.finite("Plane", origin=self.origin, directions=self.directions)
+        _checks.one_device(origin=self.origin, directions=self.directions)
+        _checks.finite(origin=self.origin, directions=self.directions)
         # Of unit length: directions may well be of very different sizes.
         directions = torch.nn.functional.normalize(self.directions.flatten(1).double(), dim=1, eps=0)
         singular = torch.linalg.svdvals(directions) if directions.isfinite().all() else torch.zeros(2)
@@ -49,7 +49,6 @@ class Plane:
                 "two directions that span a plane",
                 "parallel ones",
                 "Choose another point.",
-                where="Plane",
             )
 
     @full_precision
@@ -59,7 +58,7 @@ class Plane:
         Raises:
             ShapeError: if the points are not (n, 2).
         """
-        require_coordinates("Plane.embed", points)
+        require_coordinates(points)
         directions = self.directions.to(points).flatten(1)
         return self.origin.to(points) + (points @ directions).reshape(-1, *self.origin.shape)
 
@@ -71,12 +70,12 @@ class Plane:
             ShapeError: if the inputs are not of the plane's shape.
             RangeError: at NaN or infinity.
         """
-        self.require_inputs("Plane.project", x)
+        self.require_inputs(x)
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         directions = self.directions.to(x).flatten(1)
         return torch.linalg.lstsq(directions.T, (x - self.origin.to(x)).flatten(1).T).solution.T
 
-    def require_inputs(self, where: str, x: Tensor) -> None:
+    def require_inputs(self, x: Tensor) -> None:
         """Raises unless these are inputs of the plane's shape, finite, each a row."""
         if x.shape[1:] != self.origin.shape or x.ndim == 0:
             raise ShapeError(
@@ -84,12 +83,11 @@ class Plane:
                 f"inputs of shape (n, {', '.join(map(str, self.origin.shape))}), as the plane's origin is",
                 _checks.shape_of(x),
                 "Pass inputs of the same space, one a row.",
-                where=where,
             )
-        _checks.finite(where, x=x)
+        _checks.finite(x=x)
 
 
-def require_coordinates(where: str, points: Tensor) -> None:
+def require_coordinates(points: Tensor) -> None:
     """Raises ShapeError unless these are coordinates in a plane, two a row."""
     if points.ndim != 2 or points.shape[1] != 2:
         raise ShapeError(
@@ -97,7 +95,6 @@ def require_coordinates(where: str, points: Tensor) -> None:
             "two coordinates a row, shape (n, 2)",
             _checks.shape_of(points),
             "Take plane.project(x) for inputs.",
-            where=where,
         )
 
 
@@ -123,18 +120,16 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
         tensor([[1., 0., 0.],
                 [0., 0., 1.]], dtype=torch.float64)
     """
-    _checks.floating("plane_through", x1=x1, x2=x2, x3=x3)
-    _checks.same_shape("plane_through", x1=x1, x2=x2, x3=x3)
-    _checks.one_device("plane_through", x1=x1, x2=x2, x3=x3)
-    _checks.finite("plane_through", x1=x1, x2=x2, x3=x3)
+    _checks.floating(x1=x1, x2=x2, x3=x3)
+    _checks.same_shape(x1=x1, x2=x2, x3=x3)
+    _checks.one_device(x1=x1, x2=x2, x3=x3)
+    _checks.finite(x1=x1, x2=x2, x3=x3)
     x1, x2, x3 = x1.double(), x2.double(), x3.double()
     spread = torch.stack([x2 - x1, x3 - x1]).flatten(1)
     first = spread[0] / torch.linalg.vector_norm(spread[0])
     second = spread[1] - (spread[1] @ first) * first
     length = torch.linalg.vector_norm(second)
     if not length > 1e-9 * torch.linalg.vector_norm(spread):
-        raise RangeError(
-            "x3", "three points that span a plane", "points on a line", "Take another.", where="plane_through"
-        )
+        raise RangeError("x3", "three points that span a plane", "points on a line", "Take another.")
     directions = torch.stack([first, second / length]).reshape(2, *x1.shape)
     return Plane((x1 + x2 + x3) / 3, directions)

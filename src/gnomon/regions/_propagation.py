@@ -123,7 +123,6 @@ class Propagation:
                 f"at least {parts * one:,} bytes, for one polygon at '{step.place}'",
                 f"{parts * self.budget:,}, with {self.share:.1%} of the box done",
                 "Allow more.",
-                where="slice_regions",
             )
         return self.budget // one
 
@@ -135,7 +134,6 @@ class Propagation:
                 f"at most {self.most:,} regions",
                 f"more with {self.share:.1%} of the box done",
                 "Allow more, or take a smaller box.",
-                where="slice_regions",
             )
 
 

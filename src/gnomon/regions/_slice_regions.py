@@ -74,14 +74,13 @@ def slice_regions(
         >>> len(regions), regions.areas.sum().item()
         (4, 4.0)
     """
-    where = "slice_regions"
     budget = DEFAULT_BUDGET if memory is None else memory
     _checks.settings(
-        where, ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
+        ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
     )
     start = _polygon(box, plane.origin)
     with torch.no_grad():
-        network = network_of(where, model, plane.origin[None])
+        network = network_of(model, plane.origin[None])
         share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
         propagation = Propagation(network, share, max_regions, float(start.areas()))
         image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
@@ -116,9 +115,9 @@ def _verify(network: Network, regions: Regions, area: float) -> None:
     points = regions.polygons[rows].centroids()
     found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
     with torch.no_grad():
-        network.hold_against("slice_regions", regions.plane.embed(points), found)
+        network.hold_against(regions.plane.embed(points), found)
     if not abs(float(regions.areas.sum()) - area) <= AGREEMENT * area:
-        raise answers_otherwise("slice_regions")
+        raise answers_otherwise()
 
 
 def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
@@ -128,8 +127,9 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
         ShapeError: if it is not (v, 2) with three corners or more.
         RangeError: if it is not convex, has no area, or reaches beyond what the network can compute.
     """
+    limits = not isinstance(box, Tensor)
     box = torch.as_tensor(box, dtype=torch.float64, device=origin.device)
-    if box.shape == (4,):
+    if limits and box.shape == (4,):
         left, right, bottom, top = box
         box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
     if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
@@ -138,14 +138,11 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             "corners of shape (v, 2), v >= 3",
             _checks.shape_of(box),
             "Pass them so, or as (left, right, bottom, top).",
-            where="slice_regions",
         )
-    _checks.finite("slice_regions", box=box)
+    _checks.finite(box=box)
     if not torch.isfinite(box.to(origin.dtype).square().sum()):
         reach = float(box.abs().max())
-        raise RangeError(
-            "box", f"corners whose squares {origin.dtype} holds", f"{reach:.2g}", "Look closer.", where="slice_regions"
-        )
+        raise RangeError("box", f"corners whose squares {origin.dtype} holds", f"{reach:.2g}", "Look closer.")
     sides = box.roll(-1, 0) - box
     turns = cross(sides, sides.roll(-1, 0))
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
@@ -155,7 +152,6 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             "the corners of a convex polygon with an area, in order, none on a side",
             "others",
             "Take its convex hull.",
-            where="slice_regions",
         )
     corners = box if turn > 0 else box.flip(0)
     count = torch.tensor([len(corners)], device=origin.device)

@@ -59,7 +59,7 @@ class Network:
         """The results that are still looked at when the step at this place is done."""
         return {name for step in self.steps[place + 1 :] for name in step.inputs} | {self.result}
 
-    def hold_against(self, where: str, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"]) -> None:
+    def hold_against(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"]) -> None:
         """Holds what the steps gave against the network: in-place changes, which no trace can see, show here.
 
         Raises:
@@ -67,21 +67,20 @@ class Network:
         """
         wanted = self.model(x)
         if wanted.shape != outputs.shape or not (wanted - outputs).abs().max() <= AGREEMENT * wanted.abs().max():
-            raise answers_otherwise(where)
+            raise answers_otherwise()
 
 
-def answers_otherwise(where: str) -> UnsupportedModuleError:
+def answers_otherwise() -> UnsupportedModuleError:
     """The error for a network that its steps do not make up."""
     return UnsupportedModuleError(
         "model",
         "a network that its traced parts make up",
         "one that answers otherwise",
         "Look for in-place operations and hooks, or for weights that are NaN, and write it without them.",
-        where=where,
     )
 
 
-def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
+def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
     """The network's steps.
 
     Args:
@@ -103,9 +102,8 @@ def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Networ
                 f"a network on {x.device}, where the inputs or the plane are",
                 f"one on {weight.device}",
                 "Move one of the two.",
-                where=where,
             )
-    network = Network(exact, *_read(where, _traced(where, exact)))
+    network = Network(exact, *_read(_traced(exact)))
     try:
         outputs = exact(x.double())
     except RuntimeError as error:
@@ -114,13 +112,12 @@ def network_of(where: str, model: nn.Module, x: Float[Tensor, "1 *d"]) -> Networ
             f"a network that takes inputs of shape {tuple(x.shape[1:])}",
             f"one that does not: {error}",
             "Pass inputs of its own shape.",
-            where=where,
         ) from error
-    outputs_of(where, outputs, x)
+    outputs_of(outputs, x)
     return network
 
 
-def _traced(where: str, model: nn.Module) -> fx.GraphModule:
+def _traced(model: nn.Module) -> fx.GraphModule:
     """The network's forward pass as a graph of its parts."""
     tracer = fx.Tracer()
     # A layer alone would be traced into its own weights.
@@ -133,11 +130,10 @@ def _traced(where: str, model: nn.Module) -> fx.GraphModule:
             "a forward pass that takes no decisions on its data",
             f"one that cannot be traced: {error}",
             "Write it without them; for a sample's shape take x.flatten(1).",
-            where=where,
         ) from error
 
 
-def _read(where: str, graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str]:
+def _read(graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str]:
     """The steps of a graph, and the names of its input and of its result."""
     steps: list[Step] = []
     source, result = "", ""
@@ -152,7 +148,7 @@ def _read(where: str, graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str
         elif (value := _constant(graph, node, arguments, named)) is not None:
             known[node] = value
         else:
-            place, operation = _operation_of(where, graph, node, arguments, named)
+            place, operation = _operation_of(graph, node, arguments, named)
             # A module that is used twice stands in two places.
             times = sum(step.place.partition(", time ")[0] == place for step in steps)
             place = f"{place}, time {times + 1}" if times else place
@@ -187,7 +183,7 @@ def _called(node: fx.Node) -> Callable[..., Tensor]:
 
 
 def _operation_of(
-    where: str, graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]
+    graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[str, Operation]:
     """Where a node of the traced graph stands, and what it does."""
     operation: Operation | None = None
@@ -201,7 +197,5 @@ def _operation_of(
         place, what = node.name, getattr(node.target, "__name__", str(node.target))
         operation = of_function(_called(node), what, arguments, named)
     if operation is None:
-        raise UnsupportedModuleError(
-            "model", "piecewise affine parts", f"{what} at '{place}'", f"{advice}.", where=where
-        )
+        raise UnsupportedModuleError("model", "piecewise affine parts", f"{what} at '{place}'", f"{advice}.")
     return place, operation

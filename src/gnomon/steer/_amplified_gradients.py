@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import EmptyError, RangeError, ShapeError, within
 from gnomon.steer._attach import attach
 
 
@@ -20,7 +20,7 @@ class AmplifiedGradients(ABC):
         self.skip_nonfinite = skip_nonfinite
         self.steps = 0
         self._where = type(self).__name__
-        self._parameters = _named(self._where, parameters)
+        self._parameters = _named(parameters)
         self._memory: dict[int, Tensor] = {}
         self._taken: dict[int, int] = {}
 
@@ -76,7 +76,8 @@ class AmplifiedGradients(ABC):
                 and would unscale the gradients itself.
             CheckpointError: on loading, if the optimizer's state has none of Grokfast.
         """
-        attach(self, optimizer, self._parameters)
+        with within(f"{self._where}.attach"):
+            attach(self, optimizer, self._parameters)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on: the steps, and by the parameters' numbers what is remembered of how many.
@@ -137,11 +138,11 @@ class AmplifiedGradients(ABC):
         )
 
 
-def _named(where: str, parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
+def _named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
     """The parameters with their names, or, where they come without, `parameter 0` and so on."""
     named = [(f"parameter {i}", p) if isinstance(p, Tensor) else p for i, p in enumerate(parameters)]
     if not named:
-        raise EmptyError("parameters", "at least one", "none", "Pass model.named_parameters().", where=where)
+        raise EmptyError("parameters", "at least one", "none", "Pass model.named_parameters().")
     for name, parameter in named:
         if not parameter.is_leaf:
             raise RangeError(
@@ -149,10 +150,9 @@ def _named(where: str, parameters: Iterable[Tensor | tuple[str, Tensor]]) -> lis
                 "leaf tensors",
                 f"the result of an operation as {name}",
                 "Pass model.named_parameters().",
-                where=where,
             )
     if len({id(parameter) for _, parameter in named}) < len(named):
-        raise RangeError("parameters", "each once", "some twice", "Pass model.named_parameters().", where=where)
+        raise RangeError("parameters", "each once", "some twice", "Pass model.named_parameters().")
     return named
 
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gnomon.errors import CheckpointError, RangeError
+from gnomon.errors import CheckpointError, RangeError, within
 
 KEY = "gnomon"
 """Of the method's state in the optimizer's."""
@@ -38,7 +38,6 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
             and would unscale the gradients itself.
         CheckpointError: on loading, if the optimizer's state has none of a method.
     """
-    where = f"{type(method).__name__}.attach"
     while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = inner  # Accelerate's has no hooks of its own.
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
@@ -49,11 +48,13 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
             "one that steps all these parameters",
             f"one without {lacking[0]}",
             "Attach each optimizer's own.",
-            where=where,
         )
     if KEY in optimizer.state_dict():
-        raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.", where=where)
+        raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.")
 
+    called = f"{type(method).__name__}.attach"
+
+    @within(called)
     def before_step(
         optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -63,7 +64,6 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
                 "unscaled gradients",
                 "those of a GradScaler before a fused step",
                 "Call scaler.unscale_(optimizer) first, or make the optimizer with fused=False.",
-                where=where,
             )
         closure: Callable[[], object] | None = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
@@ -83,6 +83,7 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
         if gradients and not _fills_state(optimizer, gradients):
             method()
 
+    @within(called)
     def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
         if KEY not in state:
             raise CheckpointError(
@@ -92,7 +93,6 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
                 "Load one that was saved with the method attached, or attach it after loading. "
                 "torch.distributed.checkpoint leaves it out: save the method's own state_dict() beside, "
                 "and load both before attaching.",
-                where=where,
             )
         method.load_state_dict(state[KEY])
 

@@ -17,7 +17,7 @@ from gnomon.autodiff import (
     projected_norm,
     require_second_derivative,
 )
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, public
 from gnomon.measure import jacobian_norm
 
 
@@ -82,10 +82,10 @@ class GrokAlign:
     squared: bool = False
     generator: torch.Generator | None = None
 
+    @public
     def __post_init__(self) -> None:
         counted = isinstance(self.projections, int) and self.projections >= 1
         _checks.settings(
-            "GrokAlign",
             ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
             ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
             ("projections", self.projections, "a whole number from 1 on", counted),
@@ -93,6 +93,7 @@ class GrokAlign:
             ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
         )
 
+    @public
     def __call__(
         self, model: Model, x: Float[Tensor, "n *d"], logits: Float[Tensor, "n c"] | None = None
     ) -> Float[Tensor, ""]:
@@ -113,19 +114,18 @@ class GrokAlign:
             ShapeError: if the outputs are not (n, c).
             UnsupportedModuleError: if a layer has no second derivative, as fused attention.
         """
-        _checks.floating("GrokAlign", x=x)
-        _checks.samples("GrokAlign", 1, x=x)
+        _checks.floating(x=x)
+        _checks.samples(1, x=x)
         if logits is None or self.fraction < 1:
-            tape = forward("GrokAlign", model, self._part(x.detach()), mixed=True)
+            tape = forward(model, self._part(x.detach()), mixed=True)
         else:
-            tape = Tape("GrokAlign", x, outputs_of("GrokAlign", logits, x), create_graph=True)
+            tape = Tape(x, outputs_of(logits, x), create_graph=True)
             if not (x.requires_grad and tape.reaches_x):
                 raise RangeError(
                     "logits",
                     "logits with a graph to x",
                     "none",
                     "Call x.requires_grad_() before model(x), or leave logits out.",
-                    where="GrokAlign",
                 )
         require_second_derivative(tape)
         size = self._norm(tape)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon.errors import public
 from gnomon.steer._amplified_gradients import AmplifiedGradients
 
 
@@ -58,6 +59,7 @@ class GrokfastEMA(AmplifiedGradients):
         tensor([7., 7.])
     """
 
+    @public
     def __init__(
         self,
         parameters: Iterable[Tensor | tuple[str, Tensor]],
@@ -67,7 +69,6 @@ class GrokfastEMA(AmplifiedGradients):
         skip_nonfinite: bool = False,
     ) -> None:
         _checks.settings(
-            "GrokfastEMA",
             ("alpha", alpha, "in [0, 1)", 0 <= alpha < 1),
             ("lamb", lamb, "finite and at least 0", 0 <= lamb < math.inf),
         )
@@ -117,6 +118,7 @@ class GrokfastMA(AmplifiedGradients):
         tensor([7., 7.])
     """
 
+    @public
     def __init__(
         self,
         parameters: Iterable[Tensor | tuple[str, Tensor]],
@@ -126,7 +128,6 @@ class GrokfastMA(AmplifiedGradients):
         skip_nonfinite: bool = False,
     ) -> None:
         _checks.settings(
-            "GrokfastMA",
             ("window", window, "at least 1", window >= 1),
             ("lamb", lamb, "finite and at least 0", 0 <= lamb < math.inf),
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ArgumentTypeError, ShapeError
+from gnomon.errors import ArgumentTypeError, ShapeError, public
 
 
 @overload
@@ -48,11 +48,9 @@ def noise_level(
             "a number or a tensor",
             type(train_accuracy).__name__,
             "Make one of it.",
-            where="noise_level",
         )
     within = (train_accuracy >= 0) & (train_accuracy <= 1)
     _checks.settings(
-        "noise_level",
         ("train_accuracy", train_accuracy, "in [0, 1]", bool(torch.as_tensor(within).all())),
         ("largest", largest, "finite and at least 0", 0 <= largest < math.inf),
         ("least", least, "finite and at least 0", 0 <= least < math.inf),
@@ -61,6 +59,7 @@ def noise_level(
     return level.clamp(min=least) if isinstance(level, Tensor) else max(level, least)
 
 
+@public
 def input_noise(
     x: Float[Tensor, "*n"],
     train_accuracy: float | int | Tensor,
@@ -95,8 +94,8 @@ def input_noise(
         >>> gnomon.input_noise(torch.ones(2), 1.0, least=0.0)
         tensor([1., 1.])
     """
-    _checks.floating("input_noise", x=x)
-    _checks.dense("input_noise", x=x)
+    _checks.floating(x=x)
+    _checks.dense(x=x)
     level = noise_level(train_accuracy, largest, least)
     device = x.device if generator is None else generator.device
     noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=device).to(x.device)
@@ -108,7 +107,6 @@ def input_noise(
                 f"a shape that broadcasts against x, {_checks.shape_of(x)}",
                 _checks.shape_of(level),
                 "Give x the axis of the seeds, or pass a number.",
-                where="input_noise",
             )
         level = level.to(x)
     return x + level * noise

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._extras import extra
 from gnomon.data import digits, find, home, load_images, standardise
-from gnomon.errors import DataError, RangeError, ShapeError
+from gnomon.errors import DataError, RangeError, ShapeError, within
 from gnomon_lab.measuring.arrays import Array, members
 
 DEFAULT_SAMPLES = 1024
@@ -86,8 +86,9 @@ def load_data(
     else:
         data = of_images(name, split or "train", samples, data_dir)
     x = data.x.to(dtype)
-    _checks.samples("measure", x=x)
-    _checks.finite("measure", x=x)
+    with within("measure"):
+        _checks.samples(x=x)
+        _checks.finite(x=x)
     return data._replace(x=x)
 
 

@@ -45,7 +45,7 @@ def central_path_distance(
         >>> gnomon.central_path_distance(torch.zeros(2, 1), torch.zeros(2), moments)
         tensor(1.)
     """
-    *_, deviation, _ = parts_of_loss("central_path_distance", classifier, bias, class_moments, weight_decay)
+    *_, deviation, _ = parts_of_loss(classifier, bias, class_moments, weight_decay)
     square = 2 * deviation
     positive = square > 0
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
 from gnomon.linalg import Covariance, Dense, Factored, smaller
 from gnomon.measure._by_class import at_least_single, check_samples, check_squares, further
 
@@ -31,44 +31,38 @@ class ClassMoments:
     means: Float[Tensor, "k p"]
     within: Covariance
 
+    @public
     def __post_init__(self) -> None:
         if not (isinstance(self.counts, Tensor) and isinstance(self.means, Tensor)):
             kinds = f"{type(self.counts).__name__} and {type(self.means).__name__}"
-            raise ArgumentTypeError(
-                "means", "tensors of counts and means", kinds, "Make some of them.", where="ClassMoments"
-            )
+            raise ArgumentTypeError("means", "tensors of counts and means", kinds, "Make some of them.")
         if not isinstance(self.within, Dense | Factored):
             raise ArgumentTypeError(
                 "within",
                 "a Dense or Factored matrix",
                 type(self.within).__name__,
                 "Take class_moments, which makes one.",
-                where="ClassMoments",
             )
-        _checks.floating("ClassMoments", means=self.means)
-        _checks.finite("ClassMoments", means=self.means)
+        _checks.floating(means=self.means)
+        _checks.finite(means=self.means)
         held = self.within.matrix if isinstance(self.within, Dense) else self.within.rows
         if self.counts.is_floating_point() or self.counts.is_complex() or self.counts.dtype == torch.bool:
-            raise RangeError("counts", "whole numbers", self.counts.dtype, "Count samples.", where="ClassMoments")
+            raise RangeError("counts", "whole numbers", self.counts.dtype, "Count samples.")
         if self.counts.device != self.means.device or self.counts.layout != self.means.layout:
             raise RangeError(
                 "counts",
                 f"them on {self.means.device} as the means are",
                 self.counts.device,
                 "Move one of them.",
-                where="ClassMoments",
             )
         if held.dtype != self.means.dtype:
-            raise RangeError(
-                "means", f"{held.dtype} as within has", self.means.dtype, "Convert one.", where="ClassMoments"
-            )
+            raise RangeError("means", f"{held.dtype} as within has", self.means.dtype, "Convert one.")
         if self.means.ndim != 2 or self.counts.shape != self.means.shape[:1] or held.shape[1:] != self.means.shape[1:]:
             raise ShapeError(
                 "means",
                 "(k, p) with counts (k,) and within (p, p)",
                 ", ".join(map(_checks.shape_of, (self.means, self.counts, held))),
                 "Take class_moments.",
-                where="ClassMoments",
             )
 
     @classmethod
@@ -167,12 +161,11 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
         (tensor([[ 2.],
                 [10.]]), tensor(2.))
     """
-    where = "class_moments"
-    check_samples(where, features, labels, classes)
+    check_samples(features, labels, classes)
     rows = at_least_single(features.flatten(1))
     empty = ClassMoments.none(classes, rows)
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
     moments = ClassMoments(counts, means, smaller(deviations))
-    _checks.every_class(where, moments.counts)
-    check_squares(where, moments.within, moments.means, moments.centred_means)
+    _checks.every_class(moments.counts)
+    check_squares(moments.within, moments.means, moments.centred_means)
     return moments

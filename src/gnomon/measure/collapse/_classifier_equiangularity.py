@@ -30,4 +30,4 @@ def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor,
         >>> gnomon.classifier_equiangularity(torch.tensor([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0], [-1.0, 0.0]]))
         tensor(0.9428)
     """
-    return pair_cosines("classifier_equiangularity", classifier=classifier).std(correction=0)
+    return pair_cosines(classifier=classifier).std(correction=0)

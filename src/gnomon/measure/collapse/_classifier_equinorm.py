@@ -30,4 +30,4 @@ def classifier_equinorm(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.classifier_equinorm(torch.tensor([[3.0, 4.0], [0.0, 15.0]]))
         tensor(0.5000)
     """
-    return variation_of_lengths("classifier_equinorm", classifier=classifier)
+    return variation_of_lengths(classifier=classifier)

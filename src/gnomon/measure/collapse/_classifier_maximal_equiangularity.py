@@ -30,4 +30,4 @@ def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float
         >>> gnomon.classifier_maximal_equiangularity(torch.eye(3))
         tensor(0.5000)
     """
-    return distance_from_simplex("classifier_maximal_equiangularity", classifier=classifier)
+    return distance_from_simplex(classifier=classifier)

@@ -33,4 +33,4 @@ def equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.equiangularity(torch.tensor([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0], [-1.0, 0.0]]))
         tensor(0.9428)
     """
-    return pair_cosines("equiangularity", centred_means=centred_means).std(correction=0)
+    return pair_cosines(centred_means=centred_means).std(correction=0)

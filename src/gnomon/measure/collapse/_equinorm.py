@@ -33,4 +33,4 @@ def equinorm(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.equinorm(torch.tensor([[3.0, 4.0], [0.0, 15.0]]))
         tensor(0.5000)
     """
-    return variation_of_lengths("equinorm", centred_means=centred_means)
+    return variation_of_lengths(centred_means=centred_means)

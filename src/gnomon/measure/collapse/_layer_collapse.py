@@ -97,12 +97,11 @@ def layer_collapse(
         >>> gnomon.layer_collapse(model, x, torch.tensor([0, 0, 1, 1])).by_weight[0]
         tensor(0.2500)
     """
-    where = "layer_collapse"
-    _checks.floating(where, x=x)
-    _checks.samples(where, x=x)
-    _checks.finite(where, x=x)
-    path, outputs = weight_path(where, model, x, layers)
-    check_samples(where, x, labels, outputs.shape[1])
+    _checks.floating(x=x)
+    _checks.samples(x=x)
+    _checks.finite(x=x)
+    path, outputs = weight_path(model, x, layers)
+    check_samples(x, labels, outputs.shape[1])
     spreads: dict[tuple[str | None, str], _Spread] = {}
     rights: dict[str, Tensor] = {}
 
@@ -125,8 +124,8 @@ def layer_collapse(
             add(name, "right", rows, with_weight(layer, rights[name], given))
             add(name, "before", rows, output)
 
-    show_layers(where, model, x, path, see, memory=memory)
-    _checks.every_class(where, spreads[None, "given"].moments.counts)
+    show_layers(model, x, path, see, memory=memory)
+    _checks.every_class(spreads[None, "given"].moments.counts)
     before = [spreads[name, "before"] for name in path]
     after = [spreads[name, "given"] for name in [*list(path)[1:], None]]
 

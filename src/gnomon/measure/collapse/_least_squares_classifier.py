@@ -66,6 +66,6 @@ def least_squares_classifier(
         (tensor([[-0.5000],
                 [ 0.5000]]), tensor([0.5000, 0.5000]))
     """
-    decays("least_squares_classifier", weight_decay)
-    weight, offset = fitted("least_squares_classifier", class_moments, weight_decay, with_bias=with_bias)
+    decays(weight_decay)
+    weight, offset = fitted(class_moments, weight_decay, with_bias=with_bias)
     return LinearClassifier(weight.to(class_moments.means.dtype), offset.to(class_moments.means.dtype))

@@ -33,4 +33,4 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
         >>> gnomon.maximal_equiangularity(torch.eye(3)), gnomon.maximal_equiangularity(torch.eye(3) - 1 / 3)
         (tensor(0.5000), tensor(0.))
     """
-    return distance_from_simplex("maximal_equiangularity", centred_means=centred_means)
+    return distance_from_simplex(centred_means=centred_means)

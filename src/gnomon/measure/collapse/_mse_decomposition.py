@@ -74,4 +74,4 @@ def mse_decomposition(
         >>> parts.least_squares, parts.total
         (tensor(0.), tensor(0.5000))
     """
-    return MSEDecomposition(*parts_of_loss("mse_decomposition", classifier, bias, class_moments, weight_decay))
+    return MSEDecomposition(*parts_of_loss(classifier, bias, class_moments, weight_decay))

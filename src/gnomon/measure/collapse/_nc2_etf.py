@@ -37,7 +37,7 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.nc2_etf(torch.eye(3)) < 1e-6
         tensor(True)
     """
-    means = at_least_two("nc2_etf", class_means=class_means)
+    means = at_least_two(class_means=class_means)
     k = len(means)
     simplex = (1 + 1 / (k - 1)) * torch.eye(k, dtype=means.dtype, device=means.device) - 1 / (k - 1)
     return distance_of_cosines(means - means.mean(0), simplex)

@@ -34,5 +34,5 @@ def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.nc2_orthogonal(torch.tensor([[3.0, 0.0], [0.0, 5.0]]))
         tensor(0.)
     """
-    means = at_least_two("nc2_orthogonal", class_means=class_means)
+    means = at_least_two(class_means=class_means)
     return distance_of_cosines(means, torch.eye(len(means)).to(means))

@@ -45,10 +45,9 @@ def nearest_mean_disagreement(
         >>> gnomon.nearest_mean_disagreement(h, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), moments)
         tensor([0., 1., 0.])
     """
-    where = "nearest_mean_disagreement"
-    _checks.samples(where, features=features, logits=logits)
-    _checks.rows(where, logits=logits)
-    _checks.finite(where, features=features, logits=logits)
+    _checks.samples(features=features, logits=logits)
+    _checks.rows(logits=logits)
+    _checks.finite(features=features, logits=logits)
     rows = features.flatten(1)
     for name, width, expected in (("features", rows.shape[1], 1), ("logits", logits.shape[1], 0)):
         if width != class_moments.means.shape[expected]:
@@ -57,7 +56,6 @@ def nearest_mean_disagreement(
                 f"width {class_moments.means.shape[expected]} as in class_moments",
                 width,
                 "Pass the moments of the same layer.",
-                where=where,
             )
     rows, centred = at_least_single(rows), class_moments.centred_means
     offset = centred @ class_moments.global_mean + centred.square().sum(1) / 2

@@ -35,7 +35,6 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
         >>> gnomon.self_duality(torch.tensor([[-5.0, 0.0], [5.0, 0.0]]), moments)
         tensor(0.)
     """
-    where = "self_duality"
-    _checks.same_shape(where, class_means=class_moments.means, classifier=classifier)
-    _checks.finite(where, classifier=classifier)
+    _checks.same_shape(class_means=class_moments.means, classifier=classifier)
+    _checks.finite(classifier=classifier)
     return (unit(classifier.flatten()) - unit(class_moments.centred_means.flatten())).square().sum()

@@ -47,7 +47,6 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
             f"more samples than features, of which there are {means.shape[1]}",
             "fewer",
             "Take more samples, or project the features first.",
-            where="snr",
         )
     root, kept = _inverse_root(within.matrix)
     lost = torch.linalg.vector_norm((means - means @ kept).detach())
@@ -58,7 +57,6 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
             "class means that differ only where samples of a class do",
             f"a within-class covariance of rank {rank} of {len(kept)}, and means beyond it",
             "The ratio is infinite there; take more samples or fewer features.",
-            where="snr",
         )
     return root @ means.mT
 

@@ -38,12 +38,10 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
         >>> gnomon.spectral_mse(torch.tensor([0.0, 1.0]), 3).total
         tensor(0.2917)
     """
-    where = "spectral_mse"
     count = snr_singular_values.shape[-1]
-    _checks.floating(where, snr_singular_values=snr_singular_values)
-    _checks.finite(where, snr_singular_values=snr_singular_values)
+    _checks.floating(snr_singular_values=snr_singular_values)
+    _checks.finite(snr_singular_values=snr_singular_values)
     _checks.settings(
-        where,
         ("classes", classes, "at least 2 and finite", 2 <= classes < math.inf),
         ("number of snr_singular_values", count, f"at most {classes - 1}", count < classes),
     )

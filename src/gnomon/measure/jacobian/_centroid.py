@@ -39,4 +39,4 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
         >>> bool(gnomon.centroid(layer, torch.zeros(5, 3)).allclose(layer.weight.sum(0)))
         True
     """
-    return observe("centroid", model, x, {"centroid"}, memory=memory).values["centroid"]
+    return observe(model, x, {"centroid"}, memory=memory).values["centroid"]

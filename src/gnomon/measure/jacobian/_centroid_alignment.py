@@ -32,8 +32,7 @@ def centroid_alignment(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]
         >>> gnomon.centroid_alignment(torch.tensor([[3.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
         tensor([1.0000, 0.7071])
     """
-    where = "centroid_alignment"
-    _checks.samples(where, centroid=centroid, x=x)
-    _checks.same_shape(where, x=x, centroid=centroid)
-    _checks.finite(where, centroid=centroid, x=x)
+    _checks.samples(centroid=centroid, x=x)
+    _checks.same_shape(x=x, centroid=centroid)
+    _checks.finite(centroid=centroid, x=x)
     return cosine(centroid.flatten(1), x.flatten(1))

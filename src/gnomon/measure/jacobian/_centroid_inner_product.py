@@ -33,8 +33,7 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
         >>> gnomon.centroid_inner_product(torch.tensor([[3.0, 1.0]]), torch.tensor([[1.0, 2.0]]))
         tensor([5.])
     """
-    where = "centroid_inner_product"
-    _checks.samples(where, centroid=centroid, x=x)
-    _checks.same_shape(where, x=x, centroid=centroid)
-    _checks.finite(where, centroid=centroid, x=x)
+    _checks.samples(centroid=centroid, x=x)
+    _checks.same_shape(x=x, centroid=centroid)
+    _checks.finite(centroid=centroid, x=x)
     return (centroid * x).flatten(1).sum(1)

@@ -65,10 +65,9 @@ def centroid_rate(
         >>> bool(rate.allclose(25 * (1 - layer(x).sigmoid()[:, 0])))
         True
     """
-    where = "centroid_rate"
-    _checks.floating(where, x=x, train_x=train_x)
-    _checks.samples(where, 1, x=x)
-    _checks.samples(where, 1, train_x=train_x, train_labels=train_labels)
-    _checks.finite(where, x=x, train_x=train_x)
-    velocity = centroid_velocity(where, model, x, train_x, train_labels, loss, memory=memory)
+    _checks.floating(x=x, train_x=train_x)
+    _checks.samples(1, x=x)
+    _checks.samples(1, train_x=train_x, train_labels=train_labels)
+    _checks.finite(x=x, train_x=train_x)
+    velocity = centroid_velocity(model, x, train_x, train_labels, loss, memory=memory)
     return (velocity * outside_inference(x)).flatten(1).sum(1)

@@ -31,7 +31,6 @@ def explained_variance_ratio(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor,
         >>> gnomon.explained_variance_ratio(torch.tensor([[[2.0, 0.0], [0.0, 1.0]]]))
         tensor([0.8000])
     """
-    where = "explained_variance_ratio"
-    _checks.samples(where, 3, jacobian=jacobian)
-    _checks.finite(where, jacobian=jacobian)
+    _checks.samples(3, jacobian=jacobian)
+    _checks.finite(jacobian=jacobian)
     return top_share(jacobian.flatten(2))

@@ -34,9 +34,8 @@ def jacobian_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d
         >>> gnomon.jacobian_alignment(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]), torch.tensor([[0.0, 2.0]]))
         tensor([0.8000])
     """
-    where = "jacobian_alignment"
-    _checks.jacobian_at(where, jacobian, x)
-    _checks.finite(where, jacobian=jacobian, x=x)
+    _checks.jacobian_at(jacobian, x)
+    _checks.finite(jacobian=jacobian, x=x)
     whole = unit(jacobian.flatten(1)).view(*jacobian.shape[:2], -1)
     along = torch.linalg.vecdot(whole, unit(x.flatten(1)).unsqueeze(1))
     return torch.linalg.vector_norm(along, dim=1)

@@ -31,7 +31,6 @@ def jacobian_norm(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
         >>> gnomon.jacobian_norm(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]))
         tensor([5.])
     """
-    where = "jacobian_norm"
-    _checks.samples(where, 3, jacobian=jacobian)
-    _checks.finite(where, jacobian=jacobian)
+    _checks.samples(3, jacobian=jacobian)
+    _checks.finite(jacobian=jacobian)
     return length(jacobian.flatten(1))

@@ -79,7 +79,6 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
         >>> found.layers, found.centroid_up_to.shape
         (('0', '2'), torch.Size([5, 2, 3]))
     """
-    where = "layer_centroids"
     if not isinstance(model, nn.Sequential) or len(model) == 0:
         got = "an empty one" if isinstance(model, nn.Sequential) else type(model).__name__
         raise UnsupportedModuleError(
@@ -87,7 +86,6 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
             "an nn.Sequential with layers",
             got,
             "Write the network as one; blocks that branch may be its children.",
-            where=where,
         )
     parts = list(children(model))
     starts = _starts(parts)
@@ -101,7 +99,6 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
                 "an nn.Sequential that calls its children one after the other",
                 f"{type(model).__name__} with a forward of its own",
                 "Write it as nn.Sequential.",
-                where=where,
             )
         inputs = [tape.x, *(tape.calls[place].x for place in starts[1:])]
         own, up_to = zip(*map(partial(_cells, tape), inputs, [*inputs[1:], tape.logits]), strict=True)
@@ -111,7 +108,7 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
             "radius up to": torch.stack([radius for _, radius in up_to], dim=1),
         }
 
-    found = map_tapes(where, model, x, read, memory=memory, watch=watch)
+    found = map_tapes(model, x, read, memory=memory, watch=watch)
     centroid = tuple(found[f"centroid {name}"] for name in names)
     return LayerCentroids(names, centroid, found["radius"], found["centroid up to"], found["radius up to"])
 

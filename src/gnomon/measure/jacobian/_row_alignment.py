@@ -33,7 +33,6 @@ def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
         >>> gnomon.row_alignment(torch.tensor([[[3.0, 0.0], [-1.0, -1.0]]]), torch.tensor([[2.0, 0.0]]))
         tensor([[ 1.0000, -0.7071]])
     """
-    where = "row_alignment"
-    _checks.jacobian_at(where, jacobian, x)
-    _checks.finite(where, jacobian=jacobian, x=x)
+    _checks.jacobian_at(jacobian, x)
+    _checks.finite(jacobian=jacobian, x=x)
     return cosine(jacobian.flatten(2), x.flatten(1).unsqueeze(1))

@@ -49,9 +49,9 @@ def singular_values(model: Model, x: Float[Tensor, "n *d"], *, memory: int | Non
         rank = min(tape.logits.shape[1], tape.x[0].numel())
         # There are no decompositions in half precision.
         products = jacobian_gram(tape).to(torch.promote_types(tape.x.dtype, torch.float32))
-        _checks.finite("singular_values", jacobian=products)
+        _checks.finite(jacobian=products)
         squares = torch.linalg.eigvalsh(products).flip(1)[:, :rank]
         positive = squares > 0
         return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0).to(tape.x.dtype)}
 
-    return map_tapes("singular_values", model, x, read, jacobian=1, memory=memory)["values"]
+    return map_tapes(model, x, read, jacobian=1, memory=memory)["values"]

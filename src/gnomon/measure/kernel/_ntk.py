@@ -59,18 +59,16 @@ def ntk(
         tensor([[15.,  6.],
                 [ 6.,  3.]])
     """
-    where = "ntk"
-    _checks.samples(where, 1, x=x)
-    _checks.finite(where, x=x)
+    _checks.samples(1, x=x)
+    _checks.finite(x=x)
     if x2 is not None:
-        _checks.samples(where, 1, x2=x2)
-        _checks.finite(where, x2=x2)
+        _checks.samples(1, x2=x2)
+        _checks.finite(x2=x2)
         if x2.shape[1:] != x.shape[1:]:
             raise ShapeError(
                 "x2",
                 f"samples of shape {tuple(x.shape[1:])} as in x",
                 tuple(x2.shape[1:]),
                 "Pass samples of one kind.",
-                where=where,
             )
-    return gradient_kernel(where, model, x, x2, trace=trace, memory=memory)
+    return gradient_kernel(model, x, x2, trace=trace, memory=memory)

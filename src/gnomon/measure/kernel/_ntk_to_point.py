@@ -40,15 +40,13 @@ def ntk_to_point(
         ...     gnomon.ntk_to_point(layer, torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([1.0, 1.0]))
         tensor([9., 3.])
     """
-    where = "ntk_to_point"
-    _checks.samples(where, 1, x=x)
-    _checks.finite(where, x=x, point=point)
+    _checks.samples(1, x=x)
+    _checks.finite(x=x, point=point)
     if point.shape != x.shape[1:]:
         raise ShapeError(
             "point",
             f"shape {tuple(x.shape[1:])} as a sample of x",
             _checks.shape_of(point),
             "Pass one sample, without the axis of samples.",
-            where=where,
         )
-    return gradient_kernel(where, model, x, point.unsqueeze(0), trace=True, memory=memory).squeeze(1)
+    return gradient_kernel(model, x, point.unsqueeze(0), trace=True, memory=memory).squeeze(1)

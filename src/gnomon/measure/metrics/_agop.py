@@ -12,7 +12,7 @@ from torchmetrics import Metric
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import Model, add_gradients
-from gnomon.errors import EmptyError
+from gnomon.errors import EmptyError, public
 from gnomon.linalg import Covariance, Factored, GramSum, Sketch
 
 
@@ -73,14 +73,13 @@ class AGOP(Metric):
     samples: Tensor
     lost: Tensor
 
+    @public
     def __init__(
         self, layers: Sequence[str] = ("",), *, sketch: int | None = None, memory: int | None = None, **kwargs: object
     ) -> None:
-        where = "AGOP"
         if not layers:
-            raise EmptyError("layers", "at least one layer", "none", 'Name one; "" is the input.', where=where)
+            raise EmptyError("layers", "at least one layer", "none", 'Name one; "" is the input.')
         _checks.settings(
-            where,
             ("layers", list(layers), "different names", len(set(layers)) == len(layers)),
             ("sketch", sketch, "at least 1", sketch is None or sketch >= 1),
         )
@@ -99,7 +98,7 @@ class AGOP(Metric):
     def update(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
         """Takes in one batch of samples, and the network as it is now."""
         sums, known = self._sums(), self._independent is not None and self._independent() is model
-        add_gradients("AGOP.update", model, x, sums, memory=self.memory, independent=known)
+        add_gradients(model, x, sums, memory=self.memory, independent=known)
         self._count(sums, len(x))
         self._independent = weakref.ref(model) if isinstance(model, nn.Module) else None
 
@@ -132,7 +131,7 @@ class AGOP(Metric):
             totals = {name: part.total() for name, part in self._sums().items()}
             lost, samples = self.lost / self.samples, self.samples
         if samples == 0:
-            raise EmptyError("x", "samples", "none", "Call update first.", where="AGOP.compute")
+            raise EmptyError("x", "samples", "none", "Call update first.")
         return {
             name: self._mean(total / samples, error)
             for (name, total), error in zip(totals.items(), lost, strict=True)

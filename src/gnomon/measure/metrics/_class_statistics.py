@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import EmptyError, ShapeError
+from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure._by_class import at_least_single, check_samples, check_squares, further
 from gnomon.measure.collapse._class_moments import ClassMoments
@@ -73,8 +73,9 @@ class ClassStatistics(Metric):
     within_rows: list[Tensor]
     """Rows whose Gram product is yet to be added: products of many rows take less time a row."""
 
+    @public
     def __init__(self, num_classes: int, **kwargs: object) -> None:
-        _checks.settings("ClassStatistics", ("num_classes", num_classes, "at least 2", num_classes >= 2))
+        _checks.settings(("num_classes", num_classes, "at least 2", num_classes >= 2))
         super().__init__(**kwargs)
         self.num_classes = num_classes
         for name in ("class_counts", "class_means", "within_scatter", "within_rows"):
@@ -83,8 +84,7 @@ class ClassStatistics(Metric):
     @full_precision
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Takes in one batch: what a layer puts out at each sample, further axes flattened, and the classes."""
-        where = "ClassStatistics.update"
-        check_samples(where, features, labels, self.num_classes)
+        check_samples(features, labels, self.num_classes)
         batch = features.detach().flatten(1)
         width = batch.shape[1]
         none = batch.new_zeros(0, width, dtype=torch.float64)
@@ -96,7 +96,6 @@ class ClassStatistics(Metric):
                 f"{self.class_means[0].shape[1]} features a sample as before",
                 width,
                 "Use one ClassStatistics a layer.",
-                where=where,
             )
         block = max(BLOCK, width)
         for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
@@ -114,7 +113,6 @@ class ClassStatistics(Metric):
     @full_precision
     def compute(self) -> ClassMoments:
         """The moments of all samples seen so far, on all processes."""
-        where = "ClassStatistics.compute"
         # Processes gather alike only if each has exactly one entry a state, also one that saw no samples.
         none = torch.zeros(0, 0, dtype=torch.float64, device=self.device)
         self._keep(self._joined(none))
@@ -123,8 +121,8 @@ class ClassStatistics(Metric):
         ):
             moments = self._joined(none)
         if moments.n == 0:
-            raise EmptyError("features", "samples", "none", "Call update first.", where=where)
-        _checks.every_class(where, moments.counts)
+            raise EmptyError("features", "samples", "none", "Call update first.")
+        _checks.every_class(moments.counts)
         return self._apart(moments)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +141,7 @@ class ClassStatistics(Metric):
             return moments
         rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
         added = smaller(rows)
-        check_squares("ClassStatistics", added, moments.means, moments.centred_means)
+        check_squares(added, moments.means, moments.centred_means)
         return dataclasses.replace(moments, within=moments.within + added)
 
     def _apart(self, moments: ClassMoments) -> ClassMoments:

@@ -35,8 +35,7 @@ def agop(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
         tensor([[2., 0.],
                 [0., 8.]])
     """
-    where = "agop"
-    _checks.samples(where, 3, jacobian=jacobian)
-    _checks.finite(where, jacobian=jacobian)
+    _checks.samples(3, jacobian=jacobian)
+    _checks.finite(jacobian=jacobian)
     rows = jacobian.flatten(2).flatten(0, 1)
     return rows.mT @ rows / len(jacobian)

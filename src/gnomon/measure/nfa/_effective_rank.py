@@ -34,7 +34,7 @@ def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]
         >>> gnomon.effective_rank(torch.diag(torch.tensor([4.0, 2.0, 2.0])))
         tensor(2.)
     """
-    held = covariance_of("effective_rank", agop)
+    held = covariance_of(agop)
     if isinstance(held, Factored):
         # The largest entry is divided out, so that products neither overflow nor underflow.
         largest = held.rows.detach().abs().amax()

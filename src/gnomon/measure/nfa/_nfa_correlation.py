@@ -52,11 +52,10 @@ def nfa_correlation(
         >>> gnomon.nfa_correlation(weight, torch.diag(torch.tensor([16.0, 1.0])))
         tensor(1.)
     """
-    where = "nfa_correlation"
-    _checks.settings(where, ("power", power, "1/2 or 1", power in (0.5, 1)))
-    _checks.samples(where, layer_weight=layer_weight)
-    _checks.finite(where, layer_weight=layer_weight)
-    held = covariance_of(where, agop)
+    _checks.settings(("power", power, "1/2 or 1", power in (0.5, 1)))
+    _checks.samples(layer_weight=layer_weight)
+    _checks.finite(layer_weight=layer_weight)
+    held = covariance_of(agop)
     matrix = (root_of(held) if power == 0.5 else held).dense()
     p = layer_weight[0].numel()
     if matrix.shape != (p, p):
@@ -65,7 +64,6 @@ def nfa_correlation(
             f"shape ({p}, {p}) for a weight of shape {_checks.shape_of(layer_weight)}",
             _checks.shape_of(matrix),
             "Take it at the input of this layer.",
-            where=where,
         )
     wider = torch.promote_types(layer_weight.dtype, matrix.dtype)
     # The largest entry is divided out, so that products neither overflow nor underflow.

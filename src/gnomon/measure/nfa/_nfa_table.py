@@ -60,8 +60,8 @@ def nfa_table(
         >>> table.layers, round(table.cosine[1].item(), 6)
         (('0', '2'), 1.0)
     """
-    named = named_weights("nfa_table", model, layers)
-    agops = gradient_products("nfa_table", model, x, list(named), memory=memory)
+    named = named_weights(model, layers)
+    agops = gradient_products(model, x, list(named), memory=memory)
     rows: list[Tensor] = []
     for name, layer in named.items():
         gram = weight_gram(weight_of(layer).double())

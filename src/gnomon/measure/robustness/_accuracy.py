@@ -27,12 +27,9 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
         >>> gnomon.accuracy(torch.tensor([[0.1, 0.9], [0.8, 0.2]]), torch.tensor([1, 1]))
         tensor([1., 0.])
     """
-    where = "accuracy"
-    _checks.samples(where, logits=logits)
+    _checks.samples(logits=logits)
     if logits.ndim != 2:
-        raise ShapeError(
-            "logits", "shape (n, c)", _checks.shape_of(logits), "Pass one row of outputs a sample.", where=where
-        )
-    _checks.finite(where, logits=logits)
-    _checks.class_labels(where, labels, *logits.shape)
+        raise ShapeError("logits", "shape (n, c)", _checks.shape_of(logits), "Pass one row of outputs a sample.")
+    _checks.finite(logits=logits)
+    _checks.class_labels(labels, *logits.shape)
     return (logits.argmax(1) == labels).to(logits.dtype)

@@ -91,14 +91,12 @@ def deepfool(
         >>> found.perturbation, found.robustness
         (tensor([[-3.3000, -4.4000]]), tensor([1.1000]))
     """
-    where = "deepfool"
     _checks.settings(
-        where,
         ("overshoot", overshoot, "above 0 and finite", 0 < overshoot < math.inf),
         ("max_steps", max_steps, "at least 1", max_steps >= 1),
     )
-    _checks.floating(where, x=x)
-    _checks.samples(where, x=x)
+    _checks.floating(x=x)
+    _checks.samples(x=x)
     x, stretch = x.detach(), 1 + overshoot
     total = torch.zeros_like(x)
 
@@ -106,10 +104,10 @@ def deepfool(
         return x[which] + stretch * total[which]
 
     def predicted(which: Tensor) -> Tensor:
-        logits = observe(where, model, moved(which), {"logits"}, memory=memory).values["logits"]
+        logits = observe(model, moved(which), {"logits"}, memory=memory).values["logits"]
         if logits.shape[1] < 2:
-            raise ShapeError("model", "at least 2 outputs", logits.shape[1], "Add a class.", where=where)
-        _checks.finite(where, logits=logits)
+            raise ShapeError("model", "at least 2 outputs", logits.shape[1], "Add a class.")
+        _checks.finite(logits=logits)
         return logits.argmax(1)
 
     with torch.no_grad():
@@ -118,7 +116,7 @@ def deepfool(
         reached, steps = left.clone(), torch.zeros_like(left)
         for _ in range(max_steps):
             least = overshoot * torch.linalg.vector_norm(total[waiting].flatten(1), dim=1)
-            step = _steps_to_boundary(where, model, moved(waiting), left[waiting], least, memory)
+            step = _steps_to_boundary(model, moved(waiting), left[waiting], least, memory)
             total[waiting] += step
             steps[waiting] += 1
             reached[waiting] = predicted(waiting)
@@ -132,7 +130,6 @@ def deepfool(
 
 
 def _steps_to_boundary(
-    where: str,
     model: Model,
     x: Float[Tensor, "n *d"],
     classes: Int[Tensor, "n"],
@@ -143,7 +140,7 @@ def _steps_to_boundary(
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         logits, jacobian = tape.logits.detach(), tape.jacobian()
-        _checks.finite(where, logits=logits, jacobian=jacobian)
+        _checks.finite(logits=logits, jacobian=jacobian)
         part = slice(start, start + len(logits))
         y, rows = classes[part, None], jacobian.flatten(2)
         gap = logits.gather(1, y) - logits
@@ -155,4 +152,4 @@ def _steps_to_boundary(
         step = torch.where(nearest < torch.inf, nearest.maximum(least[part, None]) * direction, 0)
         return {"step": step.view_as(tape.x)}
 
-    return map_tapes(where, model, x, read, jacobian=1, memory=memory)["step"]
+    return map_tapes(model, x, read, jacobian=1, memory=memory)["step"]

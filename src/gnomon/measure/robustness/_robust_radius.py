@@ -43,9 +43,8 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
         >>> robust_radius(torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]), torch.tensor([[1.0, 0.0]]))
         tensor([0.6000])
     """
-    where = "robust_radius"
-    _checks.jacobian_at(where, jacobian, x)
-    _checks.finite(where, jacobian=jacobian, x=x)
+    _checks.jacobian_at(jacobian, x)
+    _checks.finite(jacobian=jacobian, x=x)
     # The largest entry is divided out, so that lengths of tiny Jacobians do not underflow.
     scale = jacobian.detach().flatten(1).abs().amax(1).view(-1, 1, 1)
     rows, sample = jacobian.flatten(2) / torch.where(scale > 0, scale, 1), x.flatten(1).unsqueeze(1)

@@ -41,7 +41,7 @@ class CumulativeParameters:
     def affine(self, layer: int, x: Float[Tensor, "n q"]) -> Float[Tensor, "n h"]:
         r"""$a^{(\ell)}(x)$."""
         weight = self._weight(layer)
-        return _rows_of("affine(x)", x, weight.shape[1]) @ weight.mT + self.bias[layer - 1]
+        return _rows_of("x", x, weight.shape[1]) @ weight.mT + self.bias[layer - 1]
 
     @full_precision
     def pull_back(self, layer: int, z: Num[Tensor, "n h"]) -> Float[Tensor, "n q"]:
@@ -50,24 +50,18 @@ class CumulativeParameters:
         At the readout these are the labels as points of input space, $\tilde y = (W^{(L+1)})^+(y - b^{(L+1)})$.
         """
         weight = self._weight(layer)
-        return _right_solve(weight, _rows_of("pull_back(z)", z, weight.shape[0]) - self.bias[layer - 1])
+        return _right_solve(weight, _rows_of("z", z, weight.shape[0]) - self.bias[layer - 1])
 
     def _weight(self, layer: int) -> Float[Tensor, "h q"]:
         layers = len(self.weight)
-        _checks.settings("CumulativeParameters", ("layer", layer, f"from 1 to {layers}", 1 <= layer <= layers))
+        _checks.settings(("layer", layer, f"from 1 to {layers}", 1 <= layer <= layers))
         return self.weight[layer - 1]
 
 
-def _rows_of(what: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor, "n _"]:
+def _rows_of(name: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor, "n _"]:
     """The points in float64; ShapeError unless they have this width."""
     if points.ndim != 2 or points.shape[1] != width:
-        raise ShapeError(
-            None,
-            f"shape (n, {width})",
-            _checks.shape_of(points),
-            "Pass a row for each point.",
-            where=f"CumulativeParameters.{what}",
-        )
+        raise ShapeError(name, f"shape (n, {width})", _checks.shape_of(points), "Pass a row for each point.")
     return points.double()
 
 
@@ -106,15 +100,14 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
         >>> parameters.beta.tolist(), parameters.condition.tolist()
         ([[3.0, 1.0]], [2.0])
     """
-    where = "cumulative_parameters"
-    layers, hidden = relu_layers(where, model)
+    layers, hidden = relu_layers(model)
     weights: list[Tensor] = []
     biases: list[Tensor] = []
     for name, layer in layers.items():
-        _checks.finite(where, **{f"{name}.weight": layer.weight.detach()})
+        _checks.finite(**{f"{name}.weight": layer.weight.detach()})
         weight, bias = layer.weight.double(), layer.weight.new_zeros(layer.out_features).double()
         if layer.bias is not None:
-            _checks.finite(where, **{f"{name}.bias": layer.bias.detach()})
+            _checks.finite(**{f"{name}.bias": layer.bias.detach()})
             bias = layer.bias.double()
         if layer.out_features > layer.in_features:
             raise ShapeError(
@@ -122,7 +115,6 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
                 "widths that do not increase",
                 f"{layer.in_features} to {layer.out_features} at {name!r}",
                 "Pass the layers before it; truncation_sectors takes any widths.",
-                where=where,
             )
         # Copies of the first layer's, which in float64 would otherwise change with every step of training.
         weights.append(weight @ weights[-1] if weights else weight.clone())
@@ -135,7 +127,6 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
                 f"condition numbers of at most {_LIMIT:.1e}",
                 f"{value:.1e} for W^({number}), up to {name!r}",
                 "Pass the layers before it; truncation_sectors takes any weights.",
-                where=where,
             )
     beta = torch.stack([_right_solve(weight, bias[None])[0] for weight, bias in zip(weights, biases, strict=True)])
     return CumulativeParameters(tuple(weights), tuple(biases), beta, condition, hidden)

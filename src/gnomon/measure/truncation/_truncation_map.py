@@ -45,8 +45,7 @@ def truncation_map(
         >>> gnomon.truncation_map(gnomon.cumulative_parameters(model), x).tolist()
         [[0.0, 0.0], [-3.0, 2.0], [-3.0, -1.0]]
     """
-    where = "truncation_map"
     hidden = cumulative_parameters.hidden
-    _checks.settings(where, ("depth", depth, f"from 1 to {hidden}", 1 <= depth <= hidden))
-    points = input_points(where, x, cumulative_parameters.beta.shape[1])
+    _checks.settings(("depth", depth, f"from 1 to {hidden}", 1 <= depth <= hidden))
+    points = input_points(x, cumulative_parameters.beta.shape[1])
     return cumulative_parameters.pull_back(depth, cumulative_parameters.affine(depth, points).relu())

@@ -88,16 +88,15 @@ def truncation_sectors(
         >>> sectors.untruncated_share, sectors.truncated_share
         (tensor([[0.5000, 0.0000]]), tensor([[0.2500, 1.0000]]))
     """
-    where = "truncation_sectors"
-    layers, hidden = relu_layers(where, model)
+    layers, hidden = relu_layers(model)
     linear = list(layers.values())
     k = linear[-1].out_features if classes is None else classes
-    _checks.settings(where, ("classes", k, "at least 2", k >= 2))
-    _checks.floating(where, x=x)
-    _checks.samples(where, x=x)
-    _checks.finite(where, x=x)
-    _checks.class_labels(where, labels, len(x), k)
-    truncated = [z <= 0 for z in _preactivations(where, linear[:hidden], x)]
+    _checks.settings(("classes", k, "at least 2", k >= 2))
+    _checks.floating(x=x)
+    _checks.samples(x=x)
+    _checks.finite(x=x)
+    _checks.class_labels(labels, len(x), k)
+    truncated = [z <= 0 for z in _preactivations(linear[:hidden], x)]
     untruncated = torch.stack([~cut.any(1) for cut in truncated])
     full = torch.stack([cut.all(1) for cut in truncated])
     dtype = at_least_single(x[:0].flatten(1)).dtype
@@ -106,11 +105,11 @@ def truncation_sectors(
     rows = torch.cat([*indicators, coordinates]).mT
     empty = ClassMoments.none(k, rows)
     counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
-    _checks.every_class(where, counts)
+    _checks.every_class(counts)
     return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))
 
 
-def _preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
+def _preactivations(layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
     """What each layer gives to its ReLU, without a graph."""
     features = x.detach().flatten(1)
     if features.shape[1] != layers[0].in_features:
@@ -119,7 +118,6 @@ def _preactivations(where: str, layers: list[nn.Linear], x: Float[Tensor, "n *d"
             f"{layers[0].in_features} numbers a sample as the network takes",
             f"shape {_checks.shape_of(x)}",
             "Pass points of its input space.",
-            where=where,
         )
     features = features.to(torch.promote_types(features.dtype, layers[0].weight.dtype))
     for layer in layers:

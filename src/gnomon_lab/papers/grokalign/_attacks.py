@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._extras import extra
+from gnomon.errors import public
 
 ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")
 """The standard AutoAttack, in its order; each attacks only what those before it have left."""
@@ -15,6 +16,7 @@ TARGETS = 9
 """Wrong classes that the targeted attacks try, so that there are ten classes or more."""
 
 
+@public
 def robust_accuracy(
     model: nn.Module,
     images: Float[Tensor, "n channels h w"],
@@ -48,23 +50,21 @@ def robust_accuracy(
         ShapeError: if the images are not (n, channels, h, w), or the labels not as many.
         EmptyError: if there are no images.
     """
-    where = "robust_accuracy"
-    _checks.samples(where, 4, images=images)
-    _checks.samples(where, 1, images=images, labels=labels)
-    _checks.finite(where, images=images)
+    _checks.samples(4, images=images)
+    _checks.samples(1, images=images, labels=labels)
+    _checks.finite(images=images)
     victim = copy.deepcopy(model).eval().requires_grad_(False)  # fab-t would write gradients into its parameters
     with torch.no_grad():
         classes = victim(images[:1]).shape[1]
     low, high = images.min().item(), images.max().item()
     _checks.settings(
-        where,
         ("images", (low, high), "from 0 to 1", low >= 0 and high <= 1),
         ("model", classes, f"to have {TARGETS + 1} classes or more", classes > TARGETS),
         ("eps", eps, "in (0, 1]", 0 < eps <= 1),
         ("attacks", attacks, f"among {ATTACKS}", bool(attacks) and {*attacks} <= {*ATTACKS}),
     )
     with torch.random.fork_rng():
-        package = extra(where, "pyautoattack", "attack")
+        package = extra("robust_accuracy", "pyautoattack", "attack")
         attack = package.AutoAttack(victim, eps=eps, norm="Linf", seed=seed, device=images.device)
         # Given before, they would get other budgets.
         attack.attacks_to_run = [name for name in ATTACKS if name in attacks]
