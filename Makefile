@@ -11,9 +11,9 @@ run: .venv/run              ## train the first experiment and write its report
 exports: .venv/run          ## the tables of what is public, which follow from the files of gnomon.measure
 	$(BIN)/python tools/exports.py
 
-test: .venv/test            ## all tests, with the shapes checked at run time, and once more without
-	$(BIN)/python -m pytest -n 2
+test: .venv/test            ## all tests: of units with the shapes checked at run time, the others without
 	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
+	$(BIN)/python -m pytest -n 2 -m "bad_input or once"
 
 empty:                      ## what works without any extra, in an environment of its own
 	$(PYTHON) -m venv --clear .empty

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,13 +9,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
 
 
+UNITS = Path(__file__).parent / "unit"
+
+
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
 
 
 def pytest_collection_modifyitems(items):
-    """Tests that are marked so need the folder of data sets; `.ci/run` has it."""
+    """Only units run with their shapes checked; what is marked so needs the folder of data sets: `.ci/run` has it."""
+    for item in items:
+        if UNITS not in item.path.parents:
+            item.add_marker(pytest.mark.once)
     if not os.environ.get("GNOMON_DATA"):
         for item in items:
             if item.get_closest_marker("data"):
