@@ -11,8 +11,13 @@ ENDS = {"baseline": (7000, 70.0), "GrokAlign": (1000, 12.0), "Grokfast": (7000, 
 
 def made_up(ends=ENDS, reached=True):
     """Records of all methods with cross-entropy, two each."""
-    numbers = {"centroid_alignment": 0.1, "jacobian_norm": 2.0, "explained_variance_ratio": 0.3}
-    numbers |= {"row_alignment.min": -0.2, "row_alignment.max": 0.3, "train": 1.0, "test": 0.86}
+    numbers = {"train/centroid_alignment": 0.1, "train/jacobian_norm": 2.0, "train/explained_variance_ratio": 0.3}
+    numbers |= {
+        "train/row_alignment.min": -0.2,
+        "train/row_alignment.max": 0.3,
+        "train/accuracy": 1.0,
+        "test/accuracy": 0.86,
+    }
     return [
         {"arm": f"cross-entropy {method}", "step": at, **numbers, "reached": reached and at > 0,
          "seconds": {"trained": seconds}}
@@ -54,5 +59,5 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     config = Config(losses=("cross-entropy", "mse"), methods=METHODS, samples=300, width=8, steps=12, goal=0.99)
 
     records = resumed(run, config, tmp_path, step=6, arm="cross-entropy Grokfast")
-    ends = {record["jacobian_norm"] for record in records if record["step"] == 12}
+    ends = {record["train/jacobian_norm"] for record in records if record["step"] == 12}
     assert len(ends) == 8, "two methods did the same"

@@ -16,7 +16,7 @@ STEPS = (0, 1, 3, 10, 30, 100)
 def made_up(late=0, **series):
     """Both arms' records: each quantity but those given goes from 1 to 9 at step 30; weight decay is `late` behind."""
     told = {quantity.name: (1.0, 1.0, 1.0, 1.0, 9.0, 9.0) for quantity in QUANTITIES}
-    told |= {"train": (0.1, 0.5, 1.0, 1.0, 1.0, 1.0)} | series
+    told |= {"train/accuracy": (0.1, 0.5, 1.0, 1.0, 1.0, 1.0)} | series
     return [
         {"arm": arm, "step": step, **{name: values[max(0, place - late * (arm == ARMS[0]))]
                                       for name, values in told.items()}}
@@ -57,7 +57,7 @@ def test_what_ends_near_its_start_does_not_change():
 
 
 def test_the_order_has_a_row_for_each_change_and_a_point_for_each_seed():
-    still = {"effective_rank": (5.0,) * 6}
+    still = {"jacobians/effective_rank": (5.0,) * 6}
     drawn = order([made_up(**still), made_up(late=1, **still)])
     (panel,) = drawn.panels
     assert panel.rows[:2] == ("Zero training error", "Training accuracy ↑")
@@ -69,8 +69,9 @@ def test_the_order_has_a_row_for_each_change_and_a_point_for_each_seed():
 
 
 def test_claims_are_of_every_seed():
-    still = {"means_equiangularity": (1.0,) * 6}
-    good = made_up(1, **still, test=(0.1, 0.1, 0.1, 0.1, 0.2, 0.9), robust_radius=(1.0,) * 6)
+    still = {"train/equiangularity": (1.0,) * 6}
+    still["jacobians/robust_radius"] = (1.0,) * 6
+    good = made_up(1, **still, **{"test/accuracy": (0.1, 0.1, 0.1, 0.1, 0.2, 0.9)})
     by_says = {claim.message: claim for claim in claims([good, good])}
     assert len(by_says) == 21
     first = by_says["GrokAlign: memorisation before generalisation"]
@@ -91,7 +92,7 @@ def test_claims_are_of_every_seed():
 
 
 def test_table_summary_and_figures_say_when():
-    records = made_up(effective_rank=(5.0,) * 6)
+    records = made_up(**{"jacobians/effective_rank": (5.0,) * 6})
     columns, rows = table(records)
     assert all(len(row) == len(columns) for row in rows)
     assert rows[0] == ("Zero training error", "", "", "3", "", "3")
@@ -117,6 +118,8 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 
     start, other = (next(record for record in records if record["arm"] == arm) for arm in ARMS)
     assert start | {"arm": ARMS[1]} == other, "the arms start apart"
-    assert start["kernel_cosine"] == pytest.approx(1)
+    assert start["kernel/cosine"] == pytest.approx(1)
     assert all({quantity.name for quantity in QUANTITIES} <= record.keys() for record in records)
-    assert records[-1]["jacobian_norm"] != next(r for r in records if r["step"] == 4)["jacobian_norm"]
+    assert (
+        records[-1]["jacobians/jacobian_norm"] != next(r for r in records if r["step"] == 4)["jacobians/jacobian_norm"]
+    )

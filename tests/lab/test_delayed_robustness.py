@@ -96,8 +96,14 @@ def made_up(alignment=0.6, end=0.3, lost=0.02):
     for arm, aligned, pc1, last in (("weight decay", 0.1, 0.4, lost), ("GrokAlign", alignment, 0.95, end)):
         for step in range(0, 2001, 100):
             robust = 0.1 if step == 0 else 0.2 if step < 1400 else last
-            numbers = {"train": 1.0, "test": 0.4, "robust": robust, "jacobian_norm": 1.0, "tested": 400}
-            numbers |= {"centroid_alignment": aligned * min(step / 300, 1), "explained_variance_ratio": pc1}
+            numbers = {
+                "train/accuracy": 1.0,
+                "test/accuracy": 0.4,
+                "test/robust": robust,
+                "some/jacobian_norm": 1.0,
+                "tested": 400,
+            }
+            numbers |= {"train/centroid_alignment": aligned * min(step / 300, 1), "some/explained_variance_ratio": pc1}
             images = {"centroids": picture, "images": picture}
             records.append({"arm": arm, "step": step, **numbers, **images, "seconds": {"trained": 9.0}})
     return records
@@ -109,7 +115,7 @@ def test_the_stopping_rule_is_read_from_the_records():
     assert rows[0] == ("weight decay", "100.0%", "40.0%", "2.0%", "0.100", "0.400", "", "9")
     assert rows[1][-2:] == ("1,400", "9")
     assert stops_at(made_up()) == 1400
-    later = [r | {"robust": 0.25} if (r["arm"], r["step"]) == ("GrokAlign", 1400) else r for r in made_up()]
+    later = [r | {"test/robust": 0.25} if (r["arm"], r["step"]) == ("GrokAlign", 1400) else r for r in made_up()]
     assert gained(later) == pytest.approx(0.05)
     assert "ended at step 1,400; what followed changed GrokAlign's robust accuracy by +5.0 points" in summary(later)
     assert stops_at(made_up(alignment=0.4)) is None
@@ -155,8 +161,8 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     """Stopped in the middle of the second arm, the run ends as an unbroken one."""
 
     records = resumed(run, TINY, tmp_path, step=4, arm="GrokAlign")
-    assert [r["step"] for r in records if "robust" in r] == [0, 1, 2, 3, 6] * 2
-    assert len({r["jacobian_norm"] for r in records if r["step"] == 6}) == 2, "both arms did the same"
+    assert [r["step"] for r in records if "test/robust" in r] == [0, 1, 2, 3, 6] * 2
+    assert len({r["some/jacobian_norm"] for r in records if r["step"] == 6}) == 2, "both arms did the same"
     assert len(figures(records)) == 2
 
 
@@ -170,7 +176,8 @@ def test_plateau_ends_the_second_arm_where_it_is_told_to(tmp_path, monkeypatch, 
     run(Config(**vars(TINY) | {"stop_at_plateau": stopping}), Run(tmp_path, 0))
     records = Run(tmp_path, 0).records()
     ends = {
-        arm: [r["step"] for r in records if r["arm"] == arm and "robust" in r] for arm in ("weight decay", "GrokAlign")
+        arm: [r["step"] for r in records if r["arm"] == arm and "test/robust" in r]
+        for arm in ("weight decay", "GrokAlign")
     }
     assert ends == {"weight decay": [0, 1, 2, 3, 6], "GrokAlign": [0, 1, 2, 3, 4] + [6] * (not stopping)}
     assert stops_at(records) == 4

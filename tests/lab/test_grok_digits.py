@@ -22,8 +22,12 @@ def made_up(test, train=1.0):
     records = []
     for arm, final in zip(ARMS, test, strict=True):
         for step, share in ((0, 0.0), (10, 0.5), (100, 1.0)):
-            numbers = {"centroid_alignment": 0.1, "jacobian_norm": 2.0, "explained_variance_ratio": 0.3}
-            accuracies = {"train": train * share, "test": final * share}
+            numbers = {
+                "train/centroid_alignment": 0.1,
+                "train/jacobian_norm": 2.0,
+                "train/explained_variance_ratio": 0.3,
+            }
+            accuracies = {"train/accuracy": train * share, "test/accuracy": final * share}
             shown = {"digits": images, "standardised": images} if step == 0 else {}
             seconds = {"trained": 1.5}
             records.append(
@@ -80,9 +84,9 @@ def test_captions_say_what_came_out():
 
 @pytest.mark.parametrize(("end", "said"), [(0.45, True), (0.55, False)])
 def test_the_fall_of_pc1_is_spoken_of_where_it_is(end, said):
-    records = [record | {"explained_variance_ratio": 0.3} for record in made_up((0.3, 0.95))]
-    records[-2]["explained_variance_ratio"], records[-1]["explained_variance_ratio"] = 0.5, end
-    later = records[-1] | {"step": 200, "explained_variance_ratio": 0.6}  # and rises beyond the peak
+    records = [record | {"train/explained_variance_ratio": 0.3} for record in made_up((0.3, 0.95))]
+    records[-2]["train/explained_variance_ratio"], records[-1]["train/explained_variance_ratio"] = 0.5, end
+    later = records[-1] | {"step": 200, "train/explained_variance_ratio": 0.6}  # and rises beyond the peak
     caption = figures([*records, later])[0].caption
     assert ("PC1 of the GrokAlign network falls from 0.50 at step 10 to 0.45." in caption) == said
 

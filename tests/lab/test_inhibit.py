@@ -6,14 +6,26 @@ from gnomon.errors import RangeError
 from gnomon_lab.papers.grokalign.inhibit import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
-MINIMISED = {"train": 1.0, "test": 0.87, "jacobian_norm": 0.1, "centroid_norm": 0.2, "centroid_alignment": 0.6}
-HELD = {"train": 1.0, "test": 0.4, "jacobian_norm": 5.2, "centroid_norm": 9.0, "centroid_alignment": 0.05}
+MINIMISED = {
+    "train/accuracy": 1.0,
+    "test/accuracy": 0.87,
+    "train/jacobian_norm": 0.1,
+    "train/centroid_norm": 0.2,
+    "train/centroid_alignment": 0.6,
+}
+HELD = {
+    "train/accuracy": 1.0,
+    "test/accuracy": 0.4,
+    "train/jacobian_norm": 5.2,
+    "train/centroid_norm": 9.0,
+    "train/centroid_alignment": 0.05,
+}
 
 
 def made_up(minimise=MINIMISED, hold=HELD):
-    others = {"explained_variance_ratio": 0.5, "seconds": {"trained": 12.0}}
+    others = {"train/explained_variance_ratio": 0.5, "seconds": {"trained": 12.0}}
     return [
-        {"arm": arm, "step": step, **end, **others, "test": end["test"] if step else 0.1}
+        {"arm": arm, "step": step, **end, **others, "test/accuracy": end["test/accuracy"] if step else 0.1}
         for arm, end in (("minimise", minimise), ("hold", hold)) for step in (0, 100)
     ]  # fmt: skip
 
@@ -31,12 +43,12 @@ def test_both_networks_stand_in_the_table_and_the_figure():
 def test_each_claim_fails_on_its_own():
     assert [claim.holds for claim in claims([made_up()])] == [True] * 6
     worse = [
-        made_up(hold=HELD | {"jacobian_norm": 4.4}),
-        made_up(hold=HELD | {"train": 0.9}),
-        made_up(minimise=MINIMISED | {"test": 0.84}),
-        made_up(hold=HELD | {"test": 0.86}),
-        made_up(hold=HELD | {"centroid_norm": 0.1}),
-        made_up(hold=HELD | {"centroid_alignment": 0.7}),
+        made_up(hold=HELD | {"train/jacobian_norm": 4.4}),
+        made_up(hold=HELD | {"train/accuracy": 0.9}),
+        made_up(minimise=MINIMISED | {"test/accuracy": 0.84}),
+        made_up(hold=HELD | {"test/accuracy": 0.86}),
+        made_up(hold=HELD | {"train/centroid_norm": 0.1}),
+        made_up(hold=HELD | {"train/centroid_alignment": 0.7}),
     ]
     for place, records in enumerate(worse):
         assert [claim.holds for claim in claims([made_up(), records])] == [i != place for i in range(6)]
@@ -55,6 +67,6 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     config = Config(coefficient=0.1, init_scale=1.0, samples=300, width=8, steps=6)
 
     records = resumed(run, config, tmp_path, step=3, arm="hold")
-    starts, ends = ([r["jacobian_norm"] for r in records if r["step"] == step] for step in (0, 6))
+    starts, ends = ([r["train/jacobian_norm"] for r in records if r["step"] == step] for step in (0, 6))
     assert starts[0] == starts[1]
     assert ends[0] != ends[1]

@@ -19,11 +19,11 @@ def made_up(grokked=GROKKED, risen=0.2):
     records = []
     for (embeddings, method), at in grokked.items():
         for step in (1, 10, 100, 1000):
-            known = {"train": 1.0 if step >= 10 else 0.1, "test": 0.9 if at and step >= at else 0.0}
-            numbers = {"centroid_alignment": 0.1, "jacobian_norm": 2.0}
-            numbers |= {"centroid_alignment.min": -0.2, "centroid_alignment.max": 0.3}
+            known = {"train/accuracy": 1.0 if step >= 10 else 0.1, "test/accuracy": 0.9 if at and step >= at else 0.0}
+            numbers = {"train/centroid_alignment": 0.1, "some/jacobian_norm": 2.0}
+            numbers |= {"train/centroid_alignment.min": -0.2, "train/centroid_alignment.max": 0.3}
             end = 0.1 + (risen if method == "GrokAlign" else 0.5) * (step == 1000)
-            numbers |= {"gini_embedding": end, "gini_logits": end}
+            numbers |= {"train/gini_embedding": end, "train/gini_logits": end}
             arm = {"arm": f"{embeddings} {method}", "step": step, "seconds": {"trained": 5.0}}
             records.append(arm | known | numbers)
     return records
@@ -83,8 +83,8 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 
     whole = resumed(run, config, tmp_path, step=6, arm="fixed GrokAlign")
     ends = {record["arm"]: record for record in whole if record["step"] == 12}
-    assert len({record["jacobian_norm"] for record in ends.values()}) == 4, "two arms did the same"
-    start = whole[0]["gini_embedding"]
-    moved = [arm for arm, record in ends.items() if record["gini_embedding"] != start]
+    assert len({record["some/jacobian_norm"] for record in ends.values()}) == 4, "two arms did the same"
+    start = whole[0]["train/gini_embedding"]
+    moved = [arm for arm, record in ends.items() if record["train/gini_embedding"] != start]
     assert moved == ["learned weight decay", "learned GrokAlign"]
     figures(whole), claims([whole])

@@ -91,13 +91,12 @@ def test_loss_is_the_paper_s_and_its_lambda_that_of_the_training():
 
 
 def test_quantities_are_of_means_and_of_classifiers():
-    seen, unseen = quantities("cross-entropy"), quantities("mse", "test.")
-    assert {"equinorm.means", "equinorm.classifiers", "nc1"} <= seen.keys()
-    assert "loss" not in seen
-    assert "test.loss" in unseen
-    assert not any("classifiers" in name for name in unseen)
+    read = quantities("cross-entropy")
+    assert {"equinorm.means", "nc1", "train"} <= read.keys()
+    assert "loss" not in read
+    assert "loss" in quantities("mse")
     weight = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
-    assert seen["equinorm.classifiers"](weight) == 0.5
+    assert read["train"]["equinorm.classifiers"](weight) == 0.5
 
 
 def test_robustness_is_deepfool_s_mean():
@@ -110,39 +109,40 @@ def test_robustness_is_deepfool_s_mean():
 
 def made_up(arm=ARM, zero=4, **ends):
     """Records of one arm with readings at epochs 0 to 9: everything halves between zero error and the end, or not."""
-    falling = dict.fromkeys(FALLING, 0.5) | {"loss.nc1": 0.5, "loss.nc23": 0.25, "loss.deviation": 0.4}
-    end = falling | {"test.accuracy": 0.9, "robustness.mean": 0.3, "test.nc1": 2.0} | ends
-    start = dict.fromkeys(falling, 1.0) | {"test.accuracy": 0.8, "robustness.mean": 0.2, "test.nc1": 1.0}
+    falling = {f"train/{name}": 0.5 for name in (*FALLING, "loss.nc1")}
+    falling |= {"train/loss.nc23": 0.25, "train/loss.deviation": 0.4}
+    end = falling | {"test/accuracy": 0.9, "robustness.mean": 0.3, "test/nc1": 2.0} | ends
+    start = dict.fromkeys(falling, 1.0) | {"test/accuracy": 0.8, "robustness.mean": 0.2, "test/nc1": 1.0}
     records = []
     for epoch in range(10):
         values = {name: end[name] if epoch == 9 else start[name] for name in start}
-        values |= {"loss.least_squares": 10.0, "accuracy": 1.0 if epoch >= zero else 0.5, "epoch": epoch}
+        values |= {"train/loss.least_squares": 10.0, "train/accuracy": 1.0 if epoch >= zero else 0.5, "epoch": epoch}
         if 1 < epoch < 9:
-            values["loss.nc23"] = 0.5
+            values["train/loss.nc23"] = 0.5
         if epoch not in (0, zero, 9):
             values.pop("robustness.mean")
-        values |= {f"test.{name}": 1.0 for name in (*FALLING, "loss.nc1", "loss.nc23", "loss.deviation", "accuracy")
-                   if f"test.{name}" not in values}  # fmt: skip
+        values |= {f"test/{name}": 1.0 for name in (*FALLING, "loss.nc1", "loss.nc23", "loss.deviation", "accuracy")
+                   if f"test/{name}" not in values}  # fmt: skip
         records.append({"arm": arm, "step": 8 * epoch, **values, "seconds": {"trained": 1.0}})
     return records
 
 
 def test_terminal_phase_starts_at_the_first_zero_error():
     records = made_up()
-    records[6]["accuracy"] = 0.99
+    records[6]["train/accuracy"] = 0.99
     assert [record["epoch"] for record in terminal(records, ARM)] == [4, 5, 6, 7, 8, 9]
     assert terminal(made_up(zero=10), ARM) == []
 
 
 def test_best_learning_rate_counts():
-    worse = made_up("mnist-resnet18 mse 0.2", **{"test.accuracy": 0.85})
+    worse = made_up("mnist-resnet18 mse 0.2", **{"test/accuracy": 0.85})
     other = made_up("svhn-vgg13 mse 0.2")
     entropy = made_up("mnist-resnet18 cross-entropy 0.1")
     arms = chosen_arms([*worse, *made_up(), *other, *entropy], "mse")
     assert arms == {"mnist-resnet18": ARM, "svhn-vgg13": "svhn-vgg13 mse 0.2"}
     assert len(figures([*made_up(), *other])) == 4
     diverged = made_up("mnist-resnet18 mse 0.3")[:5]
-    diverged[-1]["test.accuracy"] = 0.99
+    diverged[-1]["test/accuracy"] = 0.99
     assert chosen_arms([*diverged, *made_up()], "mse") == {"mnist-resnet18": ARM}
 
 
@@ -173,15 +173,15 @@ def test_claims_are_over_all_seeds_and_can_fail():
 
     assert failing() == []
     for place, name in enumerate(FALLING):
-        assert failing(**{name: 1.0}) == [place]
-    assert failing(**{"loss.deviation": 1.1}) == [10]
-    assert failing(**{"loss.deviation": 0.2}) == [12]
-    assert failing(**{"test.nc1": 0.4}) == [13]
+        assert failing(**{f"train/{name}": 1.0}) == [place]
+    assert failing(**{"train/loss.deviation": 1.1}) == [10]
+    assert failing(**{"train/loss.deviation": 0.2}) == [12]
+    assert failing(**{"test/nc1": 0.4}) == [13]
     # The median counts: two networks cannot outvote one another, three can.
-    worse = {"test.accuracy": 0.7, "robustness.mean": 0.1}
+    worse = {"test/accuracy": 0.7, "robustness.mean": 0.1}
     assert failing(**worse) == [14, 15]
     assert all(claim.holds for claim in claims([made_up(), made_up(), made_up(**worse)]))
-    assert claims([made_up(disagreement=0.0)])[8].measured == "0"
+    assert claims([made_up(**{"train/disagreement": 0.0})])[8].measured == "0"
     never = claims([made_up(), made_up(zero=10)])
     assert not any(claim.holds for claim in never)
     assert never[7].measured == "0.5, no zero training error in 1 of 2"
@@ -190,7 +190,7 @@ def test_claims_are_over_all_seeds_and_can_fail():
 def test_l_nc23_has_to_lead_at_zero_error_too():
     records = made_up()
     for record in records[2:9]:
-        record["loss.nc23"] = 1.5
+        record["train/loss.nc23"] = 1.5
     assert [place for place, claim in enumerate(claims([records])) if not claim.holds] == [11]
     assert claims([records])[11].measured == "1.5"
 
@@ -215,8 +215,8 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
     records = resumed(run, TINY, tmp_path, step=12)
     assert [(record["step"], record["epoch"]) for record in records] == [(0, 0), (3, 1), (6, 2), (12, 4), (18, 6)]
     assert [record["epoch"] for record in records if "robustness.mean" in record] == [0, 6]
-    assert records[-1]["loss.total"] < records[0]["loss.total"]
-    assert len({record["nc1"] for record in records}) == 5
+    assert records[-1]["train/loss.total"] < records[0]["train/loss.total"]
+    assert len({record["train/nc1"] for record in records}) == 5
     assert len(figures(records)) == 2
     assert len(claims([records])) == 16
 

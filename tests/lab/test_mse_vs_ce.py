@@ -25,8 +25,9 @@ def made_up(mse=0.1, entropy=0.2, *, robust=0.3, unseen=1.0, zero=4, rate="0.1")
     records = []
     for loss, nc1, robustness, start in (("mse", mse, robust, 2), ("cross-entropy", entropy, 0.2, zero)):
         for epoch in range(10):
-            values = dict.fromkeys(SIGNS, 0.5) | {"nc1": nc1, "accuracy": 1.0 if epoch >= start else 0.5}
-            values |= {f"test.{name}": value for name, value in values.items()} | {"test.nc1": unseen}
+            signs = dict.fromkeys(SIGNS, 0.5) | {"nc1": nc1, "accuracy": 1.0 if epoch >= start else 0.5}
+            values = {f"{split}/{name}": value for split in ("train", "test") for name, value in signs.items()}
+            values |= {"test/nc1": unseen}
             values |= {"robustness.mean": robustness} if epoch in (0, 9) else {}
             records.append({"arm": f"{CASE} {loss} {rate}", "step": 8 * epoch, "epoch": epoch, **values})
     return records
@@ -72,7 +73,7 @@ def test_claims_are_medians_over_all_seeds_and_can_fail():
 def test_epochs_count_at_which_both_have_no_training_error():
     records = made_up()
     for record in records[2:8]:
-        record["nc1"] = 0.3
+        record["train/nc1"] = 0.3
     # Of the epochs 4 to 9 the last two are left.
     assert claims([records])[0].measured == "33%"
 
@@ -88,10 +89,10 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     records = resumed(run, TINY, tmp_path, step=12, arm=f"{CASE} cross-entropy 0.1")
     starts = [record for record in records if record["epoch"] == 0]
     assert len(starts) == 2
-    assert starts[0]["nc1"] == starts[1]["nc1"], "both losses start from the same weights"
+    assert starts[0]["train/nc1"] == starts[1]["train/nc1"], "both losses start from the same weights"
     ends = [record for record in records if record["epoch"] == 6]
-    assert ends[0]["nc1"] != ends[1]["nc1"]
-    assert "loss.total" in ends[0]
-    assert "loss.total" not in ends[1]
+    assert ends[0]["train/nc1"] != ends[1]["train/nc1"]
+    assert "train/loss.total" in ends[0]
+    assert "train/loss.total" not in ends[1]
     assert len(figures(records)) == 1
     assert len(claims([records])) == 4

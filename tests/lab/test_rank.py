@@ -16,9 +16,9 @@ PC1 = {
 
 
 def made_up(pc1=PC1):
-    others = {"jacobian_norm": 2.0, "train": 1.0, "test": 0.8, "seconds": {"trained": 5.0}}
+    others = {"train/jacobian_norm": 2.0, "train/accuracy": 1.0, "test/accuracy": 0.8, "seconds": {"trained": 5.0}}
     return [
-        {"arm": arm, "step": step, "explained_variance_ratio": value, **others}
+        {"arm": arm, "step": step, "train/explained_variance_ratio": value, **others}
         for arm, values in pc1.items() for step, value in zip((0, 10, 100, 1000), values, strict=True)
     ]  # fmt: skip
 
@@ -62,5 +62,5 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     config = Config(coefficient=0.1, samples=300, width=8, steps=4, dtype="float32")
 
     records = resumed(run, config, tmp_path, step=2, arm="mse GrokAlign")
-    ends = {record["jacobian_norm"] for record in records if record["step"] == 4}
+    ends = {record["train/jacobian_norm"] for record in records if record["step"] == 4}
     assert len(ends) == 4, "two arms did the same"

@@ -33,10 +33,18 @@ def made_up(train=(0.1, 0.9, 1.0, 1.0), bends=(0.99, 0.999, 0.998, 0.9), turned=
     """Four readings, the second without a slice; the last has two planes."""
     records = []
     for i, step in enumerate((0, 3, 10, 40)):
-        numbers = {"train": train[i], "test": 0.1 + 0.25 * i, "bend.median": bends[i], "jacobian_norm": 5.0 - i}
-        numbers |= {"centroid_alignment": turned[i], "turned": [turned[i]] * 6, "reached": reached and i == 3}
+        numbers = {
+            "train/accuracy": train[i],
+            "test/accuracy": 0.1 + 0.25 * i,
+            "bend.median": bends[i],
+            "train/jacobian_norm": 5.0 - i,
+        }
+        numbers |= {"train/centroid_alignment": turned[i], "turned": [turned[i]] * 6, "reached": reached and i == 3}
         if i != 1:
-            numbers |= {"slices": [SLICE, SLICE | {"label": 1}][: 2 if i == 3 else 1], "boundary_distance": 0.1 * i}
+            numbers |= {
+                "slices": [SLICE, SLICE | {"label": 1}][: 2 if i == 3 else 1],
+                "near/boundary_distance": 0.1 * i,
+            }
         records.append({"arm": ARM, "step": step, **numbers, "seconds": {"trained": 1.0}})
     return records
 

@@ -19,7 +19,8 @@ from gnomon_lab.runs import Run
 def made_up(cosines=PRINTED):
     """Records that end at the printed cosines, or at others."""
     return [
-        {"arm": f"{loss} {method}", "step": step, "test": accuracy, "row_alignment.min": low, "row_alignment.max": high}
+        {"arm": f"{loss} {method}", "step": step, "test/accuracy": accuracy,
+         "train/row_alignment.min": low, "train/row_alignment.max": high}
         for (loss, method), (accuracy, low, high) in cosines.items() for step in (0, 4000)
     ]  # fmt: skip
 

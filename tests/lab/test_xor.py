@@ -36,11 +36,11 @@ def made_up(base=REACHED, ours=WITH, alignment=(0.0, 0.01, 0.05, 0.06, 0.1, 0.1)
     records = []
     for arm, reached in zip(ARMS, (base, ours), strict=True):
         for place, step in enumerate(STEPS):
-            known = {name: 1.0 if at is not None and step >= at else 0.5 for name, at in reached.items()}
-            point = {"point_alignment": alignment[place], "point_norm": norm[place]}
-            mean = {"alignment": alignment[place], "norm": norm[place]}
+            known = {f"{name}/right": 1.0 if at is not None and step >= at else 0.5 for name, at in reached.items()}
+            point = {"point/alignment": alignment[place], "point/norm": norm[place]}
+            mean = {"train/alignment": alignment[place], "train/norm": norm[place]}
             seconds = {"seconds": {"trained": 1.5}}
-            records.append({"arm": arm, "step": step, **known, "noise 1.0": 0.5, **point, **mean, **seconds})
+            records.append({"arm": arm, "step": step, **known, "noise 1.0/right": 0.5, **point, **mean, **seconds})
     return records
 
 
@@ -144,5 +144,5 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     records = resumed(run, config, tmp_path, step=10, arm="GrokAlign")
     first, other = (next(record for record in records if record["arm"] == arm) for arm in ARMS)
     assert first == other | {"arm": ARMS[0]}, "the arms start apart"
-    assert len({record["norm"] for record in records if record["step"] == 30}) == 2, "the arms did the same"
+    assert len({record["train/norm"] for record in records if record["step"] == 30}) == 2, "the arms did the same"
     assert claims([records])

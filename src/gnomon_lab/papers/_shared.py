@@ -15,12 +15,9 @@ from gnomon_lab.settings import among
 
 MEAN, DEVIATION = 0.1307, 0.3081
 """Of all training pixels of MNIST."""
-GEOMETRY = (
-    ("centroid_alignment", "Centroid alignment", "cosine"),
-    ("jacobian_norm", "Jacobian norm", "outputs per input"),
-    ("explained_variance_ratio", "PC1", "share of first direction"),
-)
-"""What a panel of geometry shows: the record's name, the title, the unit."""
+SEEN, UNSEEN = "train/accuracy", "test/accuracy"
+ALIGNMENT, NORM, PC1 = "train/centroid_alignment", "train/jacobian_norm", "train/explained_variance_ratio"
+"""What records call the accuracies, and the geometry at the training samples."""
 
 
 def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
@@ -60,6 +57,13 @@ def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dash
     )
 
 
-def geometry(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...] = ()) -> tuple[Panel, ...]:
-    """A panel for each of alignment, norm and PC1."""
-    return tuple(Panel(title, unit, lines(records, arms, name), marks) for name, title, unit in GEOMETRY)
+def geometry(
+    records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...], jacobians: str = "train"
+) -> tuple[Panel, ...]:
+    """A panel for each of alignment, norm and PC1, the latter two at the split at which Jacobians were taken."""
+    shown = (
+        ("train/centroid_alignment", "Centroid alignment", "cosine"),
+        (f"{jacobians}/jacobian_norm", "Jacobian norm", "outputs per input"),
+        (f"{jacobians}/explained_variance_ratio", "PC1", "share of first direction"),
+    )
+    return tuple(Panel(title, unit, lines(records, arms, name), marks) for name, title, unit in shown)

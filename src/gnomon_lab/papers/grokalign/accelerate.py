@@ -25,7 +25,7 @@ from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import LOSSES, UNSEEN, Loss, geometry, lines, mnist_network, mnist_splits
 from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.settings import Count, Dtype, Positive, Range, Settings, Share, between
 from gnomon_lab.training import Batch, fit, in_order
@@ -102,8 +102,12 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
     grokalign = GrokAlign(1e-3 if loss == "cross-entropy" else 1e-4, generator=generator)
     grokfast, noise = GrokfastEMA(model.named_parameters(), 0.8, 0.1), InputNoise(generator=generator)
-    probe = Probe(model, train, [centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio])
-    seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
+    seen = Probe(
+        model,
+        {"train": train},
+        [accuracy, centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio],
+    )
+    unseen, due = Probe(model, {"test": test}, [accuracy]), log_spaced(12)
     right, ordered = 0, in_order(train, 256)
 
     def batches(step: int) -> Iterator[Batch]:
@@ -124,9 +128,9 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
         filter_gradients=grokfast if method == "Grokfast" else None,
         generator=generator, grokfast=grokfast, noise=noise,
     ):  # fmt: skip
-        reached = step % 10 == 0 and float(unseen.read(step).values["test"].mean()) > config.goal
+        reached = step % 10 == 0 and float(unseen.read(step).values[UNSEEN].mean()) > config.goal
         if reached or step == config.steps or due(step):
-            run.record(step, probe.read(step), seen.read(step), unseen.read(step), reached=reached)
+            run.record(step, seen.read(step), unseen.read(step), reached=reached)
         if reached:
             run.stop()
 
@@ -154,8 +158,8 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
         )
         ratios = ("", "") if not ours or not base else tuple(f"{b / o:.2f} x" for b, o in zip(base, ours, strict=True))
         took = (f"{ours[0]:,}", f"{ours[1]:.0f}") if ours else ("not reached", f"{final['seconds']['trained']:.0f}")
-        rows_aligned = f"{final['row_alignment.min']:.3f} / {final['row_alignment.max']:.3f}"
-        rows.append((f"{loss}, {method}", *took, *ratios, f"{final['test']:.1%}", rows_aligned))
+        rows_aligned = f"{final['train/row_alignment.min']:.3f} / {final['train/row_alignment.max']:.3f}"
+        rows.append((f"{loss}, {method}", *took, *ratios, f"{final[UNSEEN]:.1%}", rows_aligned))
     return columns, rows
 
 
@@ -182,7 +186,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     reached = ((method, end(records, loss, method)) for method in methods)
     marks = tuple(Mark(f"{name}, step {at[0]:,}", at[0], methods.index(name)) for name, at in reached if at)
     named = {f"{loss} {method}": method for method in methods}
-    panels = (Panel("Test accuracy", "share correct", lines(records, named, "test"), marks, (0.0, 1.05)),)
+    panels = (Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), marks, (0.0, 1.05)),)
     caption = "Until more than the goal of unseen digits is recognised, marked for each. Geometry: training means."
     return Curves(
         loss,

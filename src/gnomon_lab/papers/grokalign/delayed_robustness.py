@@ -25,7 +25,7 @@ from gnomon.models import cnn
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import geometry, lines, squared_error
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, lines, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, among, between
@@ -35,6 +35,7 @@ ARMS = ("weight decay", "GrokAlign")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 5"
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 """Of each channel over all training pixels of CIFAR-10."""
+ROBUST, PC1 = "test/robust", "some/explained_variance_ratio"
 EPS = 4 / 255
 SHOWN = 8
 INTRODUCTION = """
@@ -103,22 +104,25 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
     due, attacked = log_spaced(config.readings), log_spaced(config.readings // 4)
-    whole = Probe(model, train, {"centroid": centroid, "centroid_alignment": centroid_alignment, "train": accuracy})
-    some = Probe(model, train.x[:64], [explained_variance_ratio, jacobian_norm])
-    unseen = Probe(pixels_model, test, {"test": accuracy})
-    under_attack = Probe(pixels_model, test, {"robust": robustness(config.attacks, run.seed)})
+    seen = Probe(
+        model,
+        {"train": train, "some": train.x[:64]},
+        {"train": [accuracy, centroid, centroid_alignment], "some": [explained_variance_ratio, jacobian_norm]},
+    )
+    unseen = Probe(pixels_model, {"test": test}, [accuracy])
+    under_attack = Probe(pixels_model, {"test": test}, {"robust": robustness(config.attacks, run.seed)})
     for step in fit(
         run, arm, config.steps, model, optimizer, in_order(train, 256), squared_error,
         due=due, penalty=grokalign, generator=generator,
         filter_gradients=lambda: nn.utils.clip_grad_value_(model.parameters(), 1.0),
     ):  # fmt: skip
-        readings = [whole.read(step), some.read(step), unseen.read(step)]
+        readings = [seen.read(step), unseen.read(step)]
         now = {name: value for reading in readings for name, value in reading.scalars().items()}
         earlier = run.records()
         resting = rests([*earlier, {"arm": arm, "step": step} | now])
         ends = step == config.steps or (config.stop_at_plateau and resting)
         if ends or attacked(step) or (resting and stops_at(earlier) is None):
-            shown = {"tested": config.test, "centroids": grey(readings[0].values["centroid"])}
+            shown = {"tested": config.test, "centroids": grey(readings[0].values["train/centroid"])}
             shown |= {"images": grey(train.x)} if step == 0 else {}
             run.record(step, *readings, under_attack.read(step), **shown)
         else:
@@ -143,10 +147,8 @@ def grey(images: Tensor) -> list[list[list[float]]]:
 
 def rests(records: Sequence[Record]) -> bool:
     """Whether GrokAlign's alignment and PC1, up to the last record, say that more training is unlikely to help."""
-    steps, alignment = series(records, "GrokAlign", "centroid_alignment")
-    return (
-        bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", "explained_variance_ratio")[1]).reached
-    )
+    steps, alignment = series(records, "GrokAlign", ALIGNMENT)
+    return bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", PC1)[1]).reached
 
 
 def stops_at(records: Sequence[Record]) -> int | None:
@@ -157,7 +159,7 @@ def stops_at(records: Sequence[Record]) -> int | None:
 
 def gained(records: Sequence[Record]) -> float | None:
     """How much robust accuracy GrokAlign won after that; None if the rule does not end it."""
-    steps, robust = series(records, "GrokAlign", "robust")
+    steps, robust = series(records, "GrokAlign", ROBUST)
     at = stops_at(records)
     return None if at is None else robust[-1] - robust[steps.index(at)]
 
@@ -165,13 +167,13 @@ def gained(records: Sequence[Record]) -> float | None:
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Both networks at the end, and where the stopping rule would have ended the second."""
     columns = ("", "train", "test", "robust", "alignment", "PC1", "plateau at", "seconds")
-    formats = {"train": ".1%", "test": ".1%", "robust": ".1%"}
+    formats = {SEEN: ".1%", UNSEEN: ".1%", ROBUST: ".1%"}
     rows: list[tuple[str, ...]] = []
     at = stops_at(records)
     for arm in ARMS:
         end = last(records, arm)
         numbers = [format(end[name], how) for name, how in formats.items()]
-        numbers += [f"{end[name]:.3f}" for name in ("centroid_alignment", "explained_variance_ratio")]
+        numbers += [f"{end[name]:.3f}" for name in (ALIGNMENT, PC1)]
         rule = "" if arm != "GrokAlign" else "never" if at is None else f"{at:,}"
         rows.append((arm, *numbers, rule, f"{end['seconds']['trained']:.0f}"))
     return columns, rows
@@ -179,7 +181,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two or three sentences."""
-    before, after = ({arm: series(records, arm, "robust")[1][at] for arm in ARMS} for at in (0, -1))
+    before, after = ({arm: series(records, arm, ROBUST)[1][at] for arm in ARMS} for at in (0, -1))
     said = [f"Under attack {arm} goes from {before[arm]:.1%} to {after[arm]:.1%}." for arm in ARMS]
     at, gain = stops_at(records), gained(records)
     if at is None or gain is None:
@@ -199,8 +201,8 @@ def curves(records: Sequence[Record]) -> Curves:
     """Accuracy with and without attack, and the geometry, against steps."""
     at, arms = stops_at(records), {arm: arm for arm in ARMS}
     marks = () if at is None else (Mark(f"plateau, step {at:,}", at, ARMS.index("GrokAlign")),)
-    clean = lines(records, {arm: f"{arm}, not attacked" for arm in ARMS}, "test", dashed=True)
-    known = Panel("Accuracy on unseen images", "share correct", clean + lines(records, arms, "robust"), marks)
+    clean = lines(records, {arm: f"{arm}, not attacked" for arm in ARMS}, UNSEEN, dashed=True)
+    known = Panel("Accuracy on unseen images", "share correct", clean + lines(records, arms, ROBUST), marks)
     return Curves(
         "curves",
         "Accuracy under attack, and the geometry behind it",
@@ -208,7 +210,7 @@ def curves(records: Sequence[Record]) -> Curves:
         "Below, means over the training images; PC1 and norm over 64 of them. A mark: where alignment and PC1 say that "
         "more is unlikely to help.",
         "step (a pass over the training images)",
-        (known, *geometry(records, arms, marks)),
+        (known, *geometry(records, arms, marks, jacobians="some")),
     )
 
 
@@ -252,16 +254,16 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         holds = all(value >= least for value in values)
         return Claim(message, SOURCE, f"at least {least:{how}}", over_seeds(values, how), holds)
 
-    lost = changes("weight decay", "robust", max)
+    lost = changes("weight decay", ROBUST, max)
     gains = [gain for gain in map(gained, seeds) if gain is not None]
     measured = [over_seeds(gains, "+.1%")] if gains else []
     if len(gains) < len(seeds):
         measured.append(f"the rule never stopped {len(seeds) - len(gains)} of {len(seeds)} seeds")
     return [
-        claim("GrokAlign: PC1 is close to one", ends("GrokAlign", "explained_variance_ratio"), 0.9, ".3f"),
-        claim("GrokAlign: alignment rises", changes("GrokAlign", "centroid_alignment", first), 0.02, "+.3f"),
-        claim("GrokAlign ends more aligned than weight decay", beyond("centroid_alignment"), 0.02, "+.3f"),
-        claim("GrokAlign: robust accuracy rises from the start", changes("GrokAlign", "robust", first), noise),
+        claim("GrokAlign: PC1 is close to one", ends("GrokAlign", PC1), 0.9, ".3f"),
+        claim("GrokAlign: alignment rises", changes("GrokAlign", ALIGNMENT, first), 0.02, "+.3f"),
+        claim("GrokAlign ends more aligned than weight decay", beyond(ALIGNMENT), 0.02, "+.3f"),
+        claim("GrokAlign: robust accuracy rises from the start", changes("GrokAlign", ROBUST, first), noise),
         Claim(
             "weight decay: robust accuracy declines from its highest",
             SOURCE,
@@ -269,7 +271,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
             over_seeds(lost, "+.1%"),
             all(change <= -noise for change in lost),
         ),
-        claim("GrokAlign ends more robust than weight decay", beyond("robust"), noise),
+        claim("GrokAlign ends more robust than weight decay", beyond(ROBUST), noise),
         Claim(
             "GrokAlign: robust accuracy rises little after alignment and PC1 have come to rest (gnomon.plateau)",
             "Walker et al., arXiv:2506.12284, section 4.2",

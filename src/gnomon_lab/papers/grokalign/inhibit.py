@@ -21,7 +21,18 @@ from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import geometry, lines, mnist_network, mnist_splits, squared_error
+from gnomon_lab.papers._shared import (
+    ALIGNMENT,
+    NORM,
+    PC1,
+    SEEN,
+    UNSEEN,
+    geometry,
+    lines,
+    mnist_network,
+    mnist_splits,
+    squared_error,
+)
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, shuffled
@@ -80,21 +91,24 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     model = mnist_network(train, config.width, config.init_scale, generator)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, level=5.0 if arm == "hold" else None, generator=generator)
-    looks = Probe(model, train, [centroid_norm, centroid_alignment, jacobian_norm, explained_variance_ratio])
-    seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
+    probe = Probe(
+        model,
+        {"train": train, "test": test},
+        {"accuracy": accuracy, "train": [centroid_norm, centroid_alignment, jacobian_norm, explained_variance_ratio]},
+    )
     for step in fit(
         run, arm, config.steps, model, optimizer, shuffled(train, 196, generator), squared_error,
-        due=due, penalty=penalty, generator=generator,
+        due=log_spaced(12), penalty=penalty, generator=generator,
         filter_gradients=lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0),
     ):  # fmt: skip
-        run.record(step, looks.read(step), seen.read(step), unseen.read(step))
+        run.record(step, probe.read(step))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Both networks at the end."""
     columns = ("", "train", "test", "Jacobian norm", "centroid norm", "centroid alignment", "PC1", "seconds")
-    formats = {"train": ".1%", "test": ".1%", "jacobian_norm": ".3g", "centroid_norm": ".3g"}
-    formats |= {"centroid_alignment": ".3f", "explained_variance_ratio": ".3f"}
+    formats = {SEEN: ".1%", UNSEEN: ".1%", NORM: ".3g", "train/centroid_norm": ".3g"}
+    formats |= {ALIGNMENT: ".3f", PC1: ".3f"}
     rows: list[tuple[str, ...]] = []
     for arm in ARMS:
         end = last(records, arm)
@@ -107,18 +121,18 @@ def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
     say = "Where the Jacobian norm is {} it ends at {:.2g}, and {:.0%} of unseen digits are recognised."
     ends = ((how, last(records, arm)) for arm, how in zip(ARMS, ("minimised", "held"), strict=True))
-    return " ".join(say.format(how, end["jacobian_norm"], end["test"]) for how, end in ends)
+    return " ".join(say.format(how, end[NORM], end[UNSEEN]) for how, end in ends)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Figure 7, accuracies, centroid norms and alignment against steps; and the Jacobian's norm and PC1."""
     arms = {arm: arm for arm in ARMS}
-    groks = ((arm, settled_at(records, arm, "test", GOAL)) for arm in ARMS)
+    groks = ((arm, settled_at(records, arm, UNSEEN, GOAL)) for arm in ARMS)
     marks = tuple(Mark(f"{arm} generalised, step {step:,}", step, ARMS.index(arm)) for arm, step in groks if step)
-    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
+    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
     panels = (
-        Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), marks, (0.0, 1.05)),
-        Panel("Centroid norm", "outputs per input", lines(records, arms, "centroid_norm"), marks),
+        Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05)),
+        Panel("Centroid norm", "outputs per input", lines(records, arms, "train/centroid_norm"), marks),
         *geometry(records, arms, marks),
     )
     caption = "Training digits dashed, unseen digits solid. Geometry: means over the training digits."
@@ -139,14 +153,14 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         return Claim(message, SOURCE, f"{smaller} below {larger}", measured, all(map(operator.lt, low, high)))
 
     return [
-        within("held, the norm stays at 5", "hold", "jacobian_norm", "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
-        within("held, the network memorises: train accuracy", "hold", "train", "at least 99%", 0.99, math.inf, ".1%"),
+        within("held, the norm stays at 5", "hold", NORM, "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
+        within("held, the network memorises: train accuracy", "hold", SEEN, "at least 99%", 0.99, math.inf, ".1%"),
         within(
-            "minimised, it generalises: test accuracy", "minimise", "test", f"from {GOAL:.0%} on", GOAL, math.inf, ".1%"
+            "minimised, it generalises: test accuracy", "minimise", UNSEEN, f"from {GOAL:.0%} on", GOAL, math.inf, ".1%"
         ),
-        within("held, it does not: test accuracy", "hold", "test", f"below {GOAL:.0%}", 0.0, GOAL, ".1%"),
-        ordered("held, the norms of the centroids stay high", "centroid_norm", "minimise", "hold"),
-        ordered("held, the centroids do not align", "centroid_alignment", "hold", "minimise"),
+        within("held, it does not: test accuracy", "hold", UNSEEN, f"below {GOAL:.0%}", 0.0, GOAL, ".1%"),
+        ordered("held, the norms of the centroids stay high", "train/centroid_norm", "minimise", "hold"),
+        ordered("held, the centroids do not align", ALIGNMENT, "hold", "minimise"),
     ]
 
 

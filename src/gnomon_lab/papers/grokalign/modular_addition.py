@@ -27,7 +27,7 @@ from gnomon.models import OneLayerTransformer
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import lines
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
@@ -38,7 +38,7 @@ GOAL = 0.85
 """Test accuracy from which on a network counts as grokked. The figures name none; this is table 1's."""
 SPREAD = 0.82 / 7.56
 """The paper's relative spread of an acceleration over seeds, table 1; only what exceeds it counts as one."""
-GINI = {"gini_embedding": "the embedding", "gini_logits": "the neuron-logit map"}
+GINI = {"train/gini_embedding": "the embedding", "train/gini_logits": "the neuron-logit map"}
 SOURCE = "Walker et al., arXiv:2506.12284, figure "
 INTRODUCTION = """
 A transformer of one layer learns a + b modulo a prime from some of all pairs. Such a network is known to memorise them
@@ -108,7 +108,7 @@ def train_arm(config: Config, run: Run, embeddings: str, method: str) -> None:
         lambda step: [(model.embed(train.tokens), train.labels)], loss,
         due=log_spaced(config.readings), penalty=penalty if method == "GrokAlign" else None, generator=generator,
     ):  # fmt: skip
-        run.record(step, *readings(config, model, train, test, step))
+        run.record(step, reading(config, model, train, test, step))
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -116,15 +116,19 @@ def loss(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits.double(), labels)
 
 
-def readings(config: Config, model: OneLayerTransformer, train: Tokens, test: Tokens, step: int) -> list[Reading]:
+def reading(config: Config, model: OneLayerTransformer, train: Tokens, test: Tokens, step: int) -> Reading:
     """Accuracies and alignment on all pairs, the Jacobian norm on some training pairs, and the Gini coefficients."""
     seen, unseen = (model.embed(side.tokens).detach() for side in (train, test))
-    probes = (
-        Probe(model, (seen, train.labels), {"train": accuracy, "centroid_alignment": centroid_alignment}),
-        Probe(model, (unseen, test.labels), {"test": accuracy}),
-        Probe(model, seen[: config.jacobians], [jacobian_norm, gini_embedding, gini_logits]),
+    probe = Probe(
+        model,
+        {"train": (seen, train.labels), "test": (unseen, test.labels), "some": seen[: config.jacobians]},
+        {
+            "train": [accuracy, centroid_alignment, gini_embedding, gini_logits],
+            "test": [accuracy],
+            "some": [jacobian_norm],
+        },
     )
-    return [probe.read(step) for probe in probes]
+    return probe.read(step)
 
 
 def gini_embedding(parameters: Mapping[str, Tensor]) -> Tensor:
@@ -145,7 +149,7 @@ def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
 
 def grokked_at(records: Sequence[Record], embeddings: str, method: str) -> int | None:
     """The first reading from which on the test accuracy stays at the goal; None if it does not end there."""
-    return settled_at(records, f"{embeddings} {method}", "test", GOAL)
+    return settled_at(records, f"{embeddings} {method}", UNSEEN, GOAL)
 
 
 def acceleration(records: Sequence[Record], embeddings: str) -> float:
@@ -162,11 +166,11 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     rows: list[tuple[str, ...]] = []
     for embeddings, method in arms(records):
         end = last(records, f"{embeddings} {method}")
-        steps = (settled_at(records, end["arm"], "train", 0.99), grokked_at(records, embeddings, method))
+        steps = (settled_at(records, end["arm"], SEEN, 0.99), grokked_at(records, embeddings, method))
         moments = ("no" if step is None else f"{step:,}" for step in steps)
-        numbers = (f"{end[name]:.2f}" for name in ("centroid_alignment", *GINI))
-        norm = f"{end['jacobian_norm']:.0f}"
-        rows.append((f"{embeddings}, {method}", *moments, f"{end['test']:.1%}", *numbers, norm))
+        numbers = (f"{end[name]:.2f}" for name in (ALIGNMENT, *GINI))
+        norm = f"{end['some/jacobian_norm']:.0f}"
+        rows.append((f"{embeddings}, {method}", *moments, f"{end[UNSEEN]:.1%}", *numbers, norm))
     return columns, rows
 
 
@@ -192,17 +196,17 @@ def curves(records: Sequence[Record], embeddings: str) -> Curves:
     marks = tuple(
         Mark(f"{method} grokked, step {step:,}", step, METHODS.index(method)) for method, step in reached if step
     )
-    seen = lines(records, {arm: f"{method}, training pairs" for arm, method in named.items()}, "train", dashed=True)
+    seen = lines(records, {arm: f"{method}, training pairs" for arm, method in named.items()}, SEEN, dashed=True)
     spread = {arm: f"{method}, least and greatest" for arm, method in named.items()}
     extremes = tuple(
-        line for end in ("min", "max") for line in lines(records, spread, f"centroid_alignment.{end}", dashed=True)
+        line for end in ("min", "max") for line in lines(records, spread, f"{ALIGNMENT}.{end}", dashed=True)
     )
     panels = (
-        Panel("Accuracy", "share correct", seen + lines(records, named, "test"), marks, (0.0, 1.05)),
-        Panel("Centroid alignment", "cosine", extremes + lines(records, named, "centroid_alignment"), marks),
+        Panel("Accuracy", "share correct", seen + lines(records, named, UNSEEN), marks, (0.0, 1.05)),
+        Panel("Centroid alignment", "cosine", extremes + lines(records, named, ALIGNMENT), marks),
         *(Panel(f"Gini coefficient of {what}", "of Fourier norms", lines(records, named, name), marks, (0.0, 1.0))
           for name, what in GINI.items()),
-        Panel("Jacobian norm", "logits per embedding", lines(records, named, "jacobian_norm"), marks),
+        Panel("Jacobian norm", "logits per embedding", lines(records, named, "some/jacobian_norm"), marks),
     )  # fmt: skip
     return Curves(
         embeddings,

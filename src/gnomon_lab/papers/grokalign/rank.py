@@ -13,7 +13,7 @@ from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, Loss, lines, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, lines, mnist_network, mnist_splits
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, in_order
@@ -81,13 +81,13 @@ def train_arm(config: Config, run: Run, loss: str, arm: str, train: Samples, tes
     of_table_1 = {"cross-entropy": 1e-3, "mse": 1e-4}[loss]
     coefficient = of_table_1 if config.coefficient is None else config.coefficient
     penalty = GrokAlign(coefficient, generator=generator) if arm == "GrokAlign" else None
-    geometry = Probe(model, train, [explained_variance_ratio, jacobian_norm])
-    seen, unseen, due = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy}), log_spaced(12)
+    splits = {"train": train, "test": test}
+    probe = Probe(model, splits, {"accuracy": accuracy, "train": [explained_variance_ratio, jacobian_norm]})
     for step in fit(
         run, f"{loss} {arm}", config.steps, model, optimizer, in_order(train, 256), LOSSES[loss],
-        due=due, penalty=penalty, generator=generator,
+        due=log_spaced(12), penalty=penalty, generator=generator,
     ):  # fmt: skip
-        run.record(step, geometry.read(step), seen.read(step), unseen.read(step))
+        run.record(step, probe.read(step))
 
 
 def losses(records: Sequence[Record]) -> list[str]:
@@ -97,8 +97,8 @@ def losses(records: Sequence[Record]) -> list[str]:
 
 def half_way_at(records: Sequence[Record], loss: str, arm: str) -> int | None:
     """The step from which on PC1 has gone half its way to one; None if it does not end there."""
-    start = next(record for record in records if record["arm"] == f"{loss} {arm}")["explained_variance_ratio"]
-    return settled_at(records, f"{loss} {arm}", "explained_variance_ratio", start + HALF * (1 - start))
+    start = next(record for record in records if record["arm"] == f"{loss} {arm}")[PC1]
+    return settled_at(records, f"{loss} {arm}", PC1, start + HALF * (1 - start))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -108,9 +108,9 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     for loss, arm in itertools.product(losses(records), ARMS):
         first = next(record for record in records if record["arm"] == f"{loss} {arm}")
         end, step = last(records, f"{loss} {arm}"), half_way_at(records, loss, arm)
-        pc1 = (f"{first['explained_variance_ratio']:.3f}", f"{end['explained_variance_ratio']:.3f}")
+        pc1 = (f"{first[PC1]:.3f}", f"{end[PC1]:.3f}")
         reached = "not reached" if step is None else f"step {step:,}"
-        known = (f"{end['jacobian_norm']:.3g}", f"{end['train']:.1%}", f"{end['test']:.1%}")
+        known = (f"{end[NORM]:.3g}", f"{end[SEEN]:.1%}", f"{end[UNSEEN]:.1%}")
         rows.append((f"{loss}, {arm}", *pc1, reached, *known, f"{end['seconds']['trained']:.0f}"))
     return columns, rows
 
@@ -119,7 +119,7 @@ def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
     said = []
     for loss in losses(records):
-        ends = (last(records, f"{loss} {arm}")["explained_variance_ratio"] for arm in ARMS)
+        ends = (last(records, f"{loss} {arm}")[PC1] for arm in ARMS)
         said.append("With {} PC1 ends at {:.2f} under weight decay, and at {:.2f} with GrokAlign.".format(loss, *ends))
     return " ".join(said)
 
@@ -134,11 +134,11 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     arms = {f"{loss} {arm}": arm for arm in ARMS}
     reached = ((arm, half_way_at(records, loss, arm)) for arm in ARMS)
     marks = tuple(Mark(f"{arm} half way, step {step:,}", step, ARMS.index(arm)) for arm, step in reached if step)
-    seen = lines(records, {f"{loss} {arm}": f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
+    seen = lines(records, {f"{loss} {arm}": f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
     panels = (
-        Panel("PC1", "share of first direction", lines(records, arms, "explained_variance_ratio"), marks, (0.0, 1.05)),
-        Panel("Jacobian norm", "outputs per input", lines(records, arms, "jacobian_norm"), marks),
-        Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), marks, (0.0, 1.05)),
+        Panel("PC1", "share of first direction", lines(records, arms, PC1), marks, (0.0, 1.05)),
+        Panel("Jacobian norm", "outputs per input", lines(records, arms, NORM), marks),
+        Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05)),
     )
     caption = "PC1 and norm: means over the training digits. Marked: from where on PC1 has gone half its way to one."
     return Curves(
@@ -154,7 +154,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 def tends(seeds: Sequence[Sequence[Record]], loss: str, arm: str) -> Claim:
     """PC1 is near one at the end of every seed."""
-    ends = [last(records, f"{loss} {arm}")["explained_variance_ratio"] for records in seeds]
+    ends = [last(records, f"{loss} {arm}")[PC1] for records in seeds]
     message = f"{loss}: the Jacobians tend to rank one under {arm}: PC1 at the end"
     return Claim(message, SOURCE, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
 

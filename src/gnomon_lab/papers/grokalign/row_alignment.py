@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, lines
+from gnomon_lab.papers._shared import LOSSES, UNSEEN, lines
 from gnomon_lab.papers.grokalign.accelerate import SPREAD, Config, arms, run
 from gnomon_lab.runs import Claim, Record, last
 
@@ -35,7 +35,7 @@ PAPER = Config(losses=tuple(LOSSES), methods=METHODS, goal=0.99)
 def extremes(records: Sequence[Record], loss: str, method: str) -> tuple[float, float]:
     """The smallest and the largest cosine between a row and its sample, at the end of an arm."""
     end = last(records, f"{loss} {method}")
-    return end["row_alignment.min"], end["row_alignment.max"]
+    return end["train/row_alignment.min"], end["train/row_alignment.max"]
 
 
 def width(records: Sequence[Record], loss: str, method: str) -> float:
@@ -50,7 +50,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     rows: list[tuple[str, ...]] = []
     for loss, method in arms(records):
         end, printed = last(records, f"{loss} {method}"), PRINTED.get((loss, method))
-        measured = (f"{end['test']:.1%}", "{:.3f} / {:.3f}".format(*extremes(records, loss, method)))
+        measured = (f"{end[UNSEEN]:.1%}", "{:.3f} / {:.3f}".format(*extremes(records, loss, method)))
         theirs = (f"{printed[0]:.1%}", "{:.3f} / {:.3f}".format(*printed[1:])) if printed else ("", "")
         rows.append((f"{loss}, {method}", f"{end['step']:,}", *measured, *theirs))
     return columns, rows
@@ -80,10 +80,12 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     methods = [method for of, method in arms(records) if of == loss]
     named = {f"{loss} {method}": method for method in methods}
     lowest = {f"{loss} {method}": f"{method}, smallest" for method in methods}
-    span = lines(records, named, "row_alignment.max") + lines(records, lowest, "row_alignment.min", dashed=True)
+    span = lines(records, named, "train/row_alignment.max") + lines(
+        records, lowest, "train/row_alignment.min", dashed=True
+    )
     panels = (
         Panel("Row alignment, largest and smallest", "cosine", span),
-        Panel("Test accuracy", "share correct", lines(records, named, "test"), (), (0.0, 1.05)),
+        Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), (), (0.0, 1.05)),
     )
     caption = "The largest (solid) and the smallest (dashed) cosine between a training digit and a row of its Jacobian."
     title = f"How far rows turn along the digits, {loss}"

@@ -30,8 +30,8 @@ LEVEL = 0.95
 MUCH = 2.0
 """How many times fewer steps are "much sooner"; the paper names no number."""
 SOURCE = "Walker et al., arXiv:2506.12284, section 4.2 and figure 4"
-ROBUST = {f"robust to {s}": f"noise {s}" for s in NOISES}
-STAGES = {"memorised": "train", "generalised": "test"} | ROBUST
+ROBUST = {f"robust to {s}": f"noise {s}/right" for s in NOISES}
+STAGES = {"memorised": "train/right", "generalised": "test/right"} | ROBUST
 """What a network comes to be, and the accuracy that says so."""
 ONSET = next(iter(ROBUST))
 MARKED = ("memorised", "generalised", ONSET)
@@ -130,15 +130,13 @@ def train_arm(config: Config, run: Run, arm: str, model: nn.Module, seen: dict[s
     generator = torch.Generator().manual_seed(run.seed)
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
     x, labels = seen["train"]
-    point = (x[:1], labels[:1])
-    probes = [Probe(model, where, {name: right}) for name, where in seen.items()]
-    probes += [Probe(model, seen["train"], [alignment, norm])]
-    probes += [Probe(model, point, {"point_alignment": alignment, "point_norm": norm})]
+    splits = seen | {"point": (x[:1], labels[:1])}
+    probe = Probe(model, splits, {"right": right, "train": [alignment, norm], "point": [alignment, norm]})
     for step in fit(
         run, arm, config.steps, model, optimizer, lambda step: [(x, labels)], mse_loss,
         due=log_spaced(config.readings), penalty=penalty, generator=generator,
     ):  # fmt: skip
-        run.record(step, *(probe.read(step) for probe in probes))
+        run.record(step, probe.read(step))
 
 
 def stages(records: Sequence[Record], arm: str) -> dict[str, int | None]:
@@ -152,9 +150,9 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     for arm in ARMS:
         end = last(records, arm)
         steps = ("never" if step is None else f"{step:,}" for step in stages(records, arm).values())
-        point = (f"{end['point_alignment']:.3f}", f"{end['point_norm']:.3f}", f"{end['seconds']['trained']:.0f}")
+        point = (f"{end['point/alignment']:.3f}", f"{end['point/norm']:.3f}", f"{end['seconds']['trained']:.0f}")
         rows.append((arm, *steps, *point))
-    return ("", "memorised", "generalised", *ROBUST.values(), "alignment", "norm", "seconds"), rows
+    return ("", "memorised", "generalised", *(f"noise {s}" for s in NOISES), "alignment", "norm", "seconds"), rows
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -184,11 +182,11 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
         for colour, stage in enumerate(MARKED)
         if (step := found[stage]) is not None
     )
-    known = (line("training points", "train", 0, dashed=True), line("unseen points", "test", 1))
-    shaken = tuple(line(f"noise {s}", f"noise {s}", 2 + place) for place, s in enumerate(NOISES))
+    known = (line("training points", "train/right", 0, dashed=True), line("unseen points", "test/right", 1))
+    shaken = tuple(line(f"noise {s}", f"noise {s}/right", 2 + place) for place, s in enumerate(NOISES))
 
     def both(name: str) -> tuple[Line, ...]:
-        return line("one training point", f"point_{name}", 0), line("mean of all", name, 1, dashed=True)
+        return line("one training point", f"point/{name}", 0), line("mean of all", f"train/{name}", 1, dashed=True)
 
     return Curves(
         arm.replace(" ", "-"),
@@ -207,7 +205,7 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
 def story(records: Sequence[Record]) -> dict[str, float | None]:
     """What the paper tells of weight decay alone, in numbers of the fixed point; None where a stage was not reached."""
     memorised, generalised, robust = (stages(records, BASE)[stage] for stage in MARKED)
-    cosine, size = (dict(zip(*series(records, BASE, f"point_{name}"), strict=True)) for name in ("alignment", "norm"))
+    cosine, size = (dict(zip(*series(records, BASE, f"point/{name}"), strict=True)) for name in ("alignment", "norm"))
     told: dict[str, float | None] = dict.fromkeys(("delay", "first rise", "second rise", "peak", "fall"))
     if memorised is not None and generalised is not None:
         told["delay"] = generalised - memorised

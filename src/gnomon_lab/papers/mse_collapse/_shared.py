@@ -31,7 +31,7 @@ from gnomon import (
 from gnomon.data import Samples, load_images, normalise
 from gnomon.errors import ConvergenceError
 from gnomon_lab.figures import Line, Mark, Panel
-from gnomon_lab.papers._shared import LOSSES
+from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN
 from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.settings import Count, Device, Positive, Range, Settings, at_least
 from gnomon_lab.training import Batch, fit
@@ -45,6 +45,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 BATCH, MOMENTUM, WEIGHT_DECAY = 128, 0.9, 5e-4
 GRID = tuple(round(1e-4 * 2500 ** (k / 24), 6) for k in range(25))
 """Learning rates to search, 0.0001 to 0.25: the notebook's 0.0184 (MSE) and 0.0679 (cross-entropy) are among them."""
+NC1 = "train/nc1"
 SIGNS = {
     "equinorm.means": ("NC2: equal norms", "Std / Ave of norms"),
     "equiangularity.means": ("NC2: equal angles", "Std of cosines"),
@@ -160,7 +161,7 @@ def train_arm(
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     # One seed an epoch, so that a run can be resumed within one.
     shuffles = torch.randint(2**31, (config.epochs,), generator=generator).tolist()
-    seen, unseen = Probe(model, train, quantities(loss)), Probe(model, test, quantities(loss, "test."))
+    probe = Probe(model, {"train": train, "test": test}, quantities(loss))
     attack = Probe(model, test.x[: config.attacked], [robustness])
 
     def batch(step: int) -> Iterator[Batch]:
@@ -179,8 +180,8 @@ def train_arm(
         run, arm, config.epochs * batches, model, optimizer, batch,
         lambda logits, labels: LOSSES[loss](logits.float(), labels), due=due, forward=mixed(model.__call__),
     ):  # fmt: skip
-        epoch, readings = step // batches, [seen.read(step), unseen.read(step)]
-        vanished = readings[0].scalars()["accuracy"] == 1 and not terminal(run.records(), arm)
+        epoch, readings = step // batches, [probe.read(step)]
+        vanished = readings[0].scalars()[SEEN] == 1 and not terminal(run.records(), arm)
         if vanished or epoch % config.attack_spacing == 0 or epoch == config.epochs:
             readings.append(attack.read(step))
         run.record(step, *readings, epoch=epoch)
@@ -192,21 +193,18 @@ def order(seed: int, samples: int) -> Tensor:
     return torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
 
 
-def quantities(loss: str, prefix: str = "") -> Mapping[str, Callable[..., object]]:
-    """What figures 2 to 8 show, at the samples of a probe: the class means too are those of these samples."""
+def quantities(loss: str) -> Mapping[str, Callable[..., object] | Mapping[str, Callable[..., object]]]:
+    """What figures 2 to 8 show, at the samples of each split: the class means too are those of these samples."""
     read: dict[str, Callable[..., object]] = {
         "accuracy": accuracy,
         "nc1": nc1,
         "self_duality": self_duality,
         "disagreement": nearest_mean_disagreement,
     }
-    for of_means, of_classifiers in NC2.items():
-        read[f"{of_means.__name__}.means"] = of_means
-        if not prefix:
-            read[f"{of_means.__name__}.classifiers"] = of_classifiers
     if loss == "mse":
         read["loss"] = decomposition
-    return {prefix + name: quantity for name, quantity in read.items()}
+    read |= {f"{of_means.__name__}.means": of_means for of_means in NC2}
+    return read | {"train": {f"{of_means.__name__}.classifiers": of_rows for of_means, of_rows in NC2.items()}}
 
 
 def decomposition(classifier: Tensor, bias: Tensor, class_moments: ClassMoments, classes: int) -> object:
@@ -231,7 +229,7 @@ def robustness(model: nn.Module, x: Tensor) -> Robustness:
 def terminal(records: Sequence[Record], arm: str) -> list[Record]:
     """The readings of an arm from the first without training error on; none if there is no such."""
     ours = [record for record in records if record["arm"] == arm]
-    starts = [place for place, record in enumerate(ours) if record["accuracy"] == 1]
+    starts = [place for place, record in enumerate(ours) if record[SEEN] == 1]
     return ours[starts[0] :] if starts else []
 
 
@@ -245,7 +243,7 @@ def chosen_arms(records: Sequence[Record], loss: str) -> dict[str, str]:
 
     def how_good(arm: str) -> tuple[int, float]:
         end = last(records, arm)
-        return end["epoch"], end["test.accuracy"]
+        return end["epoch"], end[UNSEEN]
 
     return {case: max(arms, key=how_good) for case, arms in by_case.items()}
 
@@ -272,8 +270,8 @@ def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark
     for name, (title, unit) in SIGNS.items():
         log, lines = unit.startswith("log10"), []
         for colour, (label, arm) in enumerate(arms.items()):
-            lines.append(curve(f"{label}, training images", records, arm, name, colour, log=log))
-            lines.append(curve(f"{label}, test images", records, arm, f"test.{name}", colour, log=log, dashed=True))
+            lines.append(curve(f"{label}, training images", records, arm, f"train/{name}", colour, log=log))
+            lines.append(curve(f"{label}, test images", records, arm, f"test/{name}", colour, log=log, dashed=True))
         found[name] = Panel(title, unit, tuple(lines), marks)
     # The untrained network's would flatten all that follows: it gives all images one class, and little turns that.
     trained = [record for record in records if record["epoch"] > 0]

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import UNSEEN
 from gnomon_lab.papers.mse_collapse._shared import (
     GRID,
     HARDWARE,
+    NC1,
     Config,
     checked,
     chosen_arms,
@@ -60,6 +62,7 @@ OTHERS = tuple(
     for setting in (PAPER, NOTEBOOK, *SINGLE)
     for device, precision in HARDWARE
 )
+TERMS = ("train/loss.nc23", "train/loss.nc1", "train/loss.deviation")
 FALLING = {
     "equinorm.means": ("3", "equinorm of the class means"),
     "equinorm.classifiers": ("3", "equinorm of the classifiers"),
@@ -96,10 +99,10 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
         readings, end = terminal(records, arm), last(records, arm)
         start = readings[0] if readings else None
         at = ("never", "", "") if start is None else (
-            f"{start['epoch']}", f"{start['test.accuracy']:.2%}", f"{start['nc1']:.3g}"
+            f"{start['epoch']}", f"{start[UNSEEN]:.2%}", f"{start[NC1]:.3g}"
         )  # fmt: skip
         printed = "{:.2f} % to {:.2f} %".format(*TABLE_1[case]) if case in TABLE_1 else ""
-        rows.append((arm, at[0], at[1], f"{end['test.accuracy']:.2%}", at[2], f"{end['nc1']:.3g}", printed))
+        rows.append((arm, at[0], at[1], f"{end[UNSEEN]:.2%}", at[2], f"{end[NC1]:.3g}", printed))
     return columns, rows
 
 
@@ -114,8 +117,8 @@ def summary(records: Sequence[Record]) -> str:
         start, end = readings[0], readings[-1]
         said.append(
             f"{case} gets all training images right at epoch {start['epoch']}. From there to epoch {end['epoch']} NC1 "
-            f"falls {start['nc1'] / end['nc1']:.1f} times, and test accuracy goes from {start['test.accuracy']:.1%} to "
-            f"{end['test.accuracy']:.1%}."
+            f"falls {start[NC1] / end[NC1]:.1f} times, and test accuracy goes from {start[UNSEEN]:.1%} to "
+            f"{end[UNSEEN]:.1%}."
         )
     return " ".join(said)
 
@@ -130,7 +133,7 @@ def collapse(records: Sequence[Record], case: str, arm: str) -> Curves:
     """A panel for each sign of collapse."""
     drawn = panels(records, {"features": arm}, starts(records, arm, "zero training error"))
     for name in [name for name in drawn if name.endswith(".means")]:
-        classifiers = curve("classifiers", records, arm, name.replace("means", "classifiers"), 1)
+        classifiers = curve("classifiers", records, arm, f"train/{name}".replace("means", "classifiers"), 1)
         drawn[name] = dataclasses.replace(drawn[name], lines=(*drawn[name].lines, classifiers))
     return Curves(
         f"collapse-{case}",
@@ -148,9 +151,9 @@ def losses(records: Sequence[Record], case: str, arm: str) -> Curves:
     """The terms of the loss on both kinds of images."""
     terms = {"loss.nc1": "L_NC1", "loss.nc23": "L_NC2/3", "loss.deviation": "L_LS⊥", "loss.total": "L, their sum"}
 
-    def lines(prefix: str) -> tuple[Line, ...]:
+    def lines(split: str) -> tuple[Line, ...]:
         return tuple(
-            curve(label, records, arm, prefix + term, colour, log=True, dashed=term == "loss.total")
+            curve(label, records, arm, f"{split}/{term}", colour, log=True, dashed=term == "loss.total")
             for colour, (term, label) in enumerate(terms.items())
         )
 
@@ -162,7 +165,7 @@ def losses(records: Sequence[Record], case: str, arm: str) -> Curves:
         "least loss for these features; L_LS⊥ is what the network's own classifier loses beyond that: it is 0 on the "
         "central path.",
         "epoch",
-        (Panel("Training images", unit, lines(""), marks), Panel("Test images", unit, lines("test."), marks)),
+        (Panel("Training images", unit, lines("train"), marks), Panel("Test images", unit, lines("test"), marks)),
         log_x=False,
     )
 
@@ -180,7 +183,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
     def falls(name: str) -> Claim:
         figure, what = FALLING[name]
-        shares = each(lambda phase: share(phase[0][name], phase[-1][name]))
+        shares = each(lambda phase: share(phase[0][f"train/{name}"], phase[-1][f"train/{name}"]))
         message, expected = f"{what} falls after zero training error", "below 1 times its start"
         return checked(message, f"figure {figure}", expected, shares, ".3g", lambda values: max(values) < 1)
 
@@ -195,8 +198,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         expected = "below 1 times what is left of the next"
         return checked(message, "figure 2", expected, leads, ".3g", lambda values: max(values) < 1)
 
-    away = each(lambda phase: max(r["loss.deviation"] / r["loss.least_squares"] for r in phase))
-    unseen = each(lambda phase: phase[-1]["test.nc1"] / phase[-1]["nc1"])
+    away = each(lambda phase: max(r["train/loss.deviation"] / r["train/loss.least_squares"] for r in phase))
+    unseen = each(lambda phase: phase[-1]["test/nc1"] / phase[-1][NC1])
     return [
         *(falls(name) for name in FALLING),
         checked("L_LS⊥ is much smaller than L_LS throughout the terminal phase", "figure 2",
@@ -205,7 +208,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         fastest(-1, "to the end"),
         checked("NC1 ends larger on test images than on training images", "figure 12",
                 "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
-        rises("test accuracy", "table 1", "test.accuracy", "0.962 points", 100, "+.2f"),
+        rises("test accuracy", "table 1", UNSEEN, "0.962 points", 100, "+.2f"),
         rises("robustness", "figure 9", "robustness.mean", "0.1762", 1, "+.4f"),
     ]  # fmt: skip
 
@@ -222,7 +225,7 @@ def lead(records: Sequence[Record], arm: str, place: int) -> float | None:
     """
     first = next(record for record in records if record["arm"] == arm and record["epoch"] == 1)
     for reading in terminal(records, arm)[place:][:1]:
-        ours, *others = (reading[term] / first[term] for term in ("loss.nc23", "loss.nc1", "loss.deviation"))
+        ours, *others = (reading[term] / first[term] for term in TERMS)
         return float(ours / min(others))
     return None
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import UNSEEN
 from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._shared import (
     HARDWARE,
+    NC1,
     Config,
     checked,
     chosen_arms,
@@ -55,9 +57,9 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     for arms in pairs(records).values():
         for arm in arms.values():
             end, start = last(records, arm), terminal(records, arm)[:1]
-            numbers = (f"{end[name]:.3g}" for name in ("nc1", "equiangularity.means", "self_duality"))
+            numbers = (f"{end[name]:.3g}" for name in (NC1, "train/equiangularity.means", "train/self_duality"))
             at = f"{start[0]['epoch']}" if start else "never"
-            rows.append((arm, at, *numbers, f"{end['test.accuracy']:.2%}", f"{end['robustness.mean']:.4f}"))
+            rows.append((arm, at, *numbers, f"{end[UNSEEN]:.2%}", f"{end['robustness.mean']:.4f}"))
     return columns, rows
 
 
@@ -67,7 +69,7 @@ def summary(records: Sequence[Record]) -> str:
     for case, arms in pairs(records).items():
         mse, entropy = (last(records, arm) for arm in arms.values())
         said.append(
-            f"At the end of {case}, NC1 is {mse['nc1']:.3g} under the squared error and {entropy['nc1']:.3g} under "
+            f"At the end of {case}, NC1 is {mse[NC1]:.3g} under the squared error and {entropy[NC1]:.3g} under "
             f"cross-entropy; robustness is {mse['robustness.mean']:.4f} and {entropy['robustness.mean']:.4f}."
         )
     return " ".join(said)
@@ -102,7 +104,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     runs = [(records, arms) for records in seeds for arms in pairs(records).values()]
     lower: list[float | None] = []
     for records, arms in runs:
-        mse, entropy = ({r["epoch"]: r["nc1"] for r in terminal(records, arm)} for arm in arms.values())
+        mse, entropy = ({r["epoch"]: r[NC1] for r in terminal(records, arm)} for arm in arms.values())
         both = mse.keys() & entropy.keys()
         lower.append(sum(mse[epoch] < entropy[epoch] for epoch in both) / len(both) if both else None)
 
@@ -112,13 +114,13 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         return [mse / entropy for mse, entropy in final]
 
     unseen: list[float | None] = [
-        last(records, arm)["test.nc1"] / last(records, arm)["nc1"] for records, arms in runs for arm in arms.values()
+        last(records, arm)["test/nc1"] / last(records, arm)[NC1] for records, arms in runs for arm in arms.values()
     ]
     return [
         checked("NC1 is lower under the squared error at most epochs at which both have no training error",
                 "figure 10", "median above 50%", lower, ".0%", lambda values: statistics.median(values) > 0.5),
         checked("NC1 ends lower under the squared error than under cross-entropy",
-                "figure 10", "median below 1 times", ends("nc1"), ".3g", lambda values: statistics.median(values) < 1),
+                "figure 10", "median below 1 times", ends(NC1), ".3g", lambda values: statistics.median(values) < 1),
         checked("the squared error's network ends more robust",
                 "figure 11", "median above 1 times", ends("robustness.mean"), ".3g",
                 lambda values: statistics.median(values) > 1),

@@ -23,14 +23,14 @@ from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, Loss, geometry, lines
+from gnomon_lab.papers._shared import ALIGNMENT, LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, geometry, lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit
 
 ARMS = ("baseline", "GrokAlign")
 CLASSES = 10
-LEAST = {"train": 0.99, "test": 0.9}
+LEAST = {SEEN: 0.99, UNSEEN: 0.9}
 """What counts as fitting the training digits, and as generalising."""
 FALL = 0.02
 """By how much PC1 has to come down from its peak for the page to speak of it."""
@@ -112,17 +112,19 @@ def train_arm(
     model = mlp((64, config.width, config.width, config.width, 10), scale=scale, generator=generator)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    geometry = Probe(model, train, [centroid, centroid_alignment, jacobian_norm, explained_variance_ratio])
-    seen = Probe(model, train, {"train": accuracy})
-    unseen = Probe(model, test, {"test": accuracy})
+    probe = Probe(
+        model,
+        {"train": train, "test": test},
+        {"accuracy": accuracy, "train": [centroid, centroid_alignment, jacobian_norm, explained_variance_ratio]},
+    )
     for step in fit(
         run, arm, config.steps, model, optimizer, lambda step: [train], LOSSES[config.loss],
         due=log_spaced(config.readings), penalty=penalty, generator=generator,
     ):  # fmt: skip
-        reading = geometry.read(step)
-        images = rounded(reading.values["centroid"][looked_at])
+        reading = probe.read(step)
+        images = rounded(reading.values["train/centroid"][looked_at])
         extra = shown if step == 0 else {}
-        run.record(step, reading, seen.read(step), unseen.read(step), centroids=images, **extra)
+        run.record(step, reading, centroids=images, **extra)
 
 
 def rounded(images: torch.Tensor) -> list[list[float]]:
@@ -133,8 +135,8 @@ def rounded(images: torch.Tensor) -> list[list[float]]:
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Both networks at the end."""
     columns = ("", "train", "test", "centroid alignment", "Jacobian norm", "PC1", "seconds")
-    formats = {"train": ".1%", "test": ".1%", "centroid_alignment": ".3f", "jacobian_norm": ".2f"}
-    formats["explained_variance_ratio"] = ".3f"
+    formats = {SEEN: ".1%", UNSEEN: ".1%", ALIGNMENT: ".3f", NORM: ".2f"}
+    formats[PC1] = ".3f"
     rows: list[tuple[str, ...]] = []
     for arm in ARMS:
         end = last(records, arm)
@@ -145,7 +147,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
-    known = {arm: (last(records, arm)["train"], last(records, arm)["test"]) for arm in ARMS}
+    known = {arm: (last(records, arm)[SEEN], last(records, arm)[UNSEEN]) for arm in ARMS}
     say = "The {} network recognises {:.0%} of the digits it was trained on and {:.0%} of those it never saw."
     return " ".join(say.format(arm, *known[arm]) for arm in ARMS)
 
@@ -159,14 +161,14 @@ def curves(records: Sequence[Record]) -> Curves:
     """The four small multiples, with the steps of memorisation and generalisation marked."""
     marks = []
     for colour, arm in enumerate(ARMS):
-        for name, verb in (("train", "fits its digits"), ("test", "generalises")):
+        for name, verb in ((SEEN, "fits its digits"), (UNSEEN, "generalises")):
             step = settled_at(records, arm, name, LEAST[name])
             if step is not None:
                 marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
 
     arms = {arm: arm for arm in ARMS}
-    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, "train", dashed=True)
-    known = Panel("Accuracy", "share correct", seen + lines(records, arms, "test"), tuple(marks), (0.0, 1.05))
+    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
+    known = Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), tuple(marks), (0.0, 1.05))
     return Curves(
         "curves",
         "Accuracy and geometry of both networks",
@@ -186,14 +188,14 @@ def curves(records: Sequence[Record]) -> Curves:
 def came_to(records: Sequence[Record], arm: str) -> str:
     """From which step on one network fits its digits, and from which it recognises others."""
     fits, knows = (settled_at(records, arm, name, least) for name, least in LEAST.items())
-    fitted = f"fits {LEAST['train']:.0%} of its digits " + ("at no step" if fits is None else f"from step {fits:,} on")
-    known = f"{LEAST['test']:.0%} of the others " + ("at no step" if knows is None else f"from step {knows:,} on")
+    fitted = f"fits {LEAST[SEEN]:.0%} of its digits " + ("at no step" if fits is None else f"from step {fits:,} on")
+    known = f"{LEAST[UNSEEN]:.0%} of the others " + ("at no step" if knows is None else f"from step {knows:,} on")
     return f"The {arm} network {fitted}, and recognises {known}."
 
 
 def peaked(records: Sequence[Record], arm: str) -> str:
     """Where PC1 has come down from a peak the furthest, and why; nothing where it has not."""
-    steps, shares = series(records, arm, "explained_variance_ratio")
+    steps, shares = series(records, arm, PC1)
     peaks = list(itertools.accumulate(shares, max))
     peak, least = max(zip(peaks, shares, strict=True), key=lambda pair: pair[0] - pair[1])
     if peak - least < FALL:
@@ -215,7 +217,7 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
     }
     by_step = {arm: {record["step"]: record["centroids"] for record in records if record["arm"] == arm} for arm in ARMS}
     steps = sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
-    likeness = " and ".join(f"{last(records, arm)['centroid_alignment']:.2f} ({arm})" for arm in ARMS)
+    likeness = " and ".join(f"{last(records, arm)[ALIGNMENT]:.2f} ({arm})" for arm in ARMS)
     frames = []
     for step in steps:
         rows = given | {f"{arm}: centroids": by_step[arm][step] for arm in ARMS}
@@ -242,10 +244,10 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         return Claim(message, "grok-digits", expected, over_seeds(values, ".1%"), holds)
 
     return [
-        claim("the baseline memorises: train accuracy", "baseline", "train", LEAST["train"], 1.0),
-        claim("the baseline does not generalise: test accuracy", "baseline", "test", 0.0, 0.6),
-        claim("GrokAlign fits the training digits: train accuracy", "GrokAlign", "train", LEAST["train"], 1.0),
-        claim("GrokAlign groks: test accuracy", "GrokAlign", "test", LEAST["test"], 1.0),
+        claim("the baseline memorises: train accuracy", "baseline", SEEN, LEAST[SEEN], 1.0),
+        claim("the baseline does not generalise: test accuracy", "baseline", UNSEEN, 0.0, 0.6),
+        claim("GrokAlign fits the training digits: train accuracy", "GrokAlign", SEEN, LEAST[SEEN], 1.0),
+        claim("GrokAlign groks: test accuracy", "GrokAlign", UNSEEN, LEAST[UNSEEN], 1.0),
     ]
 
 

@@ -6,12 +6,12 @@ from itertools import starmap
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel, RegionFrame, RegionMap
-from gnomon_lab.papers._shared import lines
+from gnomon_lab.papers._shared import ALIGNMENT, NORM, SEEN, UNSEEN, lines
 from gnomon_lab.papers.grokalign.regions.slices import frame
 from gnomon_lab.runs import Claim, Record, last, settled_at
 
 ARM = "GrokAlign"
-BEND, NORM = "‖A - c xᵀ‖ / ‖A‖", "‖A‖, outputs per input"
+BEND, OPERATOR = "‖A - c xᵀ‖ / ‖A‖", "‖A‖, outputs per input"
 Say = Callable[[Record], str]
 SOURCE = "Walker et al., arXiv:2506.12284, "
 AXES = ("first direction, input units", "second direction, input units")
@@ -25,7 +25,7 @@ NEAR = 256
 
 def memorised(records: Sequence[Record]) -> Record | None:
     """The first slice from which on the network knows all training digits; None if it never does."""
-    step = settled_at(records, ARM, "train", 1.0)
+    step = settled_at(records, ARM, SEEN, 1.0)
     found = (record for record in records if step is not None and record["step"] >= step and "slices" in record)
     return next(found, None)
 
@@ -43,8 +43,8 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     rows: list[tuple[str, ...]] = []
     for name, record in moments(records):
         turned = " ".join(f"{cosine:.2f}" for cosine in record["turned"][:3])
-        numbers = (f"{record['train']:.1%}", f"{record['test']:.1%}", f"{record['bend.median']:.4f}",
-                   f"{record['jacobian_norm']:.3g}", turned, f"{record['boundary_distance']:.3g}")  # fmt: skip
+        numbers = (f"{record[SEEN]:.1%}", f"{record[UNSEEN]:.1%}", f"{record['bend.median']:.4f}",
+                   f"{record[NORM]:.3g}", turned, f"{record['near/boundary_distance']:.3g}")  # fmt: skip
         rows.append((name, f"{record['step']:,}", *numbers, f"{len(record['slices'][0]['areas']):,}"))
     return columns, rows
 
@@ -55,10 +55,10 @@ def summary(records: Sequence[Record]) -> str:
     if known is None or not final["reached"]:
         return "The network did not both memorise and generalise."
     return (
-        f"The network has memorised at step {known['step']:,} (test accuracy {known['test']:.0%}) and generalised at "
-        f"step {final['step']:,} ({final['test']:.0%}). In between ‖A - c xᵀ‖/‖A‖ at its training digits went from "
+        f"The network has memorised at step {known['step']:,} (test accuracy {known[UNSEEN]:.0%}) and generalised at "
+        f"step {final['step']:,} ({final[UNSEEN]:.0%}). In between ‖A - c xᵀ‖/‖A‖ at its training digits went from "
         f"{known['bend.median']:.4f} to {final['bend.median']:.4f}, and the mean cosine of centroids and digits from "
-        f"{known['centroid_alignment']:.2f} to {final['centroid_alignment']:.2f}."
+        f"{known[ALIGNMENT]:.2f} to {final[ALIGNMENT]:.2f}."
     )
 
 
@@ -87,7 +87,7 @@ def maps(records: Sequence[Record]) -> list[RegionMap]:
         f"{PLANE} The colours' ends are those from memorisation on",
     )
     return [
-        RegionMap("norms", "The linear regions, by the norm of their operator", f"{caption}.", *AXES, NORM, norms,
+        RegionMap("norms", "The linear regions, by the norm of their operator", f"{caption}.", *AXES, OPERATOR, norms,
                   log_values=True, value_range=bar(norms, 0), beside=beside),
         RegionMap("areas", "The linear regions, by their size", f"{caption}, without the smallest tenth.", *AXES,
                   "area in the plane", areas, log_values=True, value_range=bar(areas, 0.1), beside=beside),
@@ -101,7 +101,7 @@ def others(records: Sequence[Record]) -> RegionMap:
     """Figure 11: at the end, the planes through digits of every class that was asked for."""
     frames = tuple(frame(f"digits {piece['label']}", piece, "norms") for piece in last(records, ARM)["slices"])
     title = "The regions around other digits, at the end"
-    return RegionMap("others", title, PLANE, *AXES, NORM, frames, log_values=True)
+    return RegionMap("others", title, PLANE, *AXES, OPERATOR, frames, log_values=True)
 
 
 def images(records: Sequence[Record]) -> ImageSlider:
@@ -120,13 +120,13 @@ def curves(records: Sequence[Record]) -> Curves:
     """Accuracies and geometry against steps, with memorisation and generalisation marked."""
     marks = tuple(Mark(f"{name}, step {record['step']:,}", record["step"]) for name, record in moments(records)[1:])
     digits, some = {ARM: "training digits"}, {ARM: f"the first {NEAR} of them"}
-    known = lines(records, digits, "train", dashed=True) + lines(records, {ARM: "unseen digits"}, "test")
+    known = lines(records, digits, SEEN, dashed=True) + lines(records, {ARM: "unseen digits"}, UNSEEN)
     panels = (
         Panel("Accuracy", "share correct", known, marks, (0.0, 1.05)),
         Panel(BEND + ", median", "0 is flat", lines(records, digits, "bend.median"), marks),
-        Panel("Centroid alignment, mean", "cosine", lines(records, digits, "centroid_alignment"), marks),
+        Panel("Centroid alignment, mean", "cosine", lines(records, digits, ALIGNMENT), marks),
         Panel("From a digit to the boundary of its region, mean", "distance between inputs",
-              lines(records, some, "boundary_distance"), marks),
+              lines(records, some, "near/boundary_distance"), marks),
     )  # fmt: skip
     caption = "A is the Jacobian at a training digit x, that is the operator of its region, and c the best for it."
     return Curves("curves", "Accuracy, and how flat the regions are", caption, "step (a pass over all batches)", panels)
@@ -151,14 +151,14 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
     found = [
         claim("the network memorises first and generalises later", "figure 1", "test accuracy reaches the goal later",
-              lambda r: f"{r['test']:.1%} at step {r['step']:,}", lambda known, final: known["step"] < final["step"]),
+              lambda r: f"{r[UNSEEN]:.1%} at step {r['step']:,}", lambda known, final: known["step"] < final["step"]),
         claim(f"the regions flatten: {BEND} at the training digits, median", "appendix D", "falls",
               lambda r: f"{r['bend.median']:.4f}", lambda known, final: final["bend.median"] < known["bend.median"]),
         claim("the centroids of the three digits turn towards them: cosines", "figure 1", "each rises",
               *turned(slice(3))),
         claim("regions migrate away from the digits: mean distance to the region's boundary", "section 3", "rises",
-              lambda r: f"{r['boundary_distance']:.3g}",
-              lambda known, final: final["boundary_distance"] > known["boundary_distance"]),
+              lambda r: f"{r['near/boundary_distance']:.3g}",
+              lambda known, final: final["near/boundary_distance"] > known["near/boundary_distance"]),
     ]  # fmt: skip
     if any(len(final["turned"]) > 3 for _, final in pairs):
         message = "the same at other digits: cosines"

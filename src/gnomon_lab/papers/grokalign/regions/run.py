@@ -18,7 +18,7 @@ from gnomon import (
 from gnomon.regions import boundary_distance
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, Loss, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN, Loss, mnist_network, mnist_splits
 from gnomon_lab.papers.grokalign.regions.page import ARM, NEAR, claims, figures, summary, table
 from gnomon_lab.papers.grokalign.regions.slices import cut, reach, short
 from gnomon_lab.runs import Run
@@ -79,23 +79,26 @@ def run(config: Config, run: Run) -> None:
     penalty = GrokAlign(config.coefficient, generator=generator)
     triples = {label: train.x[train.labels == label][:3].double() for label in config.classes}
     farthest = max(map(reach, triples.values()))
-    looks = Probe(model, train, [jacobian_alignment, bend, centroid_alignment, jacobian_norm])
-    near = Probe(model, train.x[:NEAR], [boundary_distance])
-    three = Probe(model, torch.cat([*triples.values()]).to(train.x), {"turned": centroid_alignment})
-    seen, unseen = Probe(model, train, {"train": accuracy}), Probe(model, test, {"test": accuracy})
+    seen = Probe(
+        model,
+        {"train": train, "triples": torch.cat([*triples.values()]).to(train.x)},
+        {"centroid_alignment": centroid_alignment, "train": [accuracy, jacobian_alignment, bend, jacobian_norm]},
+    )
+    near = Probe(model, {"near": train.x[:NEAR]}, [boundary_distance])
+    unseen = Probe(model, {"test": test}, [accuracy])
     due, sliced = log_spaced(12), log_spaced(config.slices)
     for step in fit(
         run, ARM, config.steps, model, optimizer, in_order(train, 256), LOSSES[config.loss],
         due=lambda step: due(step) or sliced(step) or step % 10 == 0, penalty=penalty, generator=generator,
     ):  # fmt: skip
-        reached = step % 10 == 0 and float(unseen.read(step).values["test"].mean()) > config.goal
+        reached = step % 10 == 0 and float(unseen.read(step).values[UNSEEN].mean()) > config.goal
         end = reached or step == config.steps
         if end or due(step) or sliced(step):
-            known, bends, turned = seen.read(step), looks.read(step), three.read(step).values["turned"]
-            first = known.scalars()["train"] == 1 and all(record["train"] < 1 for record in run.records())
-            values: dict[str, Any] = {"bend.median": float(bends.values["bend"].median()), "reached": reached}
-            values["turned"] = short(turned)
-            readings = [known, unseen.read(step), bends]
+            known = seen.read(step)
+            first = known.scalars()[SEEN] == 1 and all(record[SEEN] < 1 for record in run.records())
+            values: dict[str, Any] = {"bend.median": float(known.values["train/bend"].median()), "reached": reached}
+            values["turned"] = short(known.values["triples/centroid_alignment"])
+            readings = [known, unseen.read(step)]
             if end or first or sliced(step):
                 readings.append(near.read(step))
                 labels = config.classes if end else config.classes[:1]

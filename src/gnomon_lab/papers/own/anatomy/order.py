@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gnomon import feature_learning_interval
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
+from gnomon_lab.papers._shared import SEEN, UNSEEN
 from gnomon_lab.runs import Claim, Record, series, settled_at
 
 WALKER = "Walker et al., arXiv:2506.12284"
@@ -30,28 +31,31 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("train", "Training accuracy", "share"),
-    Quantity("test", "Test accuracy", "share"),
-    Quantity("robust_radius", "Robust radius", "inputs"),
-    Quantity("centroid_alignment", "Centroid alignment", "cosine"),
-    Quantity("jacobian_alignment", "Jacobian alignment", "share"),
-    Quantity("jacobian_norm", "Jacobian norm", "outputs / input", log=True),
-    Quantity("explained_variance_ratio", "PC1 of the Jacobians", "share"),
-    Quantity("effective_rank", "Effective rank of their AGOP", "directions"),
-    Quantity("kernel_cosine", "NTK beside its start", "cosine"),
-    Quantity("feature_ansatz", "NFA of the first layer", "correlation"),
-    Quantity("nc1", "NC1: spread within classes", "ratio", log=True),
-    Quantity("means_equinorm", "NC2: unequal lengths", "std / mean"),
-    Quantity("means_equiangularity", "NC2: unequal angles", "std of cosines"),
-    Quantity("self_duality", "NC3: weights off the means", "distance²"),
-    Quantity("nearest_mean_disagreement", "NC4: off the nearest mean", "share"),
-    Quantity("truncated", "Truncated by the ReLUs", "share"),
-    Quantity("boundary_distance", "Way to the region's edge", "inputs", log=True),
-    Quantity("regions", "Regions in a disc around", "count", log=True),
+    Quantity(SEEN, "Training accuracy", "share"),
+    Quantity(UNSEEN, "Test accuracy", "share"),
+    Quantity("jacobians/robust_radius", "Robust radius", "inputs"),
+    Quantity("jacobians/centroid_alignment", "Centroid alignment", "cosine"),
+    Quantity("jacobians/jacobian_alignment", "Jacobian alignment", "share"),
+    Quantity("jacobians/jacobian_norm", "Jacobian norm", "outputs / input", log=True),
+    Quantity("jacobians/explained_variance_ratio", "PC1 of the Jacobians", "share"),
+    Quantity("jacobians/effective_rank", "Effective rank of their AGOP", "directions"),
+    Quantity("kernel/cosine", "NTK beside its start", "cosine"),
+    Quantity("jacobians/feature_ansatz", "NFA of the first layer", "correlation"),
+    Quantity("train/nc1", "NC1: spread within classes", "ratio", log=True),
+    Quantity("train/equinorm", "NC2: unequal lengths", "std / mean"),
+    Quantity("train/equiangularity", "NC2: unequal angles", "std of cosines"),
+    Quantity("train/self_duality", "NC3: weights off the means", "distance²"),
+    Quantity("train/nearest_mean_disagreement", "NC4: off the nearest mean", "share"),
+    Quantity("train/truncated", "Truncated by the ReLUs", "share"),
+    Quantity("near/boundary_distance", "Way to the region's edge", "inputs", log=True),
+    Quantity("near/regions", "Regions in a disc around", "count", log=True),
 )
-COLLAPSE = ("nc1", "means_equinorm", "means_equiangularity", "self_duality", "nearest_mean_disagreement")
+COLLAPSE = tuple(quantity.name for quantity in QUANTITIES if quantity.title.startswith("NC"))
 """Those of neural collapse."""
-ALIGNMENTS = {"centroid_alignment": "the centroids' alignment", "jacobian_alignment": "the Jacobians' alignment"}
+ALIGNMENTS = {
+    "jacobians/centroid_alignment": "the centroids' alignment",
+    "jacobians/jacobian_alignment": "the Jacobians' alignment",
+}
 """The paper measures the first, of which its theorem 2 says nothing under cross-entropy (docs/errata.md)."""
 
 
@@ -88,7 +92,7 @@ def done(seeds: Sequence[Sequence[Record]], arm: str, name: str) -> list[float |
 
 def memorised(seeds: Sequence[Sequence[Record]], arm: str) -> list[float | None]:
     """The steps from which on no training digit is misread, seed by seed: zero training error."""
-    return [settled_at(records, arm, "train", 1.0) for records in seeds]
+    return [settled_at(records, arm, SEEN, 1.0) for records in seeds]
 
 
 def arrow(seeds: Sequence[Sequence[Record]], quantity: Quantity) -> str:
@@ -154,7 +158,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
     """What comes before what in one arm; alignment twice, as the paper measures it and as its definition 1 says it."""
-    memory, known = memorised(seeds, arm), done(seeds, arm, "test")
+    memory, known = memorised(seeds, arm), done(seeds, arm, UNSEEN)
     alignments = [(message, done(seeds, arm, name)) for name, message in ALIGNMENTS.items()]
     collapse = [done(seeds, arm, name) for name in COLLAPSE]
     earliest = [min((at for at in steps if at is not None), default=None) for steps in zip(*collapse, strict=True)]
@@ -163,9 +167,9 @@ def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
         *(before(f"{arm}: memorisation before {what}", f"{WALKER}, figure 4", memory, at) for what, at in alignments),
         *(before(f"{arm}: {what} before generalisation", f"{WALKER}, figure 1", at, known) for what, at in alignments),
         before(f"{arm}: generalisation before robustness (the radius)", f"{WALKER}, figure 4", known,
-               done(seeds, arm, "robust_radius")),
+               done(seeds, arm, "jacobians/robust_radius")),
         before(f"{arm}: memorisation before the kernel has turned (feature learning)", f"{WALKER}, section 1", memory,
-               done(seeds, arm, "kernel_cosine")),
+               done(seeds, arm, "kernel/cosine")),
         before(f"{arm}: zero training error before the first of NC1 to NC4 is done",
                "Papyan, Han, Donoho, arXiv:2008.08186", memory, earliest),
     ]  # fmt: skip
@@ -175,15 +179,15 @@ def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What GrokAlign brings forward: the changes of which the paper says so, and all but that of memorising."""
     base, ours = ({q.name: done(seeds, arm, q.name) for q in QUANTITIES} for arm in ARMS)
     told = (
-        ("generalisation", "test", "table 1"),
+        ("generalisation", UNSEEN, "table 1"),
         *((message, name, "section 4.2") for name, message in ALIGNMENTS.items()),
-        ("the Jacobians' rank", "explained_variance_ratio", "figure 2"),
+        ("the Jacobians' rank", "jacobians/explained_variance_ratio", "figure 2"),
     )
     found = [
         before(f"sooner with GrokAlign than with weight decay: {message}", f"{WALKER}, {place}", ours[name], base[name])
         for message, name, place in told
     ]
-    late = [q.title for q in QUANTITIES if q.name != "train" and not all(map(comes_first, ours[q.name], base[q.name]))]
+    late = [q.title for q in QUANTITIES if q.name != SEEN and not all(map(comes_first, ours[q.name], base[q.name]))]
     message = "sooner with GrokAlign in every seed: all that is watched but the training accuracy; exceptions"
     return [
         *found,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.papers._shared import lines
+from gnomon_lab.papers._shared import UNSEEN, lines
 from gnomon_lab.papers.own.anatomy.order import (
+    ALIGNMENTS,
     ARMS,
     QUANTITIES,
     WAY,
@@ -38,11 +39,11 @@ def summary(records: Sequence[Record]) -> str:
     said = []
     for arm in ARMS:
         memory, aligned, known = (words(steps[0]) for steps in (
-            memorised([records], arm), done([records], arm, "centroid_alignment"), done([records], arm, "test")
+            memorised([records], arm), *(done([records], arm, name) for name in (next(iter(ALIGNMENTS)), UNSEEN))
         ))  # fmt: skip
         said.append(
             f"With {arm}: zero training error at step {memory}, the centroids' alignment done at {aligned}, the test "
-            f"accuracy done at {known}, {last(records, arm)['test']:.1%} of unseen digits at the end."
+            f"accuracy done at {known}, {last(records, arm)[UNSEEN]:.1%} of unseen digits at the end."
         )
     return " ".join(said)
 

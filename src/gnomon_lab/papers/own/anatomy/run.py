@@ -113,40 +113,32 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     model = mnist_network(train, config.width, config.init_scale, generator)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    looks = probes(config, run.seed, model, train, test)
+    probe = everything(config, run.seed, model, train, test)
     for step in fit(
         run, arm, config.steps, model, optimizer, in_order(train, 256), cross_entropy,
         due=log_spaced(config.readings), penalty=grokalign, generator=generator,
     ):  # fmt: skip
-        run.record(step, *(look.read(step) for look in looks))
+        run.record(step, probe.read(step))
 
 
-def probes(config: Config, seed: int, model: nn.Module, train: Samples, test: Samples) -> list[Probe]:
-    """A probe for each number of samples that a quantity can afford. The network is at its start, which one keeps."""
-
-    def first(samples: int) -> tuple[Tensor, Tensor]:
-        return train.x[:samples], train.labels[:samples]
+def everything(config: Config, seed: int, model: nn.Module, train: Samples, test: Samples) -> Probe:
+    """A split for each number of samples that a quantity can afford. The network is at its start, which one keeps."""
+    sizes = {"jacobians": config.jacobians, "kernel": config.kernel, "near": config.near}
+    splits = {split: Samples(train.x[:size], train.labels[:size]) for split, size in sizes.items()}
 
     def regions(model: nn.Module, x: Tensor) -> Tensor:
         # The same planes in every reading.
         generator = torch.Generator().manual_seed(seed)
         return local_complexity(model, x, config.radius, generator=generator)[:, -1]
 
-    whole: dict[str, Callable[..., object]] = {
-        "train": accuracy, "nc1": nc1, "means_equinorm": equinorm, "means_equiangularity": equiangularity,
-        "self_duality": self_duality, "nearest_mean_disagreement": nearest_mean_disagreement, "truncated": truncated,
-    }  # fmt: skip
-    jacobians: list[Callable[..., object]] = [
-        centroid_alignment, jacobian_alignment, jacobian_norm, explained_variance_ratio, robust_radius, effective_rank,
-        feature_ansatz,
-    ]  # fmt: skip
-    return [
-        Probe(model, train, whole),
-        Probe(model, test, {"test": accuracy}),
-        Probe(model, first(config.jacobians), jacobians),
-        Probe(model, first(config.kernel), {"kernel_cosine": kernel_cosine(model, first(config.kernel)[0])}),
-        Probe(model, first(config.near), {"boundary_distance": boundary_distance, "regions": regions}),
-    ]
+    return Probe(model, splits | {"train": train, "test": test}, {
+        "train": [accuracy, nc1, equinorm, equiangularity, self_duality, nearest_mean_disagreement, truncated],
+        "test": [accuracy],
+        "jacobians": [centroid_alignment, jacobian_alignment, jacobian_norm, explained_variance_ratio, robust_radius,
+                      effective_rank, feature_ansatz],
+        "kernel": {"cosine": kernel_cosine(model, splits["kernel"].x)},
+        "near": [boundary_distance, regions],
+    })  # fmt: skip
 
 
 def truncated(model: nn.Sequential, x: Tensor, labels: Tensor) -> Tensor:
