@@ -64,7 +64,7 @@ class Settings:
         RangeError: listing all fields that are out of their range.
     """
 
-    threads: Count = field(default=1, kw_only=True)
+    threads: Annotated[int, between(1, 1024)] = field(default=1, kw_only=True)
     """Processor threads."""
 
     def __post_init__(self) -> None:

@@ -176,6 +176,7 @@ def test_verify_of_no_folder_is_one_line(tmp_path, here):
         (["verify", "grok"], ["got 'grok'", "Did you mean grok-digits?"]),
         (["run", "grok-digits", "--stesp", "3"], ["--stesp", "Did you mean --steps?"]),
         (["run", "grok-digits", "--steps", "many"], ["--steps", "'many'"]),
+        (["run", "grok-digits", "--threads", "2147483648"], ["expected threads from 1 to 1024, got 2147483648"]),
         (["run", "grok-digits", "--loss", "l1"], ["'l1'", "'cross-entropy', 'mse'"]),
         (
             ["run", "grok-digits", "--steps", "0", "--width", "0"],
