@@ -43,7 +43,7 @@ check: .venv/dev            ## what must be clean before a commit
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python tools/pages.py
 
 bench: .venv/dev            ## speeds beside the peers', as ratios in one process
 	for file in benchmarks/[!t]*.py; do $(BIN)/python $$file || exit 1; done
