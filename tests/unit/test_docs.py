@@ -3,7 +3,6 @@
 import ast
 import doctest
 import importlib
-import importlib.util
 import math
 import pkgutil
 import re
