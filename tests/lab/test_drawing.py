@@ -208,8 +208,8 @@ def test_outside_words_are_shown_not_interpreted(tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Line("a", (1.0, 2.0), (1.0,)), ShapeError, r"Line\(y\): expected as many values as x has, 2, got 1"),
-        (lambda: Line("a", (), ()), EmptyError, r"Line\(x\): expected at least one point, got none for 'a'"),
+        (lambda: Line("a", (1.0, 2.0), (1.0,)), ShapeError, r"Line\(y\): expected as many as x has, 2, got 1"),
+        (lambda: Line("a", (), ()), EmptyError, r"Line\(x\): expected at least one point, got none in 'a'"),
         (lambda: Line("a", (1.0,), (math.nan,)), RangeError, r"Line\(y\): expected finite numbers, got nan at index 0"),
         (lambda: Line("a", (math.inf,), (1.0,)), RangeError, r"Line\(x\): expected finite numbers, got inf at index 0"),
         (lambda: Line("a", (1.0,), (1.0,), colour=-1), RangeError, r"Line\(colour\): expected .* got -1"),
@@ -243,7 +243,7 @@ def test_outside_words_are_shown_not_interpreted(tmp_path):
             RangeError,
             r"ImageRow\(images\): expected finite pixels, got nan at \(0, 0, 1\) of 'r'",
         ),
-        (lambda: ImageFrame("f", ()), EmptyError, r"ImageFrame\(rows\): expected at least one row, got none at 'f'"),
+        (lambda: ImageFrame("f", ()), EmptyError, r"ImageFrame\(rows\): expected at least one row, got none in 'f'"),
         (lambda: ImageSlider("s", "", "", ()), EmptyError, r"ImageSlider\(frames\): expected at least one frame"),
         (
             lambda: ImageSlider("s", "", "", (_frame("a", 2), _frame("b", 2))),

@@ -142,9 +142,13 @@ def test_svg_is_deterministic_and_words_are_not_interpreted(tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Polylines("a", (SQUARE[:1],)), ShapeError, r"Polylines\(lines\): .* v >= 2, got \(1, 2\) at index 0"),
+        (
+            lambda: RegionFrame("b", (SQUARE,), np.zeros(1), (Polylines("a", (SQUARE[:1],)),)),
+            ShapeError,
+            r"RegionFrame\(lines\): expected shape \(v, 2\), v >= 2, got \(1, 2\) at index 0 of 'a'",
+        ),
         (lambda: Polylines("a", (SQUARE,), colour=-1), RangeError, r"Polylines\(colour\): .* got -1"),
-        (lambda: RegionFrame("a", (), np.zeros(0)), EmptyError, r"RegionFrame\(polygons\): .* got none at 'a'"),
+        (lambda: RegionFrame("a", (), np.zeros(0)), EmptyError, r"RegionFrame\(polygons\): .* got none in 'a'"),
         (
             lambda: RegionFrame("a", (SQUARE, SQUARE[:2]), np.zeros(2)),
             ShapeError,
@@ -171,7 +175,7 @@ def test_svg_is_deterministic_and_words_are_not_interpreted(tmp_path):
         (
             lambda: region_map((frame(values=(0.0, 1.0, 2.0)),), log_values=True),
             RangeError,
-            r"RegionMap\(log_values\): expected values above 0, got 0 in 'map'",
+            r"RegionMap\(log_values\): expected values above 0 everywhere, got 0 in 'map'",
         ),
         (
             lambda: region_map(value_range=(2.0, 1.0)),

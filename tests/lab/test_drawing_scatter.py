@@ -119,7 +119,7 @@ def panel(**options):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Points("a", (), ()), EmptyError, r"Points\(x\): expected at least one point, got none for 'a'"),
+        (lambda: Points("a", (), ()), EmptyError, r"Points\(x\): expected at least one point, got none in 'a'"),
         (lambda: Points("a", (1.0, 2.0), (1.0,)), ShapeError, r"Points\(y\): expected as many as x has, 2, got 1"),
         (lambda: Points("a", (1.0,), (1.0,), ()), ShapeError, r"Points\(values\): expected as many as x has, 1, got 0"),
         (lambda: Points("a", (1.0,), (math.nan,)), RangeError, r"Points\(y\): expected finite numbers, got nan"),
@@ -129,7 +129,11 @@ def panel(**options):
             r"Points\(values\): expected finite numbers, got inf at index 0 of 'a'",
         ),
         (lambda: Points("a", (1.0,), (1.0,), colour=-1), RangeError, r"Points\(colour\): expected .* got -1"),
-        (lambda: ScatterPanel("p", "x", "y", ()), EmptyError, r"ScatterPanel\(points\): expected some .* in 'p'"),
+        (
+            lambda: ScatterPanel("p", "x", "y", ()),
+            EmptyError,
+            r"ScatterPanel\(points\): expected at least one .* in 'p'",
+        ),
         (lambda: panel(log_x=True), RangeError, r"ScatterPanel\(log_x\): expected x above 0 everywhere, got 0 in 'p'"),
         (lambda: panel(log_y=True), RangeError, r"ScatterPanel\(log_y\): expected y above 0 everywhere, got -1 in 'p'"),
         (

@@ -8,17 +8,21 @@ from matplotlib.colors import to_hex
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.plot import style
-from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpacePoints
+from gnomon_lab.figures import Polylines, Space, SpaceFaces, SpaceFrame, SpacePoints
 from gnomon_lab.report.drawing import _space_layout, draw, interactive, save
 
-POINTS = SpacePoints("points", np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 4.0]]), colour=2)
-MOVED = SpacePoints("points", np.array([[-2.0, 1.0, 3.0]]), colour=2)
-EDGES = SpaceLines(
-    "edges", (np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.0], [0.0, 2.0, 3.0]])), True, 1
+POINTS = SpacePoints("points", (np.array([[0.0, 0.0, 0.0], [2.0, 1.0, 4.0]]),), colour=2)
+MOVED = SpacePoints("points", (np.array([[-2.0, 1.0, 3.0]]),), colour=2)
+EDGES = Polylines(
+    "edges", (np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.0], [0.0, 2.0, 3.0]])), 1, True
 )
 TRIANGLE = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 SQUARE = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
 FACES = SpaceFaces("faces", (TRIANGLE, SQUARE), colour=4)
+
+
+def standing(mark):
+    return SpaceFrame("now", (mark,))
 
 
 def space(frames=None, **options):
@@ -39,9 +43,9 @@ def triangles(trace):
 
 def test_interactive_draws_points_lines_and_faces():
     points, edges, faces = interactive(space()).data
-    np.testing.assert_array_equal(places(points), POINTS.points)
+    np.testing.assert_array_equal(places(points), POINTS.shapes[0])
     assert (points.mode, points.marker.color, points.marker.symbol) == ("markers", style.colour(2), "diamond")
-    np.testing.assert_array_equal(places(edges), np.concatenate(EDGES.lines))
+    np.testing.assert_array_equal(places(edges), np.concatenate(EDGES.shapes))
     assert edges.x == (0.0, 1.0, None, 0.0, 0.0, None)
     assert (edges.mode, edges.line.color, edges.line.dash) == ("lines", style.colour(1), "dash")
     np.testing.assert_array_equal(triangles(faces), [TRIANGLE, SQUARE[[0, 1, 2]], SQUARE[[0, 2, 3]]])
@@ -53,8 +57,8 @@ def test_marks_come_and_go_with_their_frames_and_stay_in_the_legend():
     drawing = interactive(space())
     early, late = drawing.frames
     assert [trace.type for trace in late.data] == ["scatter3d", "scatter3d", "mesh3d"]
-    np.testing.assert_array_equal(places(early.data[0]), POINTS.points)
-    np.testing.assert_array_equal(places(late.data[0]), MOVED.points)
+    np.testing.assert_array_equal(places(early.data[0]), POINTS.shapes[0])
+    np.testing.assert_array_equal(places(late.data[0]), MOVED.shapes[0])
     assert [trace.x for trace in late.data[1:]] == [(None,), (None,)]
     assert len(triangles(early.data[2])) == 3
     assert late.data[2].i == ()
@@ -73,9 +77,9 @@ def test_what_comes_later_is_drawn_from_the_start():
 def test_static_draws_the_frames_side_by_side():
     early, late = draw(space()).axes
     points, *edges = early.get_lines()
-    np.testing.assert_array_equal(points.get_data_3d(), POINTS.points.T)
+    np.testing.assert_array_equal(points.get_data_3d(), POINTS.shapes[0].T)
     assert (points.get_marker(), points.get_markerfacecolor()) == ("D", style.colour(2))
-    for drawn, line in zip(edges, EDGES.lines, strict=True):
+    for drawn, line in zip(edges, EDGES.shapes, strict=True):
         np.testing.assert_array_equal(drawn.get_data_3d(), line.T)
         assert (drawn.get_color(), drawn.is_dashed()) == (style.colour(1), True)
     (faces,) = early.collections
@@ -107,7 +111,7 @@ def test_the_box_of_a_plane_or_a_point_has_depth():
     low, high = space((SpaceFrame("flat", (SpaceFaces("flat", (10 * TRIANGLE,)),)),)).box
     np.testing.assert_allclose(high - low, [11.0, 11.0, 2.2])
     low, high = space((SpaceFrame("point", (MOVED,)),)).box
-    np.testing.assert_allclose((low, high), (MOVED.points[0] - 0.5, MOVED.points[0] + 0.5))
+    np.testing.assert_allclose((low, high), (MOVED.shapes[0][0] - 0.5, MOVED.shapes[0][0] + 0.5))
 
 
 def test_both_drawings_are_seen_from_the_same_side_and_the_slider_keeps_it():
@@ -123,7 +127,7 @@ def test_both_drawings_are_seen_from_the_same_side_and_the_slider_keeps_it():
 def test_numbers_are_written_as_finely_as_can_be_seen():
     for size in (1e-6, 1.0, 1e6):
         figure = space(
-            (SpaceFrame("now", (SpacePoints("p", size * np.array([[0.0, 0.0, 0.0], [1 / 3, 2 / 3, 1.0]])),)),)
+            (SpaceFrame("now", (SpacePoints("p", (size * np.array([[0.0, 0.0, 0.0], [1 / 3, 2 / 3, 1.0]]),)),)),)
         )
         written = places(interactive(figure).data[0])[1]
         np.testing.assert_allclose(written, size * np.array([1 / 3, 2 / 3, 1.0]), atol=1e-4 * size)
@@ -136,10 +140,10 @@ def test_one_frame_has_no_slider():
 
 
 def test_marks_of_one_label_and_colour_share_an_entry_and_a_kind_has_its_own():
-    lines = SpaceLines("points", EDGES.lines, colour=2)
+    lines = Polylines("points", EDGES.shapes, colour=2)
     drawing = interactive(space((SpaceFrame("now", (POINTS, MOVED, lines)),)))
     assert [trace.mode for trace in drawing.data] == ["markers", "lines"]
-    np.testing.assert_array_equal(places(drawing.data[0]), [*POINTS.points, *MOVED.points])
+    np.testing.assert_array_equal(places(drawing.data[0]), [*POINTS.shapes[0], *MOVED.shapes[0]])
 
 
 def test_frames_side_by_side_are_chosen():
@@ -150,7 +154,7 @@ def test_frames_side_by_side_are_chosen():
 
 def test_svg_is_deterministic_and_words_are_not_interpreted(tmp_path):
     hostile = '<a href="https://example.org">$x^2$ & _y</a>'
-    shown = SpaceFrame(hostile, (SpacePoints(hostile, MOVED.points), SpaceFaces(hostile, (TRIANGLE,))))
+    shown = SpaceFrame(hostile, (SpacePoints(hostile, MOVED.shapes), SpaceFaces(hostile, (TRIANGLE,))))
     figure = Space("x", hostile, hostile, hostile, hostile, hostile, (shown, shown))
     for name in ("one", "two"):
         save(figure, tmp_path / name)
@@ -163,27 +167,27 @@ def test_svg_is_deterministic_and_words_are_not_interpreted(tmp_path):
     ("make", "error", "message"),
     [
         (
-            lambda: SpacePoints("a", SQUARE[:, :2]),
+            lambda: standing(SpacePoints("a", (SQUARE[:, :2],))),
             ShapeError,
-            r"SpacePoints\(points\): expected shape \(v, 3\), v >= 1, got \(4, 2\) at index 0 of 'a'",
+            r"SpaceFrame\(marks\): expected shape \(v, 3\), v >= 1, got \(4, 2\) at index 0 of 'a'",
         ),
-        (lambda: SpacePoints("a", SQUARE[:0]), ShapeError, r"SpacePoints\(points\): .* v >= 1, got \(0, 3\)"),
-        (lambda: SpacePoints("a", SQUARE, -1), RangeError, r"SpacePoints\(colour\): .* got -1"),
+        (lambda: standing(SpacePoints("a", (SQUARE[:0],))), ShapeError, r"SpaceFrame\(marks\): .* v >= 1, got \(0,"),
+        (lambda: SpacePoints("a", (SQUARE,), -1), RangeError, r"SpacePoints\(colour\): .* got -1"),
         (
-            lambda: SpaceLines("a", (SQUARE, SQUARE[:1])),
+            lambda: standing(Polylines("a", (SQUARE, SQUARE[:1]))),
             ShapeError,
-            r"SpaceLines\(lines\): .* v >= 2, got \(1, 3\) at index 1 of 'a'",
+            r"SpaceFrame\(marks\): .* v >= 2, got \(1, 3\) at index 1 of 'a'",
         ),
-        (lambda: SpaceLines("a", (SQUARE,), colour=-1), RangeError, r"SpaceLines\(colour\): .* got -1"),
-        (lambda: SpaceFaces("a", (SQUARE[:2],)), ShapeError, r"SpaceFaces\(faces\): .* v >= 3, got \(2, 3\)"),
+        (lambda: Polylines("a", (SQUARE,), colour=-1), RangeError, r"Polylines\(colour\): .* got -1"),
+        (lambda: standing(SpaceFaces("a", (SQUARE[:2],))), ShapeError, r"SpaceFrame\(marks\): .* v >= 3, got \(2, 3\)"),
         (
-            lambda: SpaceFaces("a", (SQUARE + math.inf,)),
+            lambda: standing(SpaceFaces("a", (SQUARE + math.inf,))),
             RangeError,
-            r"SpaceFaces\(faces\): expected finite coordinates, got .*inf.* at index 0 of 'a'",
+            r"SpaceFrame\(marks\): expected finite coordinates, got .*inf.* at index 0 of 'a'",
         ),
         (lambda: SpaceFaces("a", (SQUARE,), -1), RangeError, r"SpaceFaces\(colour\): .* got -1"),
-        (lambda: SpaceFrame("a", ()), EmptyError, r"SpaceFrame\(marks\): expected points, .* got none at 'a'"),
-        (lambda: SpaceFrame("a", (SpaceLines("l", ()),)), EmptyError, r"SpaceFrame\(marks\): .* got none at 'a'"),
+        (lambda: SpaceFrame("a", ()), EmptyError, r"SpaceFrame\(marks\): expected points, .* got none in 'a'"),
+        (lambda: SpaceFrame("a", (Polylines("l", ()),)), EmptyError, r"SpaceFrame\(marks\): .* got none in 'a'"),
         (lambda: Space("f", "", "", "", "", "", ()), EmptyError, r"Space\(frames\): .* got none in 'f'"),
         (
             lambda: space(beside=(0, 2)),

@@ -18,10 +18,10 @@ from gnomon_lab.figures import (
     Line,
     Mark,
     Panel,
+    Polylines,
     Space,
     SpaceFaces,
     SpaceFrame,
-    SpaceLines,
     SpacePoints,
 )
 from gnomon_lab.report.page import UNJUDGED, Report, Table, render, write
@@ -369,9 +369,9 @@ def test_light_dark_and_width_change_while_open(opened):
 def film():
     """A point that moves along a line above a face."""
     face = np.array([[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
-    path = SpaceLines("path", (np.array([[0.0, 0.0, 4.0], [4.0, 4.0, 4.0]]),), dashed=True)
+    path = Polylines("path", (np.array([[0.0, 0.0, 4.0], [4.0, 4.0, 4.0]]),), dashed=True)
     frames = tuple(
-        SpaceFrame(label, (SpacePoints("point", np.array([[x, x, 4.0]])), path, SpaceFaces("face", (face,), 1)))
+        SpaceFrame(label, (SpacePoints("point", (np.array([[x, x, 4.0]]),)), path, SpaceFaces("face", (face,), 1)))
         for label, x in (("early", 0.0), ("late", 4.0))
     )
     return Space("film", "A point moves", "Over a face.", "east", "north", "up", frames)

@@ -59,18 +59,18 @@ def test_the_film_in_the_plane():
     points, images, corners, targets = drawn.frames[0].points
     assert (points.label, images.label) == ("points", "their images")
     assert (corners.x, targets.y) == ((-3.0, 4.5), (-1.0, 3.0))
-    assert drawn.frames[0].lines[0].lines[0].tolist() == [[-2.0, -4.0], [-2.0, -3.0]]
+    assert drawn.frames[0].lines[0].shapes[0].tolist() == [[-2.0, -4.0], [-2.0, -3.0]]
 
 
 def test_the_film_in_space():
     drawn = film(arm(3), "words")
     assert isinstance(drawn, Space)
     *_, edges, faces = drawn.frames[1].marks
-    assert (len(edges.lines), len(faces.faces)) == (6, 6)
-    np.testing.assert_array_equal(faces.faces[0][0], [-2.0, -2.0, -2.0])
-    np.testing.assert_array_equal(faces.faces[0][2], [-2.0 - FACE, -2.0 - FACE, -2.0])
-    np.testing.assert_array_equal(faces.faces[3][2], [4.5 + FACE, 4.5 + FACE, 4.5])
-    np.testing.assert_array_equal(edges.lines[0][1] - edges.lines[0][0], [EDGE, 0.0, 0.0])
+    assert (len(edges.shapes), len(faces.shapes)) == (6, 6)
+    np.testing.assert_array_equal(faces.shapes[0][0], [-2.0, -2.0, -2.0])
+    np.testing.assert_array_equal(faces.shapes[0][2], [-2.0 - FACE, -2.0 - FACE, -2.0])
+    np.testing.assert_array_equal(faces.shapes[3][2], [4.5 + FACE, 4.5 + FACE, 4.5])
+    np.testing.assert_array_equal(edges.shapes[0][1] - edges.shapes[0][0], [EDGE, 0.0, 0.0])
 
 
 def test_a_still_shows_the_start_half_way_and_the_last_collapse():

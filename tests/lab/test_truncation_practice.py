@@ -164,7 +164,7 @@ def test_table_summary_and_figures(made_up):
     areas = {int(value) for value in first.values}
     assert areas == {0, 1, 2}, "the sectors to the lower left and the upper right do not meet"
     assert [points.label for points in first.points][:2] == [f"{EFFECTIVE}: points", f"{EFFECTIVE}: labels"]
-    np.testing.assert_allclose(first.lines[0].lines[0], [[-13, -1], [-1, -1], [-1, -13]])
+    np.testing.assert_allclose(first.lines[0].shapes[0], [[-13, -1], [-1, -1], [-1, -13]])
 
 
 def test_claims_hold_where_every_descent_does_as_the_effective_flow(made_up):

@@ -2,9 +2,10 @@
 
 from gnomon_lab.figures._curves import Curves, Line, Mark, Panel
 from gnomon_lab.figures._images import ImageFrame, ImageRow, ImageSlider
-from gnomon_lab.figures._region_map import Corners, Polylines, RegionFrame, RegionMap
+from gnomon_lab.figures._region_map import RegionFrame, RegionMap
 from gnomon_lab.figures._scatter import Points, Scatter, ScatterPanel
-from gnomon_lab.figures._space import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures._shapes import Corners, Polylines, SpaceFaces, SpacePoints
+from gnomon_lab.figures._space import Space, SpaceFrame, SpaceMark
 
 Figure = Curves | ImageSlider | Scatter | RegionMap | Space
 
@@ -18,7 +19,6 @@ __all__ = [
     "Line",
     "Mark",
     "Panel",
-    "Places",
     "Points",
     "Polylines",
     "RegionFrame",
@@ -28,7 +28,6 @@ __all__ = [
     "Space",
     "SpaceFaces",
     "SpaceFrame",
-    "SpaceLines",
     "SpaceMark",
     "SpacePoints",
 ]

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures._checks import all_finite, palette_place
+from gnomon.errors import EmptyError, RangeError, public
+from gnomon_lab.figures._checks import above_0, all_finite, as_many, palette_place, some
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,10 @@ class Line:
     dashed: bool = False
     colour: int = 0
 
+    @public
     def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise ShapeError(
-                "y",
-                f"as many values as x has, {len(self.x)}",
-                f"{len(self.y)} for {self.label!r}",
-                "Pass one y for each x.",
-                where="Line",
-            )
-        if not self.x:
-            raise EmptyError("x", "at least one point", f"none for {self.label!r}", "Leave the line out.", where="Line")
-        all_finite("Line(x)", self.x, self.label)
-        all_finite("Line(y)", self.y, self.label)
-        palette_place("Line(colour)", self.colour)
+        as_many(self.x, self.label, y=self.y)
+        palette_place(self.colour)
 
 
 @dataclass(frozen=True)
@@ -62,9 +52,10 @@ class Mark:
     x: float
     colour: int = 0
 
+    @public
     def __post_init__(self) -> None:
-        all_finite("Mark(x)", (self.x,), self.label)
-        palette_place("Mark(colour)", self.colour)
+        all_finite("x", (self.x,), self.label)
+        palette_place(self.colour)
 
 
 @dataclass(frozen=True)
@@ -91,25 +82,19 @@ class Panel:
     y_range: tuple[float, float] | None = None
     log_y: bool = False
 
+    @public
     def __post_init__(self) -> None:
-        if not self.lines:
-            raise EmptyError(
-                "lines", "at least one line", f"none in {self.title!r}", "Leave the panel out.", where="Panel"
-            )
+        some("lines", self.lines, "line", self.title)
         if self.y_range is not None:
-            all_finite("Panel(y_range)", self.y_range, self.title)
+            all_finite("y_range", self.y_range, self.title)
             if self.y_range[0] >= self.y_range[1]:
-                raise RangeError(
-                    "y_range", "(lower, upper)", f"{self.y_range} in {self.title!r}", "Swap or widen it.", where="Panel"
-                )
-        least = min(y for ys in (*(line.y for line in self.lines), self.y_range or ()) for y in ys)
-        if self.log_y and least <= 0:
-            raise RangeError(
+                raise RangeError("y_range", "(lower, upper)", f"{self.y_range} in {self.title!r}", "Swap or widen it.")
+        if self.log_y:
+            above_0(
                 "log_y",
-                "y above 0 everywhere",
-                f"{least:g} in {self.title!r}",
-                "Set log_y=False, or leave that point out.",
-                where="Panel",
+                [y for ys in (*(line.y for line in self.lines), self.y_range or ()) for y in ys],
+                "y",
+                self.title,
             )
 
 
@@ -139,22 +124,12 @@ class Curves:
     log_x: bool = True
     panel_height: int = 190
 
+    @public
     def __post_init__(self) -> None:
-        if not self.panels:
-            raise EmptyError("panels", "at least one panel", f"none in {self.name!r}", "Add a panel.", where="Curves")
+        some("panels", self.panels, "panel", self.name)
         if self.panel_height < 1:
-            raise RangeError(
-                "panel_height",
-                "at least 1 pixel",
-                f"{self.panel_height} in {self.name!r}",
-                "Leave it out for the usual height.",
-                where="Curves",
-            )
+            got = f"{self.panel_height} in {self.name!r}"
+            raise RangeError("panel_height", "at least 1 pixel", got, "Leave it out for the usual height.")
         if self.log_x and not any(x > 0 for panel in self.panels for line in panel.lines for x in line.x):
-            raise EmptyError(
-                "panels",
-                "a point at x > 0 for a logarithmic axis",
-                f"none in {self.name!r}",
-                "Set log_x=False.",
-                where="Curves",
-            )
+            expected = "a point at x > 0 for a logarithmic axis"
+            raise EmptyError("panels", expected, f"none in {self.name!r}", "Set log_x=False.")

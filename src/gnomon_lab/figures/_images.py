@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import RangeError, ShapeError, public
+from gnomon_lab.figures._checks import some
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,33 +26,17 @@ class ImageRow:
     label: str
     images: npt.NDArray[np.floating]
 
+    @public
     def __post_init__(self) -> None:
         if self.images.ndim != 3:
-            raise ShapeError(
-                "images",
-                "shape (n, h, w)",
-                f"{self.images.shape} for {self.label!r}",
-                "Reshape to one image per entry.",
-                where="ImageRow",
-            )
-        if self.images.size == 0:
-            raise EmptyError(
-                "images",
-                "at least one pixel",
-                f"shape {self.images.shape} for {self.label!r}",
-                "Leave the row out.",
-                where="ImageRow",
-            )
+            got = f"{self.images.shape} in {self.label!r}"
+            raise ShapeError("images", "shape (n, h, w)", got, "Reshape to one image per entry.")
+        some("images", self.images.ravel(), "pixel", self.label)
         finite = np.isfinite(self.images)
         if not finite.all():
             where = tuple(int(i) for i in np.argwhere(~finite)[0])
-            raise RangeError(
-                "images",
-                "finite pixels",
-                f"{self.images[where]} at {where} of {self.label!r}",
-                "Look for the step at which training diverged.",
-                where="ImageRow",
-            )
+            got = f"{self.images[where]} at {where} of {self.label!r}"
+            raise RangeError("images", "finite pixels", got, "Look for the step at which training diverged.")
 
 
 @dataclass(frozen=True)
@@ -69,9 +54,9 @@ class ImageFrame:
     label: str
     rows: tuple[ImageRow, ...]
 
+    @public
     def __post_init__(self) -> None:
-        if not self.rows:
-            raise EmptyError("rows", "at least one row", f"none at {self.label!r}", "Add a row.", where="ImageFrame")
+        some("rows", self.rows, "row", self.label)
 
 
 @dataclass(frozen=True)
@@ -97,20 +82,15 @@ class ImageSlider:
     frames: tuple[ImageFrame, ...]
     diverging: bool = True
 
+    @public
     def __post_init__(self) -> None:
-        if not self.frames:
-            raise EmptyError("frames", "at least one frame", f"none in {self.name!r}", "Add one.", where="ImageSlider")
+        some("frames", self.frames, "frame", self.name)
         labels = [row.label for row in self.frames[0].rows]
         shape = self.frames[0].rows[0].images.shape
         for frame in self.frames:
             if (here := [row.label for row in frame.rows]) != labels:
-                raise ShapeError(
-                    "frames",
-                    f"the rows {labels} in every frame",
-                    f"{here} at {frame.label!r}",
-                    "Give every frame the same rows.",
-                    where="ImageSlider",
-                )
+                got = f"{here} at {frame.label!r}"
+                raise ShapeError("frames", f"the rows {labels} in every frame", got, "Give every frame the same rows.")
             for row in frame.rows:
                 self._check_row(row, shape, frame.label)
 
@@ -123,18 +103,8 @@ class ImageSlider:
 
     def _check_row(self, row: ImageRow, shape: tuple[int, ...], at: str) -> None:
         if row.images.shape != shape:
-            raise ShapeError(
-                "frames",
-                f"images of shape {shape} in every row",
-                f"{row.images.shape} for {row.label!r} at {at!r}",
-                "Show as many images, of one size, in each row.",
-                where="ImageSlider",
-            )
+            expected, got = f"images of shape {shape} in every row", f"{row.images.shape} for {row.label!r} at {at!r}"
+            raise ShapeError("frames", expected, got, "Show as many images, of one size, in each row.")
         if not self.diverging and row.images.min() < 0:
-            raise RangeError(
-                "diverging",
-                "no negative pixel",
-                f"{row.images.min():.3g} for {row.label!r} at {at!r}",
-                "Set diverging=True.",
-                where="ImageSlider",
-            )
+            got = f"{row.images.min():.3g} for {row.label!r} at {at!r}"
+            raise RangeError("diverging", "no negative pixel", got, "Set diverging=True.")

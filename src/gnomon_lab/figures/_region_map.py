@@ -5,38 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures._checks import all_finite, coordinates, palette_place
-from gnomon_lab.figures._frames import check_beside, side_by_side
+from gnomon.errors import RangeError, ShapeError, public
+from gnomon_lab.figures._checks import above_0, all_finite, coordinates, some
+from gnomon_lab.figures._frames import check_frames, side_by_side
 from gnomon_lab.figures._scatter import Points
-
-Corners = npt.NDArray[np.floating]
-"""Of shape (v, 2)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Polylines:
-    """Lines of one kind, such as a decision boundary.
-
-    Attributes:
-        label: what they are; lines of one label and colour share one legend entry.
-        lines: the corners of each, of shape (v, 2), at least two.
-        dashed: dashed instead of solid.
-        colour: place in the palette, from 0; wraps round.
-
-    Raises:
-        ShapeError: if a line is not of shape (v, 2) with two corners or more.
-        RangeError: if a number is NaN or infinite, or `colour` is negative.
-    """
-
-    label: str
-    lines: tuple[Corners, ...]
-    dashed: bool = False
-    colour: int = 0
-
-    def __post_init__(self) -> None:
-        coordinates("Polylines(lines)", self.lines, 2, 2, self.label)
-        palette_place("Polylines(colour)", self.colour)
+from gnomon_lab.figures._shapes import Corners, Polylines
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +25,7 @@ class RegionFrame:
 
     Raises:
         EmptyError: if there is no polygon.
-        ShapeError: if a polygon has fewer than three corners, or there is not one value for each.
+        ShapeError: if a polygon has fewer than three corners, a line fewer than two, or there are not as many values.
         RangeError: if a number is NaN or infinite, or points have values or are joined.
     """
 
@@ -62,34 +35,20 @@ class RegionFrame:
     lines: tuple[Polylines, ...] = ()
     points: tuple[Points, ...] = ()
 
+    @public
     def __post_init__(self) -> None:
-        if not self.polygons:
-            raise EmptyError(
-                "polygons",
-                "at least one region",
-                f"none at {self.label!r}",
-                "Leave the frame out.",
-                where="RegionFrame",
-            )
-        coordinates("RegionFrame(polygons)", self.polygons, 3, 2, self.label)
+        some("polygons", self.polygons, "region", self.label)
+        coordinates("polygons", self.polygons, 3, 2, self.label)
         if self.values.shape != (len(self.polygons),):
-            raise ShapeError(
-                "values",
-                f"shape {(len(self.polygons),)}",
-                f"{self.values.shape} at {self.label!r}",
-                "Pass one value for each polygon.",
-                where="RegionFrame",
-            )
-        all_finite("RegionFrame(values)", self.values.tolist(), self.label)
+            got = f"{self.values.shape} in {self.label!r}"
+            raise ShapeError("values", f"shape {(len(self.polygons),)}", got, "Pass one value for each polygon.")
+        all_finite("values", self.values.tolist(), self.label)
+        for lines in self.lines:
+            lines.check_corners("lines", 2)
         for points in self.points:
             if points.values is not None or points.joined:
-                raise RangeError(
-                    "points",
-                    "points without values, unjoined",
-                    f"others in {points.label!r}",
-                    "The colours are the regions'; join points with Polylines.",
-                    where="RegionFrame",
-                )
+                expected, advice = "points without values, unjoined", "The colours are the regions'."
+                raise RangeError("points", expected, f"others in {points.label!r}", advice)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,40 +86,20 @@ class RegionMap:
     value_range: tuple[float, float] | None = None
     beside: tuple[int, ...] | None = None
 
+    @public
     def __post_init__(self) -> None:
-        if not self.frames:
-            raise EmptyError("frames", "at least one frame", f"none in {self.name!r}", "Add one.", where="RegionMap")
+        check_frames(self.frames, self.beside, self.name)
         values = self._values()
         places = np.arange(len(self.classes))
         if self.classes and not np.isin(values, places).all():
-            raise RangeError(
-                "classes",
-                f"values among the places 0 to {len(places) - 1}",
-                f"{values[~np.isin(values, places)][0]:g} in {self.name!r}",
-                "Name every class.",
-                where="RegionMap",
-            )
-        self._check_scale(values)
-        check_beside("RegionMap(beside)", self.beside, len(self.frames), self.name)
-
-    def _check_scale(self, values: npt.NDArray[np.floating]) -> None:
+            got = f"{values[~np.isin(values, places)][0]:g} in {self.name!r}"
+            raise RangeError("classes", f"values among the places 0 to {len(places) - 1}", got, "Name every class.")
         low, high = self.value_range or (values.min(), values.max())
         if not (np.isfinite([low, high]).all() and low <= high):
-            raise RangeError(
-                "value_range",
-                "(lower, upper)",
-                f"{self.value_range} in {self.name!r}",
-                "Swap or widen it.",
-                where="RegionMap",
-            )
-        if self.log_values and min(low, values.min()) <= 0:
-            raise RangeError(
-                "log_values",
-                "values above 0",
-                f"{min(low, values.min()):g} in {self.name!r}",
-                "Set log_values=False.",
-                where="RegionMap",
-            )
+            got = f"{self.value_range} in {self.name!r}"
+            raise RangeError("value_range", "(lower, upper)", got, "Swap or widen it.")
+        if self.log_values:
+            above_0("log_values", (low, values.min()), "values", self.name)
 
     def _values(self) -> npt.NDArray[np.floating]:
         return np.concatenate([frame.values for frame in self.frames])

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from gnomon.errors import EmptyError, RangeError, ShapeError
-from gnomon_lab.figures._checks import all_finite, palette_place
+from gnomon.errors import EmptyError, RangeError, public
+from gnomon_lab.figures._checks import above_0, as_many, palette_place, some
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,10 @@ class Points:
     joined: bool = False
     colour: int = 0
 
+    @public
     def __post_init__(self) -> None:
-        if not self.x:
-            raise EmptyError(
-                "x", "at least one point", f"none for {self.label!r}", "Leave the points out.", where="Points"
-            )
-        for name, numbers in (("x", self.x), ("y", self.y), ("values", self.values)):
-            if numbers is None:
-                continue
-            if len(numbers) != len(self.x):
-                raise ShapeError(
-                    name,
-                    f"as many as x has, {len(self.x)}",
-                    f"{len(numbers)} for {self.label!r}",
-                    "Pass one for each point.",
-                    where="Points",
-                )
-            all_finite(f"Points({name})", numbers, self.label)
-        palette_place("Points(colour)", self.colour)
+        as_many(self.x, self.label, y=self.y, values=self.values)
+        palette_place(self.colour)
 
 
 @dataclass(frozen=True)
@@ -78,32 +64,19 @@ class ScatterPanel:
     log_y: bool = False
     rows: tuple[str, ...] = ()
 
+    @public
     def __post_init__(self) -> None:
-        if not self.points:
-            raise EmptyError(
-                "points", "some points", f"none in {self.title!r}", "Leave the panel out.", where="ScatterPanel"
-            )
+        some("points", self.points, "kind of points", self.title)
         for axis, log in (("x", self.log_x), ("y", self.log_y)):
-            least = min(min(getattr(points, axis)) for points in self.points)
-            if log and least <= 0:
-                raise RangeError(
-                    f"log_{axis}",
-                    f"{axis} above 0 everywhere",
-                    f"{least:g} in {self.title!r}",
-                    f"Set log_{axis}=False, or leave that point out.",
-                    where="ScatterPanel",
-                )
+            if log:
+                above_0(f"log_{axis}", [at for points in self.points for at in getattr(points, axis)], axis, self.title)
         if self.rows:
             lines = [y for points in self.points for y in points.y]
             least, most = min(lines), max(lines)
             if self.log_y or least < -0.5 or most > len(self.rows) - 0.5:
-                raise RangeError(
-                    "rows",
-                    f"a linear axis and every y from -0.5 to {len(self.rows) - 0.5:g}",
-                    f"{('a logarithmic one' if self.log_y else f'{least:g} to {most:g}')} in {self.title!r}",
-                    "Number the rows from 0, from the top down.",
-                    where="ScatterPanel",
-                )
+                expected = f"a linear axis and every y from -0.5 to {len(self.rows) - 0.5:g}"
+                got = f"{'a logarithmic one' if self.log_y else f'{least:g} to {most:g}'} in {self.title!r}"
+                raise RangeError("rows", expected, got, "Number the rows from 0, from the top down.")
 
 
 @dataclass(frozen=True)
@@ -127,17 +100,12 @@ class Scatter:
     panels: tuple[ScatterPanel, ...]
     value_label: str = ""
 
+    @public
     def __post_init__(self) -> None:
-        if not self.panels:
-            raise EmptyError("panels", "at least one panel", f"none in {self.name!r}", "Add a panel.", where="Scatter")
+        some("panels", self.panels, "panel", self.name)
         if self.value_span is not None and not self.value_label:
-            raise EmptyError(
-                "value_label",
-                "words for the colour bar",
-                f"none in {self.name!r}",
-                "Say what the values are.",
-                where="Scatter",
-            )
+            got = f"none in {self.name!r}"
+            raise EmptyError("value_label", "words for the colour bar", got, "Say what the values are.")
 
     @property
     def value_span(self) -> tuple[float, float] | None:

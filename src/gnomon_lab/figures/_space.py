@@ -3,103 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from gnomon.errors import EmptyError, RangeError
-from gnomon_lab.figures._checks import all_finite, coordinates, palette_place
-from gnomon_lab.figures._frames import check_beside, side_by_side
+from gnomon.errors import EmptyError, RangeError, public
+from gnomon_lab.figures._checks import all_finite
+from gnomon_lab.figures._frames import check_frames, side_by_side
+from gnomon_lab.figures._shapes import Corners, Polylines, SpaceFaces, SpacePoints
 
-Places = npt.NDArray[np.floating]
-"""Of shape (v, 3)."""
-
-
-@dataclass(frozen=True, eq=False)
-class SpacePoints:
-    """Points of one kind.
-
-    Attributes:
-        label: what they are; points of one label and colour share one legend entry.
-        points: of shape (v, 3), at least one.
-        colour: place in the palette and among the shapes of points, from 0; wraps round.
-
-    Raises:
-        ShapeError: if the points are not of shape (v, 3), or there is none.
-        RangeError: if a number is NaN or infinite, or `colour` is negative.
-    """
-
-    label: str
-    points: Places
-    colour: int = 0
-
-    def __post_init__(self) -> None:
-        coordinates("SpacePoints(points)", self.shapes, 1, 3, self.label)
-        palette_place("SpacePoints(colour)", self.colour)
-
-    @property
-    def shapes(self) -> tuple[Places, ...]:
-        """The points as the one shape that they are."""
-        return (self.points,)
-
-
-@dataclass(frozen=True, eq=False)
-class SpaceLines:
-    """Lines of one kind, such as the edges of a sector.
-
-    Attributes:
-        label: what they are; lines of one label and colour share one legend entry.
-        lines: the corners of each, of shape (v, 3), at least two.
-        dashed: dashed instead of solid.
-        colour: place in the palette, from 0; wraps round.
-
-    Raises:
-        ShapeError: if a line is not of shape (v, 3) with two corners or more.
-        RangeError: if a number is NaN or infinite, or `colour` is negative.
-    """
-
-    label: str
-    lines: tuple[Places, ...]
-    dashed: bool = False
-    colour: int = 0
-
-    def __post_init__(self) -> None:
-        coordinates("SpaceLines(lines)", self.lines, 2, 3, self.label)
-        palette_place("SpaceLines(colour)", self.colour)
-
-    @property
-    def shapes(self) -> tuple[Places, ...]:
-        """The lines."""
-        return self.lines
-
-
-@dataclass(frozen=True, eq=False)
-class SpaceFaces:
-    """Faces of one kind, such as those of a sector, drawn translucent.
-
-    Attributes:
-        label: what they are; faces of one label and colour share one legend entry.
-        faces: the corners of each, in order, of shape (v, 3), at least three; flat and convex.
-        colour: place in the palette, from 0; wraps round.
-
-    Raises:
-        ShapeError: if a face is not of shape (v, 3) with three corners or more.
-        RangeError: if a number is NaN or infinite, or `colour` is negative.
-    """
-
-    label: str
-    faces: tuple[Places, ...]
-    colour: int = 0
-
-    def __post_init__(self) -> None:
-        coordinates("SpaceFaces(faces)", self.faces, 3, 3, self.label)
-        palette_place("SpaceFaces(colour)", self.colour)
-
-    @property
-    def shapes(self) -> tuple[Places, ...]:
-        """The faces."""
-        return self.faces
-
-
-SpaceMark = SpacePoints | SpaceLines | SpaceFaces
+SpaceMark = SpacePoints | Polylines | SpaceFaces
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +22,19 @@ class SpaceFrame:
 
     Raises:
         EmptyError: if there is none.
+        ShapeError: if corners are not of shape (v, 3), or too few: one of points, two of lines, three of faces.
+        RangeError: if a coordinate is NaN or infinite.
     """
 
     label: str
     marks: tuple[SpaceMark, ...]
 
+    @public
     def __post_init__(self) -> None:
         if not any(mark.shapes for mark in self.marks):
-            raise EmptyError(
-                "marks", "points, lines or faces", f"none at {self.label!r}", "Leave the frame out.", where="SpaceFrame"
-            )
+            raise EmptyError("marks", "points, lines or faces", f"none in {self.label!r}", "Leave the frame out.")
+        for mark in self.marks:
+            mark.check_corners("marks", 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,22 +69,16 @@ class Space:
     beside: tuple[int, ...] | None = None
     view: tuple[float, float] = (20.0, -60.0)
 
+    @public
     def __post_init__(self) -> None:
-        if not self.frames:
-            raise EmptyError("frames", "at least one frame", f"none in {self.name!r}", "Add one.", where="Space")
-        check_beside("Space(beside)", self.beside, len(self.frames), self.name)
-        all_finite("Space(view)", self.view, self.name)
+        check_frames(self.frames, self.beside, self.name)
+        all_finite("view", self.view, self.name)
         if not 0 <= self.view[0] < 90:
-            raise RangeError(
-                "view",
-                "degrees above the plane from 0 to below 90",
-                f"{self.view[0]:g} in {self.name!r}",
-                "Look a little from the side.",
-                where="Space",
-            )
+            expected, got = "degrees above the plane from 0 to below 90", f"{self.view[0]:g} in {self.name!r}"
+            raise RangeError("view", expected, got, "Look a little from the side.")
 
     @property
-    def box(self) -> tuple[Places, Places]:
+    def box(self) -> tuple[Corners, Corners]:
         """What the axes show: the lower and the upper end of each, of shape (3,).
 
         All that is drawn in any frame and 5 % on either side; no axis is shorter than a fifth of the longest.

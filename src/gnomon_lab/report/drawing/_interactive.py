@@ -7,13 +7,13 @@ import plotly.graph_objects as go
 
 from gnomon.plot import image_gap, mosaic, style
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel, RegionMap, Scatter, Space
-from gnomon_lab.report.drawing import _layout, _legend
+from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._interactive_region_map import interactive_region_map
 from gnomon_lab.report.drawing._interactive_scatter import interactive_scatter
 from gnomon_lab.report.drawing._interactive_space import interactive_space
-from gnomon_lab.report.drawing._plotly import base, dtick, legend, legend_meta, number, slider, text
+from gnomon_lab.report.drawing._plotly import axis_title, base, below_legend, dtick, number, slider, text, title
 
-_LEFT, _RIGHT, _EDGE = 62, 26, 0
+_LEFT, _RIGHT = 62, 26
 _BELOW_IMAGES, _ROW_LABEL = 120, 30
 
 
@@ -40,11 +40,9 @@ def interactive(figure: Figure) -> go.Figure:
 
 def _curves(curves: Curves) -> go.Figure:
     stacked, tops = _layout.stack(curves)
-    labels, room = [line.label for line in _layout.legend(curves)], _layout.WIDTH - 2 * _EDGE
-    top = _legend.height(labels, room)
-    meta = {"kind": "curves", "plot_px": stacked, **legend_meta(labels)}
-    layout = base(top + stacked + _layout.X_AXIS, meta, l=_LEFT, r=_RIGHT, t=top, b=_layout.X_AXIS)
-    layout |= legend(labels, room) | {"hovermode": "x unified", "shapes": [], "annotations": []}
+    labels = [line.label for line in _layout.legend(curves)]
+    layout = below_legend("curves", labels, _layout.WIDTH, stacked, _LEFT, _RIGHT, _layout.X_AXIS)
+    layout |= {"hovermode": "x unified", "shapes": [], "annotations": []}
     traces: list[go.Scatter] = []
     seen: set[tuple[str, int, bool]] = set()
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
@@ -53,7 +51,8 @@ def _curves(curves: Curves) -> go.Figure:
         for flag in panel_flags:
             layout["shapes"] += _pole(flag, i)
         layout["annotations"] += [_label(flag, i, curves) for flag in panel_flags if flag.level >= 0]
-        layout["annotations"].append(_panel_title(panel, panel_flags, i))
+        above = _layout.levels(panel_flags) * _layout.FLAG + 3
+        layout["annotations"].append(title(panel.title, f"y{number(i)}", _LEFT, above))
     return go.Figure(traces, layout)
 
 
@@ -61,13 +60,7 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     last = i == len(curves.panels) - 1
     low, high = _layout.x_span(curves)
     common = {"gridcolor": style.GRID, "linecolor": style.AXIS, "showline": True, "zeroline": False, "ticks": ""}
-    x = common | {
-        "anchor": f"y{number(i)}",
-        "showticklabels": last,
-        "tickangle": 0,
-        "domain": [0, 1],
-        "showgrid": True,
-    }
+    x = common | {"anchor": f"y{number(i)}", "showticklabels": last, "tickangle": 0, "domain": [0, 1], "showgrid": True}
     if curves.log_x:
         lows = _layout.exponents(low, high)
         x |= {"type": "log", "range": list(lows), "dtick": dtick(low, high), "tickformat": ",~r"}
@@ -78,15 +71,9 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     if i > 0:
         x["matches"] = "x"
     if last:
-        x["title"] = {"text": text(curves.x_label), "standoff": 10, "font": {"size": 13}}
-    y = common | {
-        "anchor": f"x{number(i)}",
-        "domain": list(domain),
-        "nticks": 6,
-        "hoverformat": ".4~g",
-        "showspikes": False,
-    }
-    y["title"] = {"text": text(panel.y_label), "standoff": 6, "font": {"size": 13}}
+        x["title"] = axis_title(curves.x_label, 10)
+    y = common | {"anchor": f"x{number(i)}", "domain": list(domain), "nticks": 6, "hoverformat": ".4~g"}
+    y |= {"showspikes": False, "title": axis_title(panel.y_label, 6)}
     if panel.log_y:
         y |= {"type": "log", "exponentformat": "e"} | ({"dtick": "D2"} if style.few(*_layout.y_span(panel)) else {})
     if panel.y_range is not None:
@@ -133,28 +120,19 @@ def _label(flag: _layout.Flag, i: int, curves: Curves) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _panel_title(panel: Panel, panel_flags: tuple[_layout.Flag, ...], i: int) -> dict[str, Any]:
-    return {
-        "text": f"<b>{text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
-        "xref": "paper", "x": 0, "xanchor": "left", "xshift": _EDGE - _LEFT,
-        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "bottom",
-        "yshift": _layout.levels(panel_flags) * _layout.FLAG + 3,
-    }  # fmt: skip
-
-
 def _images(figure: ImageSlider) -> go.Figure:
     n, h, w = figure.frames[0].rows[0].images.shape
     gap = image_gap(w)
     cells = n * (w + gap) - gap
-    room = _ROW_LABEL * cells / (_layout.WIDTH - 2 * _EDGE)  # above each row, for its label, in image pixels
+    room = _ROW_LABEL * cells / _layout.WIDTH  # above each row, for its label, in image pixels
     rows = figure.frames[0].rows
     deep = len(rows) * (h + room)
     constant = _layout.constant_rows(figure)
     moving = [i for i, same in enumerate(constant) if not same]
     top = 8
-    plot_px = round((_layout.WIDTH - 2 * _EDGE) * deep / cells)
+    plot_px = round(_layout.WIDTH * deep / cells)
     meta = {"kind": "images", "cells": cells, "image_height": h, "row_label_px": _ROW_LABEL}
-    layout = base(top + plot_px + _BELOW_IMAGES, meta, l=_EDGE, r=_EDGE, t=top, b=_BELOW_IMAGES)
+    layout = base(top + plot_px + _BELOW_IMAGES, meta, l=0, r=0, t=top, b=_BELOW_IMAGES)
     bare = {"visible": False, "fixedrange": True}
     layout["xaxis"] = bare | {"range": [-0.5, cells - 0.5], "constrain": "domain"}
     layout["yaxis"] = bare | {"range": [deep - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"}

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from gnomon.plot import style
 from gnomon_lab.figures import Points, Polylines, RegionFrame, RegionMap
 from gnomon_lab.report.drawing import _layout, _legend, _region_layout, _scatter_layout
-from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
+from gnomon_lab.report.drawing._plotly import axis_title, below_legend, colour_axis, path, slider, text
 
 _LEFT, _RIGHT = 62, 26
 _TALLEST, _SLIDER = 600, 120
@@ -18,27 +18,18 @@ Path = list[list[float | None]]
 
 def interactive_region_map(regions: RegionMap) -> go.Figure:
     """Draws the frames, without the figure's title."""
-    room = _layout.WIDTH - _LEFT - _RIGHT  # plotly gives a legend no more
     left, right, low, high = regions.box
+    aspect = (high - low) / (right - left)
+    room = _layout.WIDTH - _LEFT - _RIGHT  # plotly gives a legend no more
     plot = min(_TALLEST, round(room * (high - low) / (right - left)))
     stacked = _layout.PANEL_TITLE + plot
     below = _layout.X_AXIS + _scatter_layout.BAR_ROOM - _scatter_layout.BAR_LABEL
     several = len(regions.frames) > 1
     marks = _region_layout.marks(regions)
-    labels = [mark.label for mark in marks]
-    top, bottom = _legend.height(labels, room), below + several * _SLIDER
-    meta = {
-        "kind": "regions",
-        "plot_px": stacked,
-        **legend_meta(labels),
-        # What a page needs to draw it at another width.
-        "aspect": (high - low) / (right - left),
-        "tallest_px": _TALLEST,
-        "title_px": _layout.PANEL_TITLE,
-        "axis_px": _layout.X_AXIS,
-    }
-    layout = base(top + stacked + bottom, meta, l=_LEFT, r=_RIGHT, t=top, b=bottom)
-    layout |= legend(labels, room)
+    layout = below_legend(
+        "regions", [mark.label for mark in marks], room, stacked, _LEFT, _RIGHT, below + several * _SLIDER,
+        aspect=aspect, tallest_px=_TALLEST, title_px=_layout.PANEL_TITLE, axis_px=_layout.X_AXIS,
+    )  # fmt: skip
     layout["legend"] |= {"itemclick": False, "itemdoubleclick": False}
     layout["annotations"] = [_title(regions)]
     layout["xaxis"] = _axis(regions.x_label, (left, right), "left", 10)
@@ -74,7 +65,7 @@ def _axis(words: str, ends: tuple[float, float], towards: str, standoff: int) ->
     return {
         "range": list(ends), "constrain": "domain", "constraintoward": towards, "tickformat": ",~r", "nticks": 7,
         "showgrid": False, "zeroline": False, "showline": False, "ticks": "", "tickangle": 0,
-        "title": {"text": text(words), "standoff": standoff, "font": {"size": 13}},
+        "title": axis_title(words, standoff),
     }  # fmt: skip
 
 
@@ -85,7 +76,7 @@ def _paths(regions: RegionMap, frame: RegionFrame) -> list[Path]:
     for kind in _region_layout.marks(regions):
         if isinstance(kind, Polylines):
             lines = [mark for mark in frame.lines if _legend.key(mark) == _legend.key(kind)]
-            paths.append(path((line for mark in lines for line in mark.lines), 2))
+            paths.append(path((line for mark in lines for line in mark.shapes), 2))
         else:
             points = [mark for mark in frame.points if _legend.key(mark) == _legend.key(kind)]
             paths.append([[x for mark in points for x in mark.x], [y for mark in points for y in mark.y]])
@@ -121,13 +112,9 @@ def _mark(mark: Polylines | Points) -> dict[str, Any]:
 
 def _colours(regions: RegionMap, stacked: int) -> dict[str, Any]:
     """The colour scale in steps, and its bar."""
-    (low, high), (places, words) = _region_layout.bar_ends(regions), _region_layout.bar_ticks(regions)
-    bar = {
-        "orientation": "h", "thickness": _scatter_layout.BAR, "outlinewidth": 0, "ticks": "", "tickangle": 0,
-        "tickvals": places, "ticktext": [text(word) for word in words],
-        "x": 0, "xanchor": "left", "xpad": 0, "len": 0.5, "y": -_layout.X_AXIS / stacked, "yanchor": "top", "ypad": 0,
-    }  # fmt: skip
+    places, words = _region_layout.bar_ticks(regions)
     colours = _region_layout.level_colours(regions)
     # Each colour holds from one end of its level to the other.
-    scale = [[(i + side) / len(colours), colour] for i, colour in enumerate(colours) for side in (0, 1)]
-    return {"cmin": low, "cmax": high, "colorscale": scale, "colorbar": bar}
+    scale = [((i + side) / len(colours), colour) for i, colour in enumerate(colours) for side in (0, 1)]
+    ticks = {"tickvals": places, "ticktext": [text(word) for word in words]}
+    return colour_axis(_region_layout.bar_ends(regions), scale, -_layout.X_AXIS / stacked, **ticks)

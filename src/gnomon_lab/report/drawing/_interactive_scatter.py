@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 
 from gnomon.plot import style
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
-from gnomon_lab.report.drawing import _layout, _legend, _scatter_layout
-from gnomon_lab.report.drawing._plotly import base, dtick, legend, legend_meta, number, text
+from gnomon_lab.report.drawing import _layout, _scatter_layout
+from gnomon_lab.report.drawing._plotly import axis_title, below_legend, colour_axis, dtick, number, text, title
 
 _LEFT, _RIGHT = 62, 26
 
@@ -16,14 +16,11 @@ def interactive_scatter(scatter: Scatter) -> go.Figure:
     """Draws the panels below each other, without the figure's title."""
     stacked, tops, _ = _scatter_layout.stack(scatter)
     left = max(_LEFT, _scatter_layout.names(scatter))
-    room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more
     entries = _scatter_layout.legend(scatter)
     labels = [points.label for points in entries]
-    top = _legend.height(labels, room)
-    meta = {"kind": "scatter", "plot_px": stacked, **legend_meta(labels)}
-    layout = base(top + stacked + _layout.X_AXIS, meta, l=left, r=_RIGHT, t=top, b=_layout.X_AXIS)
-    layout |= legend(labels, room)
-    layout["annotations"] = [_panel_title(panel, i, left) for i, panel in enumerate(scatter.panels)]
+    room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more
+    layout = below_legend("scatter", labels, room, stacked, left, _RIGHT, _layout.X_AXIS)
+    layout["annotations"] = [title(panel.title, f"y{number(i)}", left, 3) for i, panel in enumerate(scatter.panels)]
     for i, (panel, edge) in enumerate(zip(scatter.panels, tops, strict=True)):
         domain = (max(0.0, 1 - (edge + _scatter_layout.height(panel)) / stacked), 1 - edge / stacked)
         layout[f"xaxis{number(i)}"] = _axis(panel, "x", i) | {"domain": [0, 1]}
@@ -36,17 +33,11 @@ def interactive_scatter(scatter: Scatter) -> go.Figure:
 
 def _colours(scatter: Scatter) -> dict[str, Any]:
     """The colour scale and its bar."""
-    low, high = _scatter_layout.bar_ends(scatter)
     stacked, _, top = _scatter_layout.stack(scatter)
-    stops = style.VALUES
-    bar = {
-        "orientation": "h", "title": {"text": text(scatter.value_label), "side": "top", "font": {"size": 13}},
-        "thickness": _scatter_layout.BAR, "outlinewidth": 0, "ticks": "", "nticks": 5, "tickformat": ".3~g",
-        "tickangle": 0, "x": 0, "xanchor": "left", "xpad": 0, "len": 0.5, "y": 1 - top / stacked,
-        "yanchor": "top", "ypad": 0,
-    }  # fmt: skip
-    scale = [[i / (len(stops) - 1), stop] for i, stop in enumerate(stops)]
-    return {"cmin": low, "cmax": high, "colorscale": scale, "colorbar": bar}
+    scale = [(i / (len(style.VALUES) - 1), stop) for i, stop in enumerate(style.VALUES)]
+    words = {"text": text(scatter.value_label), "side": "top", "font": {"size": 13}}
+    ends, ticks = _scatter_layout.bar_ends(scatter), {"nticks": 5, "tickformat": ".3~g"}
+    return colour_axis(ends, scale, 1 - top / stacked, title=words, **ticks)
 
 
 def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
@@ -54,7 +45,7 @@ def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
     axis: dict[str, Any] = {
         "gridcolor": style.GRID, "linecolor": style.AXIS, "showline": True, "zeroline": False, "ticks": "",
         "anchor": f"{'y' if name == 'x' else 'x'}{number(i)}", "tickformat": ",~r", "tickangle": 0,
-        "title": {"text": text(words), "standoff": 10 if name == "x" else 6, "font": {"size": 13}},
+        "title": axis_title(words, 10 if name == "x" else 6),
     }  # fmt: skip
     ends = _scatter_layout.span(panel, name)
     if name == "y" and panel.rows:
@@ -101,11 +92,3 @@ def _legend_entry(points: Points) -> go.Scatter:
         x=[None], y=[None], name=text(points.label), mode="lines+markers" if points.joined else "markers",
         marker=_marker(points), legendgroup=_group(points), **_line(points),
     )  # fmt: skip
-
-
-def _panel_title(panel: ScatterPanel, i: int, left: int) -> dict[str, Any]:
-    return {
-        "text": f"<b>{text(panel.title)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
-        "xref": "paper", "x": 0, "xanchor": "left", "xshift": -left,
-        "yref": f"y{number(i)} domain", "y": 1, "yanchor": "bottom", "yshift": 3,
-    }  # fmt: skip

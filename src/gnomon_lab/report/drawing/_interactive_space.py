@@ -7,9 +7,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnomon.plot import style
-from gnomon_lab.figures import Places, Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures import Corners, Polylines, Space, SpaceFaces, SpaceFrame, SpaceMark, SpacePoints
 from gnomon_lab.report.drawing import _layout, _legend, _space_layout
-from gnomon_lab.report.drawing._plotly import base, legend, legend_meta, path, slider, text
+from gnomon_lab.report.drawing._plotly import below_legend, path, slider, text
 
 _SIDE, _TALLEST, _BELOW, _SLIDER = 8, 600, 12, 108
 # The distance of the eye from the middle of the box, whose diagonal is the square root of 3, and how much lower than
@@ -22,14 +22,14 @@ _DIGITS = 4
 
 def interactive_space(space: Space) -> go.Figure:
     """Draws the frames, without the figure's title."""
-    marks, room = _space_layout.marks(space), _layout.WIDTH - 2 * _SIDE
-    labels = [mark.label for mark in marks]
-    several = len(space.frames) > 1
-    top, plot, bottom = _legend.height(labels, room), min(room, _TALLEST), _BELOW + several * _SLIDER
-    # What a page needs to draw it at another width.
-    meta = {"kind": "space", "plot_px": plot, **legend_meta(labels), "aspect": 1, "tallest_px": _TALLEST, "title_px": 0}
-    layout = base(top + plot + bottom, meta, l=_SIDE, r=_SIDE, t=top, b=bottom)
-    layout |= legend(labels, room) | {"scene": _scene(space)}
+    marks, several = _space_layout.marks(space), len(space.frames) > 1
+    room = _layout.WIDTH - 2 * _SIDE
+    plot = min(room, _TALLEST)
+    layout = below_legend(
+        "space", [mark.label for mark in marks], room, plot, _SIDE, _SIDE, _BELOW + several * _SLIDER,
+        aspect=1, tallest_px=_TALLEST, title_px=0,
+    )  # fmt: skip
+    layout["scene"] = _scene(space)
     layout["legend"]["itemsizing"] = "constant"  # sizes in space are not those of pixels
     low, high = space.box
     digits = _DIGITS - int(np.floor(np.log10((high - low).max())))
@@ -74,13 +74,13 @@ def _shown(frame: SpaceFrame, kinds: tuple[SpaceMark, ...], digits: int) -> list
     return data
 
 
-def _path(shapes: Sequence[Places]) -> dict[str, Any]:
+def _path(shapes: Sequence[Corners]) -> dict[str, Any]:
     x, y, z = path(shapes, 3)
     # A trace without data would leave the legend.
     return {"type": "scatter3d", "x": x or [None], "y": y or [None], "z": z or [None]}
 
 
-def _mesh(faces: Sequence[Places]) -> dict[str, Any]:
+def _mesh(faces: Sequence[Corners]) -> dict[str, Any]:
     """Each face as a fan of triangles about its first corner."""
     x, y, z = path(faces, 3)
     triangles = []
@@ -102,7 +102,7 @@ def _style(mark: SpaceMark) -> dict[str, Any]:
             there = f"{name}<br>%{{x:.4~g}}, %{{y:.4~g}}, %{{z:.4~g}}<extra></extra>"
             return said | {"mode": "markers", "marker": shape | {"line": {"color": "white", "width": 1}},
                            "hovertemplate": there}  # fmt: skip
-        case SpaceLines():
+        case Polylines():
             dash = "dash" if mark.dashed else "solid"
             return said | {"mode": "lines", "line": {"color": colour, "width": _LINE, "dash": dash}}
         case SpaceFaces():

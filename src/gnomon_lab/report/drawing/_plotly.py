@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gnomon.plot import style
 from gnomon_lab.report.drawing import _legend
+from gnomon_lab.report.drawing._scatter_layout import BAR
 
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 
@@ -41,10 +42,14 @@ def base(height: int, meta: dict[str, Any], **margin: int) -> dict[str, Any]:
     }
 
 
-def legend(labels: Sequence[str], room: int) -> dict[str, Any]:
-    """One legend above the figure, of entries as wide as the longest, and what is said under the pointer."""
-    columns = _legend.columns(labels, room)
-    return {
+def below_legend(
+    kind: str, labels: Sequence[str], room: int, plot: int, left: int, right: int, bottom: int, **meta: object
+) -> dict[str, Any]:
+    """The layout of a figure whose axes are `plot` pixels high, below a legend in `room` pixels of width."""
+    top, columns = _legend.height(labels, room), _legend.columns(labels, room)
+    known = {"kind": kind, "plot_px": plot, "entries": max(1, len(labels)), "entry_px": _legend.entry_px(labels)}
+    known |= {"row_px": _legend.ROW, **meta}
+    return base(top + plot + bottom, known, l=left, r=right, t=top, b=bottom) | {
         "hovermode": "closest", "hoverlabel": {"namelength": -1}, "showlegend": True, "legend": {
             "orientation": "h", "x": 0, "xref": "container", "xanchor": "left", "y": 1, "yref": "container",
             "yanchor": "top", "bgcolor": "rgba(0,0,0,0)", "entrywidthmode": "pixels", "itemsizing": "trace",
@@ -53,9 +58,29 @@ def legend(labels: Sequence[str], room: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def legend_meta(labels: Sequence[str]) -> dict[str, int]:
-    """What the page needs to fit that legend to another width."""
-    return {"entries": max(1, len(labels)), "entry_px": _legend.entry_px(labels), "row_px": _legend.ROW}
+def title(words: str, axis: str, left: int, above: int) -> dict[str, Any]:
+    """Bold words over a panel, from `left` pixels before its y axis, `above` its upper end."""
+    return {
+        "text": f"<b>{text(words)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
+        "xref": "paper", "x": 0, "xanchor": "left", "xshift": -left,
+        "yref": f"{axis} domain", "y": 1, "yanchor": "bottom", "yshift": above,
+    }  # fmt: skip
+
+
+def axis_title(words: str, standoff: int) -> dict[str, Any]:
+    """What an axis is called."""
+    return {"text": text(words), "standoff": standoff, "font": {"size": 13}}
+
+
+def colour_axis(
+    ends: tuple[float, float], colours: Sequence[tuple[float, str]], y: float, **bar: object
+) -> dict[str, Any]:
+    """A colour scale, and its lying bar, whose upper edge is at `y` of the axes' height."""
+    bar |= {
+        "orientation": "h", "thickness": BAR, "outlinewidth": 0, "ticks": "", "tickangle": 0, "len": 0.5,
+        "x": 0, "xanchor": "left", "xpad": 0, "y": y, "yanchor": "top", "ypad": 0,
+    }  # fmt: skip
+    return {"cmin": ends[0], "cmax": ends[1], "colorscale": [list(stop) for stop in colours], "colorbar": bar}
 
 
 def path(shapes: Iterable[npt.NDArray[np.floating]], dimensions: int) -> list[list[float | None]]:

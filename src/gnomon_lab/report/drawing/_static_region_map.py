@@ -72,7 +72,7 @@ def _draw_frame(axes: Axes, regions: RegionMap, frame: RegionFrame) -> None:
             edge = (*(channel / 255 for channel in level.edge), _region_layout.EDGE_OPACITY)
             axes.add_patch(PathPatch(joined, facecolor=level.colour, edgecolor=edge, lw=_region_layout.EDGE * POINT))
     for lines in frame.lines:
-        for line in lines.lines:
+        for line in lines.shapes:
             axes.plot(*line.T, **_look(lines), label=lines.label)
     for points in frame.points:
         axes.plot(points.x, points.y, **_look(points), label=points.label)

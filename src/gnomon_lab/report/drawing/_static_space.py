@@ -10,7 +10,7 @@ from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from gnomon.plot import style
-from gnomon_lab.figures import Space, SpaceFaces, SpaceFrame, SpaceLines, SpaceMark, SpacePoints
+from gnomon_lab.figures import Polylines, Space, SpaceFaces, SpaceFrame, SpaceMark, SpacePoints
 from gnomon_lab.report.drawing import _layout, _space_layout
 from gnomon_lab.report.drawing._matplotlib import (
     TITLE,
@@ -60,7 +60,7 @@ def _plot(space: Space) -> float | int:
 def _draw_frame(axes: Axes3D, space: Space, frame: SpaceFrame) -> None:
     for mark in frame.marks:
         if isinstance(mark, SpaceFaces):
-            axes.add_collection3d(Poly3DCollection(mark.faces, facecolor=_face(mark), edgecolor="none"))
+            axes.add_collection3d(Poly3DCollection(mark.shapes, facecolor=_face(mark), edgecolor="none"))
         else:
             for shape in mark.shapes:
                 axes.plot(*shape.T, **_look(mark), label=mark.label)
@@ -81,8 +81,8 @@ def _draw_frame(axes: Axes3D, space: Space, frame: SpaceFrame) -> None:
     frame_title(axes, frame.label, x=_ASIDE, y=_TALL)
 
 
-def _look(mark: SpacePoints | SpaceLines) -> dict[str, Any]:
-    if isinstance(mark, SpaceLines):
+def _look(mark: SpacePoints | Polylines) -> dict[str, Any]:
+    if isinstance(mark, Polylines):
         return line_style(mark, 1.6)
     return marker_style(_space_layout.shape(mark)[0], mark.colour, _MARKER, 0.6)
 

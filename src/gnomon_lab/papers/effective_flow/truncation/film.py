@@ -18,7 +18,6 @@ from gnomon_lab.figures import (
     Space,
     SpaceFaces,
     SpaceFrame,
-    SpaceLines,
     SpacePoints,
 )
 from gnomon_lab.runs import Record
@@ -124,7 +123,7 @@ def plane_frames(scenes: Sequence[Scene]) -> tuple[RegionFrame, ...]:
     frames = []
     for each in scenes:
         polygons, values = regions(each.rotations, each.corners, (left, right, bottom, top))
-        lines = (Polylines(PART[0], each.paths, True, PART[1]), Polylines(WAY[0], each.ways, colour=WAY[1]))
+        lines = (Polylines(PART[0], each.paths, PART[1], dashed=True), Polylines(WAY[0], each.ways, colour=WAY[1]))
         kinds = ((DATA, each.points), (IMAGES, each.images), (CORNERS, each.corners), (TARGETS, each.targets))
         points = tuple(Points(label, tuple(at[:, 0]), tuple(at[:, 1]), colour=c) for (label, c), at in kinds)
         frames.append(RegionFrame(each.label, polygons, values, lines, points))
@@ -160,10 +159,10 @@ def space_frame(scene: Scene) -> SpaceFrame:
         edges += [np.stack([at, at + EDGE * row]) for row in rotation]
         faces += [np.stack([at, at - a, at - a - b, at - b]) for a, b in itertools.combinations(FACE * rotation, 2)]
     kinds = ((DATA, scene.points), (IMAGES, scene.images), (CORNERS, scene.corners), (TARGETS, scene.targets))
-    points = (SpacePoints(label, at, colour) for (label, colour), at in kinds)
-    lines = (SpaceLines(PART[0], scene.paths, True, PART[1]), SpaceLines(WAY[0], scene.ways, colour=WAY[1]))
+    points = (SpacePoints(label, (at,), colour) for (label, colour), at in kinds)
+    lines = (Polylines(PART[0], scene.paths, PART[1], dashed=True), Polylines(WAY[0], scene.ways, colour=WAY[1]))
     sectors = (
-        SpaceLines("edges of the positive sectors", tuple(edges), colour=6),
+        Polylines("edges of the positive sectors", tuple(edges), colour=6),
         SpaceFaces("faces of the negative sectors", tuple(faces), colour=2),
     )
     return SpaceFrame(scene.label, (*points, *lines, *sectors))
