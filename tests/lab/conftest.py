@@ -28,8 +28,7 @@ def measured(folder, monkeypatch, capsys):
     """Measures and returns the JSON, and what was said beside it."""
 
     def ask(checkpoint="small.pt", model="nets:small", data="some.npz", *options):
-        given = (checkpoint, "--model", model, "--data", data, "--json", *options)
-        code, out, said = call(monkeypatch, capsys, *given)
+        code, out, said = call(monkeypatch, capsys, checkpoint, *built(model), "--data", data, "--json", *options)
         assert code == 0, said
         return json.loads(out), said
 
@@ -41,13 +40,18 @@ def complaint(folder, monkeypatch, capsys):
     """The one line said to a call that is wrong."""
 
     def ask(checkpoint="small.pt", model="nets:small", data="some.npz", *options):
-        code, out, said = call(monkeypatch, capsys, checkpoint, "--model", model, "--data", data, *options)
+        code, out, said = call(monkeypatch, capsys, checkpoint, *built(model), "--data", data, *options)
         last = said.splitlines()[-1]
         assert (code, out) == (2, ""), said
         assert "Traceback" not in said
         assert last.startswith("gnomon: ")
         # Before it at most what was taken, and what the user's own module prints.
-        assert all(re.match(r"a word at import$|\S+: \d+ of \d+ tensors", line) for line in said.splitlines()[:-1])
+        assert all(re.match(r"a word at import$|\S+: (\d+ of )?\d+ tensors", line) for line in said.splitlines()[:-1])
         return last
 
     return ask
+
+
+def built(model):
+    """The option that names the factory; none where the checkpoint says the network."""
+    return [] if model is None else ["--model", model]

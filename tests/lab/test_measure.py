@@ -337,7 +337,9 @@ def test_bad_data_are_one_line(folder, complaint):
     Path("text.npz").write_text("hello")
     assert "expected a file, got 'none.npz'" in ask("none.npz")
     assert "got BadZipFile in it" in ask("text.npz")
-    assert "expected an array x of floating-point numbers, as the network gets them, got arrays y" in ask("y.npz", y=x)
+    assert "of floating-point numbers, as the network gets them, or of tokens in int64, got arrays y" in ask(
+        "y.npz", y=x
+    )
     assert "got x in uint8 in bytes.npz" in ask("bytes.npz", x=np.zeros((3, 6), np.uint8))
     for path, others in (("fewer.npz", labels[:-1]), ("more.npz", np.tile(labels, 3)), ("empty.npz", labels[:0])):
         words = f"expected labels of 40 samples, as in x, got {len(others)} in {path}. Save both"

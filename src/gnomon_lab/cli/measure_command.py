@@ -17,8 +17,10 @@ from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import plain, say
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import Summary
+    from gnomon_lab.measuring import Summary, Taken
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,19 @@ class Options:
     """Measure the network of a checkpoint at samples. Without --out and --report it writes no file."""
 
     checkpoint: tyro.conf.Positional[Path]
-    """Its weights: .safetensors, or what torch.save wrote; a file that holds code is refused."""
-    model: str
-    """MODULE:FACTORY, importable from here: what builds the network, called without arguments."""
+    """Its weights: .safetensors, what torch.save wrote, or a folder of Hugging Face; what holds code is refused."""
     data: str
     """digits; a file .npz (x, labels) or .parquet; a folder of parquet; mnist or the like; or a hub id owner/name."""
+    model: str | None = None
+    """MODULE:FACTORY, importable from here: what builds the network, called without arguments. Default: of a folder of
+    Hugging Face, the network that its config.json describes."""
+    key: str | None = None
+    """Where in the checkpoint the weights stand, such as state_dict_ema or snapshots.3. Default: where they usually do.
+    """
+    logits: str | None = None
+    """The layer whose outputs are the logits, such as the one before a softmax; default: what the network returns."""
+    position: int | None = None
+    """Of outputs that have several rows a sample, the one to measure at: 0 is the first, -1 the last."""
     quantities: tuple[str, ...] = ()
     """Their names; a wrong one shows them all. Default: twelve for classifiers."""
     samples: int | None = None
@@ -98,31 +108,35 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
 
     from gnomon_lab.cli.progress import Progress
     from gnomon_lab.measuring import (
+        CONFIG,
         Summary,
-        build,
         by_reason,
         chosen,
         device_of,
+        files_at,
         files_of,
         foreign,
         left_out,
-        load,
         load_data,
         measure,
-        read_weights,
+        take_outputs,
     )
 
     quantities, device, dtype = chosen(options.quantities), device_of(options.device), getattr(torch, options.dtype)
-    weights = read_weights(options.checkpoint)
-    network = build(options.model)
-    with foreign("a network that takes its weights", "Measure it where it can be filled, moved and set to eval mode."):
-        taken = load(network, weights)
+    network, taken = network_of(options)
+    with foreign("a network that can be moved and set to eval mode", "Measure it where it can."):
         network.to(device, dtype).eval()
     data = load_data(
         options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
     ).to(device)
-    refuse("measure", options.outputs(), [options.checkpoint, *data.files, *files_of(options.model)])
-    say(f"{options.checkpoint}: {taken}; {len(data.x):,} samples of {data.source}", console)
+    files = [*files_at(options.checkpoint), options.checkpoint / CONFIG, *data.files, *files_of(options.model or "")]
+    refuse("measure", options.outputs(), files)
+    also = f"; also there: {', '.join(taken.others)} (--key)" if taken.others else ""
+    say(f"{options.checkpoint}: {taken.said}{also}; {len(data.x):,} samples of {data.source}", console)
+    outputs = take_outputs(network, data.x, layer=options.logits, position=options.position)
+    if outputs is not None:
+        say(outputs, console)
+    data = data.at(options.position)
     without = left_out(network, data, quantities, layer=options.layer)
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
     if not left or (without and options.quantities):
@@ -142,15 +156,42 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         )
     setting = {
         "checkpoint": plain(str(options.checkpoint)),
-        "taken": plain(taken),
-        "model": plain(options.model),
+        "taken": plain(taken.said),
+        "model": plain(options.model or CONFIG),
         "data": plain(data.source),
         "samples": len(data.x),
         "layer": options.layer and plain(options.layer),
+        "logits": options.logits and plain(options.logits),
+        "position": options.position,
+        "outputs": outputs,
         "device": options.device,
         "dtype": options.dtype,
     }
     return Summary(setting, measured, without)
+
+
+def network_of(options: Options) -> "tuple[nn.Module, Taken]":
+    """The network with its weights, and what was taken of the checkpoint."""
+    from gnomon_lab.measuring import CONFIG, build, foreign, load, of_folder, read_weights
+
+    weights = read_weights(options.checkpoint)
+    if options.model is not None:
+        network = build(options.model)
+        with foreign("a network that takes its weights", "Measure it where it can be filled."):
+            return network, load(network, weights, options.key)
+    if not (options.checkpoint / CONFIG).is_file():
+        raise DataError(
+            "--model",
+            "MODULE:FACTORY, what builds the network, such as nets:small for small() in nets.py",
+            f"none, and no folder with a {CONFIG} which would say it",
+            "Name it.",
+            where="measure",
+        )
+    if options.key is not None:
+        raise DataError(
+            "--key", f"none where {CONFIG} says the network", options.key, "Name a --model too.", where="measure"
+        )
+    return of_folder(options.checkpoint, weights)
 
 
 def show_table(summary: "Summary", console: "Terminal") -> None:

@@ -1,69 +1,95 @@
 """A checkpoint of anyone's training, from which tensors are read and nothing is run."""
 
+import argparse
+import pathlib
 import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from safetensors import safe_open
-from torch import Tensor
 
 from gnomon.errors import CheckpointError, GnomonError
+from gnomon_lab.measuring.filling import SHOWN
+from gnomon_lab.measuring.places import WRAPPERS, Weights, state_dicts
 from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
-WRAPPERS = ("state_dict", "model_state_dict", "state", "model")
-"""Under which names checkpoints keep the state dict beside other things; `state` in gnomon's own runs."""
 ZIP = b"PK\x03\x04"
 """How the archives begin that `torch.save` writes."""
-
-
-class Weights(NamedTuple):
-    """A state dict, and where it stood.
-
-    Attributes:
-        tensors: by name.
-        under: the names of the wrappers that were opened, from outside in; none for a plain state dict.
-    """
-
-    tensors: dict[str, Tensor]
-    under: tuple[str, ...]
+HARMLESS = (argparse.Namespace, pathlib.PosixPath)
+"""Of what else checkpoints hold beside tensors, what does nothing when it is made: the options of a training script."""
+OF_FOLDERS = (r"model(-\d+-of-(\d+))?\.safetensors", r"pytorch_model(-\d+-of-(\d+))?\.bin")
+"""The names under which Hugging Face's folders hold weights, in one file or several; the first are taken."""
 
 
 def read_weights(path: Path) -> list[Weights]:
     """The state dicts of a file: `.safetensors`, a run of gnomon's among them, or else what `torch.save` wrote.
 
+    Of a folder as Hugging Face writes them, the weights in it.
+
     Raises:
         CheckpointError: if the file is missing or damaged, holds no state dict, or objects that only code can make:
             these are refused, and nothing of them is run; so is what grows as it is opened.
     """
-    if not path.is_file():
-        raise CheckpointError("checkpoint", "a file", f"{str(path)!r}", "Correct the path.", where="measure")
-    content = from_safetensors(path) if path.suffix == ".safetensors" else from_torch(path)
-    found = [*state_dicts(content)]
-    if not found:
-        got = ", ".join(named(content)) if isinstance(content, Mapping) else type(content).__name__
+    found: list[Weights] = []
+    files = files_at(path)
+    for file in files:
+        content = from_safetensors(file) if file.suffix == ".safetensors" else from_torch(file)
+        part = [*state_dicts(content)]
+        if not part:
+            got = ", ".join(named(content)) if isinstance(content, Mapping) else type(content).__name__
+            raise CheckpointError(
+                "checkpoint",
+                f"a state dict, tensors by name, alone or under a key such as {', '.join(WRAPPERS)}",
+                f"{got or 'nothing'} in {file}",
+                "Save model.state_dict().",
+                where="measure",
+            )
+        found += part
+    if len(files) == 1:
+        return found
+    return [Weights({name: tensor for part in found for name, tensor in part.tensors.items()})]
+
+
+def files_at(path: Path) -> list[Path]:
+    """The files that hold the weights: the path itself, or those of a folder.
+
+    Raises:
+        CheckpointError: if there are none, or not all of them.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
         raise CheckpointError(
-            "checkpoint",
-            f"a state dict, tensors by name, alone or under {', '.join(WRAPPERS)}",
-            f"{got or 'nothing'} in {path}",
-            "Save model.state_dict().",
-            where="measure",
+            "checkpoint", "a file, or a folder", f"{str(path)!r}", "Correct the path.", where="measure"
         )
-    return found
-
-
-def state_dicts(content: State, under: tuple[str, ...] = ()) -> Iterator[Weights]:
-    """Whatever are tensors by name, alone or in wrappers."""
-    if not isinstance(content, Mapping) or len(under) > len(WRAPPERS):  # a file can hold what holds itself
-        return
-    if content and all(isinstance(key, str) and isinstance(part, Tensor) for key, part in content.items()):
-        yield Weights(dict(content), under)
-    for name in WRAPPERS:
-        yield from state_dicts(content.get(name), (*under, name))
+    there = sorted(file for file in path.iterdir() if file.is_file())
+    for pattern in OF_FOLDERS:
+        matches = {file: match for file in there if (match := re.fullmatch(pattern, file.name))}
+        if whole := [file for file, match in matches.items() if match[1] is None]:
+            return whole
+        if matches:
+            (*_, last) = matches.values()
+            if len(matches) != int(last[2]):
+                raise CheckpointError(
+                    "checkpoint",
+                    f"{int(last[2])} files such as {last[0]}",
+                    f"{len(matches)} in {path}",
+                    "Copy all of them.",
+                    where="measure",
+                )
+            return [*matches]
+    names = ", ".join(file.name for file in there[:SHOWN]) or "nothing"
+    raise CheckpointError(
+        "checkpoint",
+        "a folder with model.safetensors or pytorch_model.bin",
+        f"{names} in {str(path)!r}",
+        "Name the file, or the folder that save_pretrained wrote.",
+        where="measure",
+    )
 
 
 def named(content: Mapping[object, object]) -> list[str]:
@@ -91,7 +117,8 @@ def from_torch(path: Path) -> State:
         with warnings.catch_warnings():
             # Of old formats; what is wrong with one is in the error.
             warnings.simplefilter("ignore")
-            return torch.load(path, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals([*HARMLESS]):
+                return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as cause:
         # Its own message advises to run the file.
         named = re.search(r"GLOBAL (\S+)", str(cause))

@@ -47,6 +47,12 @@ class Data(NamedTuple):
         """The same on a device."""
         return self._replace(x=self.x.to(device), labels=None if self.labels is None else self.labels.to(device))
 
+    def at(self, position: int | None) -> Self:
+        """The same with the labels at one position, where there are some for each."""
+        if position is None or self.labels is None or self.labels.ndim != 2:
+            return self
+        return self._replace(labels=self.labels.select(1, position))
+
 
 def load_data(
     name: str,
@@ -61,13 +67,14 @@ def load_data(
 
     Args:
         name: `digits` (500 to train with and 1,297 others, standardised, as in grok-digits); a file `.npz` with arrays
-            x and labels (or y); a file `.parquet` with a column of images and one of labels, or with columns of
-            numbers; or what `gnomon.data.load_images` finds: a folder, a name, a hub id.
+            x, which may be whole numbers such as tokens, and labels (or y); a file `.parquet` with a column of images
+            and one of labels, or with columns of numbers; or what `gnomon.data.load_images` finds: a folder, a name, a
+            hub id.
         split: of a data set with splits; default: `train`.
         samples: how many; default: 1,024, or all if they are fewer.
         seed: of the split of the digits.
         data_dir: the folder of data sets to search first.
-        dtype: of the inputs.
+        dtype: of the inputs, unless they are whole numbers.
 
     Raises:
         DataError: if there is no such data set, or its file is not as it should be.
@@ -85,7 +92,7 @@ def load_data(
         data = of_table(path, samples)
     else:
         data = of_images(name, split or "train", samples, data_dir)
-    x = data.x.to(dtype)
+    x = data.x.to(dtype) if data.x.is_floating_point() else data.x
     with within("measure"):
         _checks.samples(x=x)
         _checks.finite(x=x)
@@ -131,11 +138,11 @@ def of_arrays(path: Path, samples: int | None) -> Data:
     with reading(path, "npz"):
         there = members(path)
         arrays = {name: Array.of(path, there[name]) for name in ("x", "labels", "y") if name in there}
-    if "x" not in arrays or arrays["x"].dtype.kind != "f" or not arrays["x"].shape:
+    if "x" not in arrays or not samples_in(arrays["x"]):
         got = f"x in {arrays['x'].dtype}" if "x" in arrays else f"arrays {', '.join(there) or 'none'}"
         raise DataError(
             "--data",
-            "an array x of floating-point numbers, as the network gets them",
+            "an array x of floating-point numbers, as the network gets them, or of tokens in int64",
             f"{got} in {path}",
             "Save x=..., and labels=... beside it.",
             where="measure",
@@ -147,18 +154,25 @@ def of_arrays(path: Path, samples: int | None) -> Data:
         if labels.dtype.kind not in NUMBERS or not labels.shape:
             raise no_numbers(labels.dtype, path)
         if labels.shape[0] != rows:
+            axes = [axis for axis, size in enumerate(arrays["x"].shape) if size == labels.shape[0]]
+            also = f", as many as axis {axes[0]} of x has" if axes else ""
             raise ShapeError(
                 "--data",
                 f"labels of {rows} samples, as in x",
-                f"{labels.shape[0]} in {path}",
-                "Save both of the same samples, in the same order.",
+                f"{labels.shape[0]} in {path}{also}",
+                "Save both of the same samples, in the same order, on the first axis.",
                 where="measure",
             )
-    single = arrays["x"].dtype.itemsize <= 4
+    kind = np.int64 if arrays["x"].dtype.kind == "i" else np.float32 if arrays["x"].dtype.itemsize <= 4 else np.float64
     with reading(path, "npz"):
-        x = np.array(arrays["x"].rows(n), dtype=np.float32 if single else np.float64)
+        x = np.array(arrays["x"].rows(n), dtype=kind)
         found = None if labels is None else labels.rows(n)
     return Data(torch.from_numpy(x), None if found is None else numbers(found, path), path.name, (path,))
+
+
+def samples_in(x: Array) -> bool:
+    """Whether these can be samples: of floating point, or whole numbers such as tokens; bytes are pixels."""
+    return bool(x.shape) and (x.dtype.kind == "f" or (x.dtype.kind == "i" and x.dtype.itemsize >= 2))
 
 
 def numbers(labels: NDArray[Any], path: Path) -> Tensor:

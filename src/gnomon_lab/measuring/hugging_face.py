@@ -1,0 +1,189 @@
+"""The network of a folder as Hugging Face's transformers writes them, made by transformers and by no code of others."""
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as registration
+
+from gnomon._extras import extra
+from gnomon.errors import CheckpointError, GnomonError
+from gnomon_lab.measuring.filling import Taken, mismatch
+from gnomon_lab.measuring.network import said
+from gnomon_lab.measuring.places import Weights
+
+CONFIG = "config.json"
+LONGEST = 2**24
+"""Bytes of a configuration."""
+LARGEST = 2**26
+"""Of the whole numbers in it: lists become as long."""
+KINDS = (
+    *("ForImageClassification", "ForImageClassificationWithTeacher", "ForSequenceClassification"),
+    *("ForTokenClassification", "ForCausalLM", "ForMaskedLM", "LMHeadModel"),
+)
+"""How the names of networks end that put out logits."""
+LEFT_OUT = ("attn_implementation", "experts_implementation", "auto_map", "quantization_config", "torch_dtype")
+"""What a configuration may say, and is not asked for: code of others, and in which numbers to compute."""
+SPARE = 2**24
+"""Numbers that a network may have beyond twice those in the file, such as the masks that it makes of its own."""
+
+
+def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]:
+    """The network that `config.json` describes, of those that transformers has, filled with the folder's weights.
+
+    What in the configuration asks for code or names a place is left out, and what describes a larger network than the
+    weights are of is refused before it is made.
+
+    Raises:
+        CheckpointError: if there is no such network, or the weights are not its own.
+        MissingExtraError: if transformers is not installed.
+    """
+    transformers = extra("measure", "transformers", "huggingface")
+    weights = found[0].tensors
+    with in_a_sentence(folder), quiet(transformers):
+        asked = configuration(folder / CONFIG)
+        kind = kind_of(asked, transformers)
+        config = transformers.CONFIG_MAPPING[asked["model_type"]].from_dict(asked)
+        with bounded(weights), torch.device("meta"):
+            kind._from_config(config, attn_implementation="eager")
+        network, info = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=dict(weights),
+            dtype=torch.float32,
+            attn_implementation="eager",
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    wrong = {
+        "missing": sorted(info["missing_keys"]),
+        "unexpected": sorted(info["unexpected_keys"]),
+        "of another shape": sorted(name for name, *_ in info["mismatched_keys"]),
+    }
+    if any(wrong.values()):
+        raise mismatch(len(network.state_dict()), len(weights), "Correct config.json.", wrong)
+    return network, Taken(f"{len(weights)} tensors, as {kind.__name__} of transformers")
+
+
+def configuration(path: Path) -> dict[str, Any]:
+    """What `config.json` says, without what asks for code or names a place.
+
+    Raises:
+        CheckpointError: if it is none.
+    """
+    if path.stat().st_size > LONGEST:
+        raise CheckpointError(
+            "checkpoint", f"a {CONFIG} of a network", f"{path.stat().st_size:,} bytes", where="measure"
+        )
+    content: Any = harmless(json.loads(path.read_text(encoding="utf-8")))
+    if not isinstance(content, dict):
+        raise CheckpointError("checkpoint", f"names in {CONFIG}", type(content).__name__, where="measure")
+    labels = content.pop("id2label", None)  # by names that may be any
+    content.pop("label2id", None)
+    if isinstance(labels, dict):
+        content["num_labels"] = len(labels)
+    return content | {"dtype": "float32", "use_cache": False, "return_dict": True}
+
+
+def harmless(value: object) -> object:
+    """The same without names of places, and what is not asked for; a whole number that is too large is refused."""
+    if isinstance(value, dict):
+        kept = {key: harmless(part) for key, part in value.items() if key[:1] != "_" and key not in LEFT_OUT}
+        places = [key for key, part in value.items() if isinstance(part, str) and not {*part}.isdisjoint("/\\:")]
+        return {key: part for key, part in kept.items() if key not in places}
+    if isinstance(value, list):
+        return [harmless(part) for part in value]
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise CheckpointError("checkpoint", f"whole numbers up to {LARGEST:,} in {CONFIG}", value, where="measure")
+    return value
+
+
+def kind_of(config: Mapping[str, Any], transformers: ModuleType) -> type[Any]:
+    """The class of the network.
+
+    Raises:
+        CheckpointError: if it is none of transformers' own that put out logits.
+    """
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
+    kind = getattr(transformers, name, None) if name and name.endswith(KINDS) else None
+    if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
+        raise CheckpointError(
+            "checkpoint",
+            f"a network of transformers that puts out logits, such as ViTForImageClassification, in {CONFIG}",
+            name or "none",
+            "Name what builds yours: --model MODULE:FACTORY.",
+            where="measure",
+        )
+    return kind
+
+
+@contextmanager
+def bounded(weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Lets no network be made that is much larger than these weights, or of far more parts."""
+    most = 2 * sum(tensor.numel() for tensor in weights.values()) + SPARE
+    parts = 100 * len(weights) + 1000
+    numbers = count = 0
+
+    def note(owner: nn.Module, name: str, part: object) -> None:
+        nonlocal numbers, count
+        numbers, count = numbers + (part.numel() if isinstance(part, Tensor) else 0), count + 1
+        if numbers > most or count > parts:
+            raise CheckpointError(
+                "checkpoint",
+                f"a {CONFIG} of the network whose weights these are",
+                "that of a larger one",
+                "Correct it.",
+                where="measure",
+            )
+
+    handles = [
+        registration.register_module_parameter_registration_hook(note),
+        registration.register_module_buffer_registration_hook(note),
+        registration.register_module_module_registration_hook(note),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def quiet(transformers: ModuleType) -> Iterator[None]:
+    """Nothing of transformers is printed: what matters is in the error."""
+    log = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(log.CRITICAL + 1)
+    log.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+@contextmanager
+def in_a_sentence(folder: Path) -> Iterator[None]:
+    """What transformers or a damaged configuration raises, as one sentence."""
+    try:
+        yield
+    except (GnomonError, MemoryError):
+        raise
+    except Exception as cause:  # of whatever kind
+        raise CheckpointError(
+            "checkpoint",
+            f"a {CONFIG} of which transformers makes a network",
+            f"{said(cause)} in {folder}",
+            "Correct it, or name what builds the network: --model MODULE:FACTORY.",
+            where="measure",
+        ) from cause

@@ -1,0 +1,180 @@
+"""What a network puts out: one row of logits a sample, or made so where it can be, or said what it is."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from gnomon.errors import DataError, RangeError, ShapeError, within
+from gnomon.probe import in_eval_mode
+from gnomon_lab.measuring.measure import running
+
+FEW = 8
+"""Samples at which outputs are looked at."""
+CLOSE = 1e-4
+"""How near to 1 probabilities add up, in float32."""
+
+
+def take_outputs(
+    network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, position: int | None = None
+) -> str | None:
+    """Lets the network put out one row of logits a sample: those of a layer and of a position, where these are named.
+
+    Returns:
+        What its outputs are where they are no logits, in a sentence.
+
+    Raises:
+        RangeError: if the network has no such layer, or its outputs no such position.
+        ShapeError: if its outputs are no rows of logits, and cannot be made these.
+        DataError: if it takes several inputs.
+    """
+    require_one_input(network)
+    some = x[:FEW] if len(x) > 1 else torch.cat([x, x])
+    try:
+        with within("measure"), running(x):
+            if layer is not None or position is not None or not plain(tried(network, some), len(some)):
+                attach(network, layer, position)
+            logits = tried(network, some)
+    except DataError:  # what the network raises is said of each quantity
+        return None
+    kind = normalised(logits)
+    if kind is None:
+        return None
+    before = layer_before(network, some, logits)
+    advice = "where a layer puts out what is before it, name it: --logits NAME"
+    if before is not None:
+        advice = f"--logits {before} takes the output of this layer, which is before it"
+    return f"the outputs are {kind}, and what is measured is of these; {advice}"
+
+
+def require_one_input(network: nn.Module) -> None:
+    """Raises DataError if the forward pass cannot do with one input."""
+    parameters = inspect.signature(network.forward).parameters.values()
+    asked = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and parameter.default is parameter.empty
+    ]
+    if len(asked) > 1:
+        raise DataError(
+            "--model",
+            "a network of one input, the samples",
+            f"one of {len(asked)}: {', '.join(asked)}",
+            "Let the factory fill in the others, or a hook cut them out of the samples.",
+            where="measure",
+        )
+
+
+def tried(network: nn.Module, x: Shaped[Tensor, "n *d"]) -> Any:  # noqa: ANN401 (of the user's network)
+    """What the network returns; it is afterwards what it was."""
+    return in_eval_mode(network, lambda: network(x), None)[0]
+
+
+def plain(output: object, n: int) -> bool:
+    """Whether these are rows of numbers, one a sample."""
+    return isinstance(output, Tensor) and output.ndim == 2 and len(output) == n
+
+
+def attach(network: nn.Module, layer: str | None, position: int | None) -> None:
+    """Lets the network put out what `rows` makes of its outputs, or of those of a layer."""
+    samples: list[int] = []
+    seen: list[object] = []
+    named = dict(network.named_modules())
+    if layer is not None and layer not in named:
+        names = ", ".join(name for name in named if name)
+        raise RangeError("--logits", f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.")
+
+    def begin(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        samples[:], seen[:] = [len(inputs[0])], []  # before hooks of others, which may bring samples to another axis
+
+    def end(module: nn.Module, inputs: object, output: object) -> Tensor:
+        if layer is None:
+            return rows(output, samples[0], position)
+        if not seen:
+            raise ShapeError("--logits", "a layer that the forward pass calls", repr(layer), "Choose another.")
+        last = seen[-1]
+        seen.clear()
+        return rows(last, samples[0], position)
+
+    network.register_forward_pre_hook(begin, prepend=True)
+    if layer is not None:
+        named[layer].register_forward_hook(lambda module, inputs, output: seen.append(output))
+    network.register_forward_hook(end)
+
+
+def rows(output: object, n: int, position: int | None) -> Float[Tensor, "n c"]:
+    """The outputs as one row a sample: alone or as `logits` in what holds them, of all positions or of one.
+
+    Raises:
+        ShapeError: if they are something else, which is said.
+        RangeError: if there is no such position.
+    """
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if not isinstance(logits, Tensor):
+        raise ShapeError(
+            "outputs",
+            "one tensor, alone or under the name logits",
+            type(output).__name__,
+            "Name the layer whose output are the logits: --logits NAME.",
+        )
+    shape = tuple(logits.shape)
+    if logits.ndim == 3 and len(logits) == n:
+        if position is None:
+            advice = "Name the one to measure at: --position -1 is the last."
+            raise no_rows(n, f"{shape}, rows of {shape[1]} positions", advice)
+        if not -shape[1] <= position < shape[1]:
+            raise RangeError("--position", f"{-shape[1]} to {shape[1] - 1}", position, "Name one of these.")
+        return logits[:, position]
+    if position is not None:
+        raise no_rows(n, f"{shape}, without positions in the midst", "Leave out --position.")
+    if shape[:1] != (n,) and n in shape:
+        advice = "Let a hook bring them to the front, or build the network with batch_first=True."
+        raise no_rows(n, f"{shape}, samples on axis {shape.index(n)}", advice)
+    if logits.ndim != 2 or len(logits) != n:
+        raise no_rows(n, str(shape), "Let a hook make one row of outputs a sample, such as the mean over pixels.")
+    return logits
+
+
+def no_rows(n: int, got: str, advice: str) -> ShapeError:
+    """The error where outputs have other axes than those of samples and of logits."""
+    return ShapeError("outputs", f"({n}, c) of {n} samples", got, advice)
+
+
+def normalised(outputs: Float[Tensor, "n c"]) -> str | None:
+    """Of what kind outputs are that are no logits: probabilities, or their logarithms; None if neither."""
+    if outputs.shape[1] < 2 or not outputs.is_floating_point():
+        return None
+    values = outputs.double()
+    if values.min() >= 0 and ((values.sum(1) - 1).abs() < CLOSE).all():
+        return "probabilities, as a softmax puts them out"
+    if values.max() <= 0 and (values.logsumexp(1).abs() < CLOSE).all():
+        return "logarithms of probabilities, as log_softmax puts them out"
+    return None
+
+
+def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n c"]) -> str | None:
+    """The layer whose outputs a softmax, or its logarithm, makes these of; None if no layer puts them out."""
+    found: list[str] = []
+    of_probabilities = bool(outputs.min() >= 0)
+
+    def note(name: str, output: object) -> None:
+        if isinstance(output, Tensor) and output.shape == outputs.shape and output.is_floating_point():
+            after = output.softmax(1) if of_probabilities else output.log_softmax(1)
+            if not torch.equal(output, outputs) and torch.allclose(after, outputs, atol=CLOSE):
+                found.append(name)
+
+    handles = [
+        module.register_forward_hook(lambda module, inputs, output, name=name: note(name, output), prepend=True)
+        for name, module in network.named_modules()
+        if name
+    ]
+    try:
+        tried(network, x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[-1] if found else None
