@@ -71,7 +71,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "report": ("--runs",),
     "verify": ("--runs",),
     "measure": (
-        "--model", "--data", "--quantities", "--samples", "--split", "--layer", "--memory", "--device", "--dtype",
+        "--model", "--data", "--key", "--logits", "--position", "--quantities", "--samples", "--split", "--layer",
+        "--memory", "--device", "--dtype",
         "--seed", "--data-dir", "--json", "--out", "--report",
     ),
 }  # fmt: skip

@@ -4,6 +4,7 @@ What torch.save, NumPy and safetensors write has no seal, or one of its own: alt
 checkpoints alone, and only there are they looked for.
 """
 
+import argparse
 import json
 import os
 import pickle
@@ -26,7 +27,11 @@ from soak.hostile import furnish
 from soak.kills import same_machine
 from soak.mutations import mutate
 
-CHECKPOINTS = ("plain.pt", "wrapped.ckpt", "plain.safetensors", "sealed.safetensors", "old.pt")
+CHECKPOINTS = ("plain.pt", "wrapped.ckpt", "plain.safetensors", "sealed.safetensors", "old.pt", "last.pth.tar")
+FOLDER, FOLDERS_DATA = "saved", "tokens.npz"
+"""What transformers wrote, and what its network takes."""
+OF_FOLDERS = 0.15
+"""The share of cases with it."""
 DATA = ("some.npz", "big.npz", "table.parquet", "images.parquet")
 QUANTITIES = ("accuracy", "jacobian_norm", "nc1", "centroid_alignment")
 RAN = "something-of-the-file-was-run"
@@ -57,7 +62,10 @@ class Measured:
         torch.save(
             {"epoch": 3, "state_dict": {f"model.{name}": part for name, part in weights.items()}}, "wrapped.ckpt"
         )
+        args = argparse.Namespace(lr=0.1, output=Path("out"), betas=(0.9, 0.99))
+        torch.save({"epoch": 3, "args": args, "state_dict": weights, "state_dict_ema": weights}, "last.pth.tar")
         save_file(weights, "plain.safetensors")
+        of_transformers()
         save_checkpoint(Path("sealed.safetensors"), {"step": 3, "state": {"model": weights, "other": [1, 0.5, None]}})
         x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).numpy()
         np.savez_compressed(
@@ -76,9 +84,13 @@ class Measured:
     def case(self, chance: Random, number: int, folder: Path) -> Case:
         """One file altered, or made by an enemy."""
         checkpoint, data = chance.choice(CHECKPOINTS), chance.choice(["some.npz"] * 3 + [*DATA])
+        if chance.random() < OF_FOLDERS:
+            checkpoint, data = FOLDER, FOLDERS_DATA
         for name in ("nets.py", checkpoint, data):
-            shutil.copy(self.home / name, folder / name)
+            (shutil.copytree if name == FOLDER else shutil.copy)(self.home / name, folder / name)
         altered = chance.choice([checkpoint, checkpoint, data])
+        if altered == FOLDER:
+            altered = f"{FOLDER}/{chance.choice(['config.json', 'config.json', 'model.safetensors'])}"
         did = (enemy if chance.random() < 0.2 else mutate)(Path(altered), chance)
         path = [*sys.path]
         ended = called(self.words(checkpoint, data))
@@ -103,7 +115,21 @@ class Measured:
 
     def words(self, checkpoint: str, data: str) -> list[str]:
         """The command line."""
-        return ["measure", checkpoint, "--model", "nets:small", "--data", data, "--json", "--quantities", *QUANTITIES]
+        built = [] if checkpoint == FOLDER else ["--model", "nets:small"]
+        asked = ["accuracy", "nc1"] if checkpoint == FOLDER else QUANTITIES
+        return ["measure", checkpoint, *built, "--data", data, "--json", "--quantities", *asked]
+
+
+def of_transformers() -> None:
+    """A tiny network's folder, and tokens for it."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = transformers.BertConfig(**size, vocab_size=9, num_labels=3, max_position_embeddings=8)
+    transformers.BertForSequenceClassification(config).save_pretrained(FOLDER)
+    tokens = torch.randint(0, 9, (20, 5), generator=torch.Generator().manual_seed(0)).numpy()
+    np.savez(FOLDERS_DATA, x=tokens, labels=np.arange(20) % 3)
 
 
 def said_otherwise(sentence: str) -> bool:
@@ -131,8 +157,10 @@ def png(chance: Random) -> bytes:
 
 def enemy(path: Path, chance: Random) -> str:
     """What somebody would send who means harm, under the name that is expected."""
-    path.unlink()
-    kinds = {"pt": SENT_CHECKPOINTS, "ckpt": SENT_CHECKPOINTS, "npz": SENT_ARRAYS, "parquet": SENT_TABLES}
+    if path.suffix != ".json":
+        path.unlink()
+    pickled = dict.fromkeys(("pt", "ckpt", "tar"), SENT_CHECKPOINTS)
+    kinds = {**pickled, "npz": SENT_ARRAYS, "parquet": SENT_TABLES, "json": SENT_CONFIGURATIONS}
     made = chance.choice(kinds.get(path.suffix[1:], SENT_SAFETENSORS))
     made(path, chance)
     return f"{path.name} made by {made.__name__}"
@@ -167,6 +195,28 @@ def nested(path: Path, chance: Random) -> None:
 def expanded(path: Path, chance: Random) -> None:
     """Gigabytes from a few bytes: a tensor whose rows are all the same one."""
     torch.save({"0.weight": torch.ones(1).expand(2 ** chance.choice([3, 34, 44]), 6)}, path)
+
+
+def options(path: Path, chance: Random) -> None:
+    """Options of a training script that hold what is run, or themselves, or what others call."""
+    args = argparse.Namespace(lr=0.1)
+    odd = chance.choice([Enemy(), args, {"model": args}, torch.ones(2), Path("/dev/zero"), [args] * 3])
+    vars(args)[chance.choice(["args", "__class__", "__reduce__", "__setstate__", "keys", "items"])] = odd
+    torch.save({chance.choice(["args", "state_dict", "model"]): args, "weight": torch.ones(2)}, path)
+
+
+def configuration(path: Path, chance: Random) -> None:
+    """A network of another size or kind, or one that asks for code or another place."""
+    config = json.loads(path.read_text())
+    key = chance.choice([*config, "auto_map", "attn_implementation", "quantization_config", "backbone", "id2label"])
+    config[key] = chance.choice(
+        [
+            *(2**10, 2**20, 2**25, 2**40, -1, 0, 0.5, None, True, [], {}, [[0] * 9]),
+            *("theirs.Net", "evil/kernel", "http://127.0.0.1:1", "gpt2", ["BertForMaskedLM"], ["os"]),
+            {"AutoModel": "theirs.Net"},
+        ]
+    )
+    path.write_text(json.dumps(config))
 
 
 def bomb(path: Path, chance: Random) -> None:
@@ -237,7 +287,8 @@ def cells(path: Path, chance: Random) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"image": column, "label": labels}), path)
 
 
-SENT_CHECKPOINTS = (code, code_in_zip, odd_keys, nested, expanded, bomb)
+SENT_CHECKPOINTS = (code, code_in_zip, odd_keys, nested, expanded, options, bomb)
+SENT_CONFIGURATIONS = (configuration,)
 SENT_ARRAYS = (objects, header, odd_labels, bomb)
 SENT_SAFETENSORS = (structure, long_header)
 SENT_TABLES = (cells,)

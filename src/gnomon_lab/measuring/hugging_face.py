@@ -48,9 +48,9 @@ def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]
     weights = found[0].tensors
     with in_a_sentence(folder), quiet(transformers):
         asked = configuration(folder / CONFIG)
-        kind = kind_of(asked, transformers)
+        kind = kind_of(asked, transformers, folder / CONFIG)
         config = transformers.CONFIG_MAPPING[asked["model_type"]].from_dict(asked)
-        with bounded(weights), torch.device("meta"):
+        with bounded(weights, folder / CONFIG), torch.device("meta"):
             kind._from_config(config, attn_implementation="eager")
         network, info = kind.from_pretrained(
             None,
@@ -78,12 +78,10 @@ def configuration(path: Path) -> dict[str, Any]:
         CheckpointError: if it is none.
     """
     if path.stat().st_size > LONGEST:
-        raise CheckpointError(
-            "checkpoint", f"a {CONFIG} of a network", f"{path.stat().st_size:,} bytes", where="measure"
-        )
-    content: Any = harmless(json.loads(path.read_text(encoding="utf-8")))
+        raise unfit(f"at most {LONGEST:,} bytes", f"{path.stat().st_size:,} in {path}")
+    content: Any = harmless(json.loads(path.read_text(encoding="utf-8")), path)
     if not isinstance(content, dict):
-        raise CheckpointError("checkpoint", f"names in {CONFIG}", type(content).__name__, where="measure")
+        raise unfit("names and what they stand for", f"{type(content).__name__} in {path}")
     labels = content.pop("id2label", None)  # by names that may be any
     content.pop("label2id", None)
     if isinstance(labels, dict):
@@ -91,20 +89,24 @@ def configuration(path: Path) -> dict[str, Any]:
     return content | {"dtype": "float32", "use_cache": False, "return_dict": True}
 
 
-def harmless(value: object) -> object:
+def harmless(value: object, path: Path) -> object:
     """The same without names of places, and what is not asked for; a whole number that is too large is refused."""
     if isinstance(value, dict):
-        kept = {key: harmless(part) for key, part in value.items() if key[:1] != "_" and key not in LEFT_OUT}
-        places = [key for key, part in value.items() if isinstance(part, str) and not {*part}.isdisjoint("/\\:")]
-        return {key: part for key, part in kept.items() if key not in places}
+        asked = {key: part for key, part in value.items() if key[:1] != "_" and key not in LEFT_OUT}
+        return {key: harmless(part, path) for key, part in asked.items() if not a_place(part)}
     if isinstance(value, list):
-        return [harmless(part) for part in value]
+        return [harmless(part, path) for part in value if not a_place(part)]
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise CheckpointError("checkpoint", f"whole numbers up to {LARGEST:,} in {CONFIG}", value, where="measure")
+        raise unfit(f"whole numbers up to {LARGEST:,}", f"{value} in {path}")
     return value
 
 
-def kind_of(config: Mapping[str, Any], transformers: ModuleType) -> type[Any]:
+def a_place(value: object) -> bool:
+    """Whether this names one, of files or of the net."""
+    return isinstance(value, str) and not {*value}.isdisjoint("/\\:")
+
+
+def kind_of(config: Mapping[str, Any], transformers: ModuleType, path: Path) -> type[Any]:
     """The class of the network.
 
     Raises:
@@ -116,8 +118,8 @@ def kind_of(config: Mapping[str, Any], transformers: ModuleType) -> type[Any]:
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         raise CheckpointError(
             "checkpoint",
-            f"a network of transformers that puts out logits, such as ViTForImageClassification, in {CONFIG}",
-            name or "none",
+            "a network of transformers that puts out logits, such as ViTForImageClassification",
+            f"{name!r} in {path}" if name else f"none in {path}",
             "Name what builds yours: --model MODULE:FACTORY.",
             where="measure",
         )
@@ -125,7 +127,7 @@ def kind_of(config: Mapping[str, Any], transformers: ModuleType) -> type[Any]:
 
 
 @contextmanager
-def bounded(weights: Mapping[str, Tensor]) -> Iterator[None]:
+def bounded(weights: Mapping[str, Tensor], path: Path) -> Iterator[None]:
     """Lets no network be made that is much larger than these weights, or of far more parts."""
     most = 2 * sum(tensor.numel() for tensor in weights.values()) + SPARE
     parts = 100 * len(weights) + 1000
@@ -135,13 +137,7 @@ def bounded(weights: Mapping[str, Tensor]) -> Iterator[None]:
         nonlocal numbers, count
         numbers, count = numbers + (part.numel() if isinstance(part, Tensor) else 0), count + 1
         if numbers > most or count > parts:
-            raise CheckpointError(
-                "checkpoint",
-                f"a {CONFIG} of the network whose weights these are",
-                "that of a larger one",
-                "Correct it.",
-                where="measure",
-            )
+            raise unfit("the network whose weights these are", f"a larger one in {path}")
 
     handles = [
         registration.register_module_parameter_registration_hook(note),
@@ -170,6 +166,11 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
+
+
+def unfit(expected: str, got: str) -> CheckpointError:
+    """The error for a configuration that is not as it should be."""
+    return CheckpointError("checkpoint", f"a {CONFIG} with {expected}", got, "Copy it again.", where="measure")
 
 
 @contextmanager
