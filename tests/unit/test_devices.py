@@ -63,7 +63,7 @@ def test_everything_is_computed_where_its_arguments_are(name):
     torch.testing.assert_close(there, here, equal_nan=True)
 
 
-@pytest.mark.bad_input  # traced with stand-ins for tensors, which a check of types at run time refuses
+@pytest.mark.bad_input  # the labels of all polygons at once
 @pytest.mark.parametrize("name", ["functions", "prelu", "BatchNorm", "max with a rim", "one dimension"])
 def test_regions_of_any_network_are_found_where_it_is(name):
     model, plane = made(name)
@@ -179,7 +179,7 @@ def test_what_is_on_two_devices_is_named():
         for where, call in (
             ("slice_regions", lambda: slice_regions(moved(model), plane, (0, 1, 0, 1))),
             ("boundary_distance", lambda: boundary_distance(moved(model), x)),
-            ("slice_regions", lambda: local_complexity(moved(model), x, 0.1)),
+            ("local_complexity", lambda: local_complexity(moved(model), x, 0.1)),
         ):
             says = (
                 rf"{where}\(model\): expected a network on cpu, where the inputs or the plane are, got one on {DEVICE}"

@@ -49,6 +49,19 @@ print(highest() - before)
 assert torch.equal(regions.region_of_points(points), (230 * points[:, 0].floor() + points[:, 1].floor()).long())
 torch.testing.assert_close(distance, 0.5 - (points - points.floor() - 0.5).abs().amax(1))
 """
+# Signals of 1,024 places, and 813 regions.
+SLICE = """
+from gnomon.regions import plane_through, slice_regions
+
+nn = torch.nn
+layers = [nn.Conv1d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 8, 3, padding=1), nn.ReLU6(), nn.MaxPool1d(4)]
+model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(8 * 256, 3)).eval()
+plane = plane_through(*torch.randn(3, 1, 1024))
+slice_regions(model, plane, (-1e-5, 1e-5, -1e-5, 1e-5))
+before = highest()
+regions = slice_regions(model, plane, (-0.1, 0.1, -0.1, 0.1), memory=BUDGET)
+print(highest() - before)
+"""
 PROBE = """
 nn = torch.nn
 pooled = nn.Sequential(nn.Conv2d(3, 8, 16, 16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -98,6 +111,13 @@ def test_peak_is_the_result_and_the_budget():
 def test_looking_for_a_points_region_keeps_to_its_budget():
     # A hundred times more would be taken by all points and corners at once.
     assert peak(REGIONS, 16 * 2**20) < 1.1 * 16 * 2**20
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_slicing_keeps_to_its_budget():
+    # With 512 MiB the same takes 300.
+    assert peak(SLICE, 16 * 2**20) < 1.15 * 16 * 2**20
 
 
 @pytest.mark.parametrize("measure", [gnomon.input_jacobian, gnomon.centroid, gnomon.ntk], ids=lambda m: m.__name__)

@@ -1,16 +1,21 @@
 """Linear regions on a plane: closed forms, brute force, and the network itself at random points of every region."""
 
+import copy
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp, resnet18
 from gnomon.regions import Plane, boundary_distance, plane_through, slice_regions
+from gnomon.regions._rooms import rooms_for
+from gnomon.regions._steps import network_of
 
 FLAT = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
 
@@ -90,6 +95,26 @@ IMAGES = {"BatchNorm", "prelu", "average", "adaptive", "max", "max of ReLU", "ma
           "max as a function"}  # fmt: skip
 
 
+def require_exact(model, plane, box, points=200):
+    """Regions with the network's own affine maps, at random points of the box and in the middle of every region."""
+    regions = slice_regions(model, plane, box)
+    exact, (left, right, low, high) = copy.deepcopy(model).double(), box
+    drawn = torch.rand(points, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    drawn = drawn * torch.tensor([right - left, high - low]) + torch.tensor([left, low])
+    points = torch.cat([drawn, regions.centroids])
+    owner = torch.cat([regions.region_of_points(drawn), torch.arange(len(regions))])
+    found = (regions.slopes[owner] @ points[..., None])[..., 0] + regions.offsets[owner]
+    x = plane.embed(points).requires_grad_()
+    wanted = exact(x)
+    gradients = [torch.autograd.grad(column.sum(), x, retain_graph=True)[0].flatten(1) for column in wanted.T]
+    jacobian = torch.stack([gradient @ plane.directions.flatten(1).T for gradient in gradients], 1)
+    torch.testing.assert_close(found, wanted.detach(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(regions.slopes[owner], jacobian, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(regions.areas.sum().item(), (right - left) * (high - low), rtol=1e-10, atol=0)
+    assert len(regions.pattern.unique()) == len(regions)
+    return regions
+
+
 def made(name):
     """A network and a plane through its inputs."""
     with torch.random.fork_rng():
@@ -148,7 +173,6 @@ def test_slopes_are_the_jacobian_along_the_plane_and_norms_the_whole_jacobians(n
     torch.testing.assert_close(regions.norms, jacobian.flatten(1).norm(dim=1), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.bad_input  # traced with stand-ins for tensors, which a check of types at run time refuses
 def test_a_resnet18_is_exact_too():
     generator = torch.Generator().manual_seed(0)
     model = resnet18(1, 3, width=2, generator=generator).double()
@@ -164,6 +188,18 @@ def test_a_resnet18_is_exact_too():
     torch.testing.assert_close(got, model(plane.embed(points)).detach(), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(regions.areas.sum().item(), 0.16, rtol=1e-12, atol=0)
     assert len(regions.pattern.unique()) == len(regions)
+
+
+@pytest.mark.once
+def test_a_resnet18_at_64_pixels_fits_the_default_memory():
+    generator = torch.Generator().manual_seed(0)
+    model = resnet18(3, 10, generator=generator).eval()
+    network = network_of(model, torch.randn(1, 3, 64, 64, generator=generator, dtype=torch.float64))
+    assert min(rooms_for(network, DEFAULT_BUDGET).polygons.values()) >= 1
+    with pytest.raises(
+        RangeError, match=r"\(memory\): expected at least 151,781,376 bytes, for one polygon on its way"
+    ):
+        rooms_for(network, 1)
 
 
 @pytest.mark.parametrize("units", [1, 2, 5, 30])
@@ -200,19 +236,12 @@ def test_counts_equal_brute_force_on_a_fine_grid(seed):
 
 
 def least_memory(model, plane, box):
-    """What the errors ask for, until there is none: room for one polygon at a time."""
-    memory = 1
-    while True:
-        try:
-            slice_regions(model, plane, box, memory=memory)
-        except RangeError as error:
-            wanted, got = re.search(
-                r"at least ([\d,]+) bytes, for one polygon at '.*', got ([\d,]+), with", str(error)
-            ).groups()
-            assert int(wanted.replace(",", "")) > int(got.replace(",", ""))
-            memory = int(wanted.replace(",", ""))
-        else:
-            return memory
+    """What the error asks for: room for one polygon at a time."""
+    with pytest.raises(
+        RangeError, match=r"memory\): expected at least [\d,]+ bytes, for one polygon .* got 1\."
+    ) as raised:
+        slice_regions(model, plane, box, memory=1)
+    return int(re.search(r"at least ([\d,]+) bytes", str(raised.value)).group(1).replace(",", ""))
 
 
 @pytest.mark.once
@@ -327,12 +356,15 @@ def test_boxes_are_any_convex_polygon():
         ShapeError, match=r"slice_regions\(box\): expected corners of shape \(v, 2\), v >= 3, got \(2, 2\)"
     ):
         slice_regions(model, FLAT, triangle[:2])
-    limits = (-1.0, 1.0, -1.0, 1.0)
-    torch.testing.assert_close(slice_regions(model, FLAT, limits).areas.sum().item(), 4.0)
+    torch.testing.assert_close(slice_regions(model, FLAT, SQUARE).areas.sum().item(), 4.0)
+
+
+@pytest.mark.bad_input
+def test_limits_of_a_box_are_no_tensor():
     with pytest.raises(
         ShapeError, match=r"slice_regions\(box\): expected corners of shape \(v, 2\), v >= 3, got \(4,\)"
     ):
-        slice_regions(model, FLAT, torch.tensor(limits))
+        slice_regions(made("mlp")[0], FLAT, torch.tensor(SQUARE))
 
 
 @pytest.mark.bad_input
@@ -375,6 +407,33 @@ FORMS = {
     "x.size(0)": lambda m, x: x.view(x.size(0), 2, -1).reshape(x.shape[0], -1),
     "view(-1, d)": lambda m, x: x.unsqueeze(1).view(-1, 2),
     "flatten with an end": lambda m, x: m.pool(m.lift(x).flatten(1, end_dim=2)).flatten(1, -1),
+    "sizes": lambda m, x: (
+        x.view(x.shape[0], *x.size()[1:], 1).flatten(start_dim=x.ndim - 1) if x.dim() == 2 else x.sin()
+    ),
+    "view(b, -1)": lambda m, x: (lambda b, *rest: m.lift(x).view(b, -1))(*x.size()),
+    "reshape": lambda m, x: m.lift(x).reshape((x.size(0), -1, 3)).permute(0, 2, 1).reshape_as(m.lift(x)).flatten(1),
+    "transposed": lambda m, x: m.lift(x).permute(2, 0, 3, 1).transpose(0, 1).movedim(-1, 1).mT.contiguous().flatten(1),
+    "chunk": lambda m, x: sum(part * (i + 1) for i, part in enumerate(m.lift(x).chunk(2, 1))).flatten(1).relu(),
+    "split": lambda m, x: torch.cat([part.relu() for part in torch.split(m.lift(x), [1, 2], dim=-1)][::-1], 3).sum(
+        (1, 2)
+    ),
+    "unbind": lambda m, x: torch.stack([part.abs() for part in m.lift(x).unbind(1)], 1).mean((2, 3)),
+    "batch_norm": lambda m, x: functional.batch_norm(x, m.mean[0], m.scale, m.scale, m.mean[0], eps=1e-3).relu(),
+    "nearest": lambda m, x: functional.interpolate(m.lift(x).relu(), scale_factor=2, mode="nearest").flatten(1),
+    "nearest, to a size": lambda m, x: functional.interpolate(m.lift(x), (2, 5)).relu_().mean([2, 3]),
+    "averaged to one": lambda m, x: functional.adaptive_avg_pool2d(m.lift(x).relu(), (1, 1)).squeeze(-1).squeeze(-1),
+    "averaged to some": lambda m, x: functional.adaptive_avg_pool2d(m.lift(x).relu(), (2, None)).flatten(1),
+    "bends": lambda m, x: functional.relu6(9 * x) + functional.leaky_relu(x, 0.2) - functional.hardtanh_(x.clone()),
+    "in place": lambda m, x: x.mul(2).sub_(0.25).relu_().mul_(-1).add_(x),
+    "padded with a number": lambda m, x: functional.pad(x, (1, 1), value=2.0).relu(),
+    "padded by itself": lambda m, x: functional.pad(m.lift(x), (1, 0, 1, 1), mode="replicate").relu().flatten(1),
+    "constants beside": lambda m, x: torch.cat([x, x.new_ones(x.size(0), 1), m.mean.expand(len(x), -1)], 1).relu(),
+    "larger constants": lambda m, x: (
+        (m.weight + x.unsqueeze(1)).relu().flatten(1) - (m.scale[:, None] - x[:, None]).sum(1).repeat(1, 2)
+    ),
+    "products": lambda m, x: torch.matmul(m.weight, x.unsqueeze(-1))[..., 0] + torch.einsum("bi,ij->bj", x, m.weight),
+    "addmm": lambda m, x: torch.addmm(m.scale, x, m.weight, beta=0.5, alpha=2).relu(),
+    "no use of it": lambda m, x: (x.sigmoid(), x.relu())[1],
     "clamp": lambda m, x: x.clamp(-0.5, 0.3) + torch.clamp(x, min=0.1) - x.clamp(max=0.2),
     "hardtanh by name": lambda m, x: functional.hardtanh(x, -0.5, max_val=0.25),
     "dropout off": lambda m, x: functional.dropout(x, 0.5, training=m.training) + x,
@@ -424,29 +483,48 @@ def test_every_way_to_write_it_is_read(form):
 @pytest.mark.parametrize(
     ("form", "named"),
     [
-        (lambda m, x: x * x, "mul at 'mul'"),
-        (lambda m, x: x / x.abs(), "truediv at 'truediv'"),
-        (lambda m, x: torch.add(x, x, out=x), "add at 'add'"),
-        (lambda m, x: torch.cat([x, x], 0), "cat at 'cat'"),
-        (lambda m, x: functional.dropout(x), "dropout at 'dropout'"),
-        (lambda m, x: functional.pad(x, (1, 1), value=2.0), "pad at 'pad'"),
-        (lambda m, x: x.view(1, -1), "view at 'view'"),
-        (lambda m, x: x @ x, "matmul at 'matmul'"),
-        (lambda m, x: x[0], "getitem at 'getitem'"),
-        (lambda m, x: x.view(x.size(1), -1), "size at 'size'"),
+        (lambda m, x: x * x, "mul in Form"),
+        (lambda m, x: x / x.abs(), "div in Form"),
+        (lambda m, x: 1 / x, "rdiv in Form"),
+        (lambda m, x: torch.add(x, x, out=x), "add in Form"),
+        (lambda m, x: functional.dropout(x), "dropout in Form"),
+        (lambda m, x: x @ x.mT @ x, "matmul in Form"),
+        (lambda m, x: x.clamp(max=x.abs()), "clamp in Form"),
+        (lambda m, x: functional.threshold(x, 0.1, 20), "threshold in Form"),
+        (lambda m, x: x.float().double(), "float in Form"),
+        (lambda m, x: m.rate(x), "Sigmoid at 'rate'"),
     ],
 )
-def test_functions_that_are_not_are_named(form, named):
+def test_functions_that_are_not_are_named_with_their_line(form, named):
     model = Form(form).eval()
-    model.last = nn.Linear(2, 3)
-    with pytest.raises(UnsupportedModuleError, match=rf"expected piecewise affine parts, got {named}\. Replace it"):
+    model.last, model.rate = nn.Linear(2, 3), nn.Sigmoid()
+    line = rf"\({Path(__file__).name}, line {form.__code__.co_firstlineno}\)"
+    says = rf"expected piecewise affine parts, got {named} {line}\. Replace it"
+    with pytest.raises(UnsupportedModuleError, match=says):
         slice_regions(model, FLAT, SQUARE)
 
 
-def test_operations_across_samples_are_an_error():
-    model = Form(lambda m, x: x - x.mean(0, keepdim=True)).eval()
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [
+        (lambda m, x: x - x.mean(0, keepdim=True), "outputs that change with the samples beside"),
+        (lambda m, x: x / x.size(0), "outputs that change with the samples beside"),
+        (lambda m, x: x.view(1, -1), "a network that does not take two samples: mat1 and mat2"),
+        (lambda m, x: x[:1], r"a network that does not take two samples: .*outputs of shape \(2, c\)"),
+    ],
+)
+def test_operations_across_samples_are_an_error(form, problem):
+    model = Form(form).eval()
     model.last = nn.Linear(2, 3)
-    with pytest.raises(UnsupportedModuleError, match="expected operations on each sample alone"):
+    with pytest.raises(UnsupportedModuleError, match=f"expected operations on each sample alone, got {problem}"):
+        slice_regions(model, FLAT, SQUARE)
+
+
+@pytest.mark.parametrize("form", [lambda m, x: torch.cat([x, x]), lambda m, x: x[0]])
+def test_other_rows_than_one_a_sample_are_an_error(form):
+    model = Form(form).eval()
+    model.last = nn.Linear(2, 3)
+    with pytest.raises(ShapeError, match=r"expected outputs of shape \(1, c\), got shape"):
         slice_regions(model, FLAT, SQUARE)
 
 
@@ -530,18 +608,36 @@ class InPlace(nn.Module):
         return self.last(self.relu(hidden) + hidden)
 
 
+def hooked():
+    model = mlp((2, 6, 3))
+    model[0].register_forward_hook(lambda module, inputs, output: 2 * output + 1)
+    return model
+
+
+@pytest.mark.parametrize("build", [InPlace, hooked])
+def test_in_place_changes_and_hooks_are_followed(build):
+    model = build().eval()
+    require_exact(model, FLAT, SQUARE)
+
+
 def test_what_the_trace_cannot_see_is_an_error_and_not_a_wrong_map():
-    hooked, broken = mlp((2, 6, 3)), mlp((2, 6, 3))
-    hooked[0].register_forward_hook(lambda module, inputs, output: 2 * output + 1)
+    broken = mlp((2, 6, 3))
     with torch.no_grad():
         broken[2].weight[0, 0] = torch.nan
-    for model in (InPlace(), hooked, broken):
-        with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
-            slice_regions(model.eval(), FLAT, SQUARE)
+    with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
+        slice_regions(broken.eval(), FLAT, SQUARE)
+    aside = Form(lambda m, x: (x, x[:, :1].zero_())[0] + 1).eval()
+    aside.last = nn.Linear(2, 3)
+    says = (
+        r"up to their last use, got one that is changed through another view of it before add in Form \(.*, line \d+\)"
+    )
+    with pytest.raises(UnsupportedModuleError, match=says):
+        slice_regions(aside, FLAT, SQUARE)
 
 
 def test_decisions_on_the_data_are_named():
-    with pytest.raises(UnsupportedModuleError, match="takes no decisions on its data"):
+    says = r"takes no decisions on its data, got bool\(\) in Branch \(test_regions.py, line \d+\)"
+    with pytest.raises(UnsupportedModuleError, match=says):
         slice_regions(Branch(), FLAT, SQUARE)
 
 

@@ -10,7 +10,7 @@ from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
 from gnomon.autodiff._memory import DEFAULT_BUDGET
 from gnomon.autodiff._observation import OBSERVATIONS, map_tapes, observe, timed
-from gnomon.autodiff._run import Model, outputs_of
+from gnomon.autodiff._run import Model, outputs_of, recorded
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
 
@@ -36,6 +36,7 @@ __all__ = [
     "observe",
     "outputs_of",
     "projected_norm",
+    "recorded",
     "require_second_derivative",
     "same",
     "show_layers",

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
-from gnomon.regions._operations import Affine, Maximum, PiecewiseLinear, Planes, on_pieces, picked
+from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
+from gnomon.regions._rooms import NUMBER
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 
@@ -28,11 +29,12 @@ def boundary_distance(
     Args:
         model: a piecewise affine network, as `slice_regions` takes them. It is copied to float64.
         x: the samples.
-        memory: bytes to use; default: 512 MiB.
+        memory: bytes to use beyond the network's copy, but at least for one sample and one direction of the input at
+            a time; default: 512 MiB.
     Returns:
         At least 0, in the unit of x and its dtype; 0 on a boundary, infinite for an affine network.
     Raises:
-        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
+        UnsupportedModuleError: as `slice_regions`.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity; if the network is on another device than x.
     Cost: as a forward pass of n (d + 1) samples.
@@ -48,60 +50,77 @@ def boundary_distance(
     _checks.finite(x=x)
     budget = DEFAULT_BUDGET if memory is None else memory
     _checks.settings(("memory", budget, "above 0", budget > 0))
-    size = x[0].numel()
     _checks.entries(x=x)
     with torch.no_grad():
         network = network_of(model, x[:1])
-        one = _nearest(network, x[:1])[1]
-        parts = torch.split(x, max(1, int(budget) // (8 * (size + 1) * 4 * one)))
-        return torch.cat([_nearest(network, part)[0] for part in parts]).to(x.dtype)
+        samples, directions = _together(network, x[0].numel(), budget)
+        return torch.cat([_nearest(network, part, directions) for part in torch.split(x, samples)]).to(x.dtype)
 
 
-def _flats(x: Float[Tensor, "n *d"]) -> Planes:
-    """All directions of the input space, and last the samples, as origins."""
+def _together(network: Network, size: int, budget: float | int) -> tuple[int, int]:
+    """How many samples fit a budget, with how many of the input's directions at a time; at least one of each."""
+    passes, stays = [3 * size], 0
+    for step, needed in zip(network.steps, network.needed_after, strict=False):
+        held = sum(network.shapes[name].numel() for name in {*step.inputs, step.name, *needed})
+        compared = 0
+        if not isinstance(step.operation, Affine):
+            compared = _compared(step.operation, network.shapes[step.inputs[0]])
+            stays += 3 * compared
+        passes.append(3 * (held + compared))
+    each = NUMBER * max(passes)
+    directions = min(size, int(budget - NUMBER * stays) // each - 1)
+    return max(1, int(budget) // (each * (size + 1) + NUMBER * stays)), max(1, directions)
+
+
+def _compared(operation: Bend, shape: torch.Size) -> int:
+    """How many numbers say where the units of a bending operation would bend."""
+    if isinstance(operation, PiecewiseLinear):
+        return shape.numel() * len(operation.breaks)
+    return windows(operation.window, shape, torch.device("cpu"))[0].numel()
+
+
+def _nearest(network: Network, x: Float[Tensor, "n *d"], together: int) -> Float[Tensor, "n"]:
+    """The distances, from so many directions at a time."""
+    x = x.double()
+    heights: dict[int, Tensor] = {}
+    squares: dict[int, Tensor] = {}
+    states: dict[int, Tensor] = {}
+
+    def at_origin(place: int, operation: Bend, planes: Planes) -> Planes:
+        states[place] = state_at_origin(operation, planes)
+        value = bent(operation, planes, states[place])
+        heights[place] = _behind(operation, planes, value)[:, 0]
+        squares[place] = torch.zeros_like(heights[place])
+        return value
+
+    def along(place: int, operation: Bend, planes: Planes) -> Planes:
+        value = bent(operation, planes, states[place])
+        squares[place] += _behind(operation, planes[:, :-1], value[:, :-1], constant=False).square().sum(1)
+        return value
+
+    origins = x[:, None, None]
+    network.hold_against(x, network.run(origins, at_origin)[:, 0, 0], len(x))
     size = x[0].numel()
-    directions = torch.eye(size, dtype=torch.float64, device=x.device).expand(len(x), -1, -1)
-    return torch.cat([directions, x.double().flatten(1)[:, None]], 1).view(len(x), size + 1, *x.shape[1:])
+    for start in range(0, size, together) if heights else ():
+        some = torch.arange(start, min(start + together, size), device=x.device)
+        directions = torch.zeros(len(some), size, dtype=x.dtype, device=x.device).scatter_(1, some[:, None], 1.0)
+        directions = directions.view(1, len(some), 1, *x.shape[1:]).expand(len(x), *[-1] * (x.ndim + 1))
+        network.run(torch.cat([directions, origins], 1), along)
+    distance = x.new_full((len(x),), torch.inf)
+    for place, height in heights.items():
+        distance = torch.minimum(distance, _smallest(height, squares[place].sqrt()))
+    return distance
 
 
-def _nearest(network: Network, x: Float[Tensor, "n *d"]) -> tuple[Float[Tensor, "n"], int]:
-    """The distances, and the most entries that a step holds."""
-    planes = _flats(x)
-    held, most = {network.source: planes}, 0
-    distance = torch.full((len(x),), torch.inf, dtype=planes.dtype, device=planes.device)
-    for place, step in enumerate(network.steps):
-        given = [held[name] for name in step.inputs]
-        if isinstance(step.operation, Affine):
-            value = step.operation.apply(*given)
-        elif isinstance(step.operation, PiecewiseLinear):
-            breaks = torch.tensor(step.operation.breaks, dtype=planes.dtype, device=planes.device)
-            heights = given[0][:, -1, ..., None] - breaks
-            slopes = torch.linalg.vector_norm(given[0][:, :-1], dim=1)[..., None]
-            distance = torch.minimum(distance, _smallest(heights, slopes))
-            value = on_pieces(given[0], step.operation, (heights > 0).sum(-1))
-        else:
-            value, gap = _maximum(step.operation, given[0])
-            distance = torch.minimum(distance, gap)
-        needed = network.needed_after(place)
-        held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
-        most = max(most, sum(planes[0, 0].numel() for planes in held.values()))
-    network.hold_against(x.double(), held[network.result][:, -1])
-    return distance, most
-
-
-def _maximum(operation: Maximum, planes: Planes) -> tuple[Float[Tensor, "p k *e"], Float[Tensor, "p"]]:
-    """What comes out of a maximum, and the distance to where another entry of a window becomes the largest."""
-    entries = planes.flatten(2)
-    looked_at, shape = windows(operation.window, planes.shape[2:], planes.device)
-    candidates = entries[:, :, looked_at.clamp_min(0)]
-    there = looked_at >= 0
-    state = candidates[:, -1].masked_fill(~there, -torch.inf).argmax(2)
-    value = picked(entries, looked_at, state)
-    behind = value[..., None] - candidates
-    slopes = torch.linalg.vector_norm(behind[:, :-1], dim=1)
-    # Entries that are the same function nearby never take over.
-    gap = _smallest(behind[:, -1].masked_fill(~there, torch.inf), slopes)
-    return value.view(*planes.shape[:2], *shape), gap
+def _behind(operation: Bend, planes: Planes, value: Planes, constant: bool = True) -> Planes:
+    """What is zero where a unit bends: its distance from its breaks, or from the other entries of its window."""
+    if isinstance(operation, PiecewiseLinear):
+        breaks = torch.tensor(operation.breaks, dtype=planes.dtype, device=planes.device)
+        return planes[..., None] - breaks * constant
+    looked_at, _ = windows(operation.window, planes.shape[2:], planes.device)
+    behind = value.flatten(2)[..., None] - planes.flatten(2)[:, :, looked_at.clamp_min(0)]
+    # Beyond the rim nothing ever takes over.
+    return behind.masked_fill(looked_at < 0, torch.inf if constant else 0.0)
 
 
 def _smallest(heights: Tensor, slopes: Tensor) -> Float[Tensor, "n"]:

@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gnomon._precision import full_precision
+from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions._partition import Regions
 from gnomon.regions._polygons import Polygons, cross
 from gnomon.regions._split import evaluate, split_by_maximum
@@ -34,9 +35,11 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     if outputs.shape[2] == 1:
         # The class is 1 where the output is positive.
         outputs = torch.cat([torch.zeros_like(outputs), outputs], 2)
-    there = torch.ones(1, outputs.shape[2], dtype=torch.bool, device=outputs.device)
+    all_of_them = torch.arange(outputs.shape[2], device=outputs.device)[None]
     label = torch.tensor([BOUNDARY], device=outputs.device)
-    split = split_by_maximum(regions.polygons, outputs[:, :, None], there, label, allow=lambda pieces: None)
+    split = split_by_maximum(
+        regions.polygons, outputs, all_of_them, label, allow=lambda pieces: None, room=DEFAULT_BUDGET
+    )
     cells, classes = split.children, split.state(slice(None))[:, 0]
     sides = torch.stack([cells.vertices, cells.rolled()], 2)
     level = _level_edges(cells, outputs, split.parent)

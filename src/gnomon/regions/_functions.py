@@ -1,199 +1,260 @@
 """What functions and methods of tensors do.
 
-Each maker has the signature of its function, so that Python itself sorts the arguments: data is a node of the traced
-graph, a constant is what it is. None says that the function is not piecewise affine with these arguments.
+Each maker has the signature of its function, so that Python itself sorts the arguments: data is `Data`, a constant is
+what it is. None says that the function is not piecewise affine with these arguments.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.fx import Node
 from torch.nn import functional
 
-from gnomon.regions._operations import (
-    Affine,
-    Maximum,
-    Operation,
-    PiecewiseLinear,
-    clipped,
-    moved,
-    on_samples,
-    with_bias,
-)
-from gnomon.regions._windows import PerAxis, Window
+from gnomon.regions._bends import BENDS, Number
+from gnomon.regions._operations import Affine, Operation, Planes, as_origin, moved, on_each, with_bias
+from gnomon.regions._recording import Call, Data, leaves, replaced
 
-Number = float | int
-Operand = Node | Tensor | Number
+Operand = Data | Tensor | Number
 """Data, or a constant."""
-BATCH = object()
-"""Stands for the number of samples among the arguments, as in `x.view(x.size(0), -1)`."""
+COLUMNS = 2**25
+"""Bytes that samples may take together for a convolution's columns, as torch lays them out in float64."""
 
 
-def of_function(
-    function: Callable[..., Tensor], name: str, arguments: Sequence[Any], named: Mapping[str, Any]
-) -> Operation | None:
-    """What a function or a method of tensors does; None if it is not known to be piecewise affine."""
-    if name in LINEAR and not any(isinstance(argument, Node) for argument in (*arguments[1:], *named.values())):
-        return _linear_map(lambda samples: function(samples, *arguments[1:], **named))
-    make = MAKERS.get(name)
-    if make is None:
+def of_call(call: Call, part: int) -> Operation | None:
+    """What makes one of the results of a call; None if it is not known to be piecewise affine."""
+    made = call.results[part]
+    if made is None or made.dtype != torch.float64 or "out" in call.named:
+        return None
+    first, *others = leaves((call.arguments, call.named))
+    if call.name in LINEAR and isinstance(first, Data) and not any(isinstance(other, Data) for other in others):
+        return _linear_part(call, part)
+    if call.name in PRODUCTS and sum(isinstance(factor, Data) for factor in (first, *others)) == 1:
+        return _linear_part(call, part)
+    maker = MAKERS.get(call.name)
+    if maker is None:
         return None
     try:
-        inspect.signature(make).bind(*arguments, **named)
-    except TypeError:  # an argument such as `out`
+        inspect.signature(maker).bind(*call.arguments, **call.named)
+    except TypeError:  # arguments of another function with this name
         return None
-    return make(*arguments, **named)
+    return maker(*call.arguments, **call.named)
 
 
-def _linear_map(function: Callable[[Tensor], Tensor]) -> Affine:
-    """A linear function of samples."""
-    return Affine(lambda planes: on_samples(function, planes))
+def _linear_part(call: Call, part: int) -> Affine:
+    """A call that is linear in its only data, or one of its results."""
+
+    def apply(sample: Tensor) -> Tensor:
+        given = sample.clone() if call.in_place else sample
+        arguments, named = replaced((call.arguments, call.named), lambda v: given if isinstance(v, Data) else v)
+        result = call.function(*arguments, **named)
+        return result[part] if call.several else result
+
+    return Affine(lambda planes: on_each(apply, planes))
 
 
-def _add(x: Operand, y: Operand, *, alpha: Number = 1) -> Operation:
+def _jointly(function: Callable[..., Tensor], *operands: Operand) -> Affine:
+    """A function that is linear in all of its operands together, some of which are constants."""
+
+    def apply(*planes: Planes) -> Planes:
+        given = iter(planes)
+        parts = [
+            next(given) if isinstance(operand, Data) else as_origin(torch.as_tensor(operand), planes[0])
+            for operand in operands
+        ]
+        return on_each(function, *parts)
+
+    return Affine(apply)
+
+
+def _add(x: Operand, y: Operand, *, alpha: Number = 1) -> Affine:
     """A sum of data, or a shift by a constant."""
-    if not isinstance(x, Node):
-        return Affine(lambda planes: moved(alpha * planes, x))
-    if not isinstance(y, Node):
+    if isinstance(x, Data) and isinstance(y, Data):
+        if len(x.shape) == len(y.shape):
+            return Affine(lambda left, right: left + alpha * right)
+    elif isinstance(x, Data) and not isinstance(y, Data) and _keeps(x, y):
         return Affine(lambda planes: moved(planes, alpha * y))
-    return Affine(lambda left, right: left + alpha * right)
+    elif isinstance(y, Data) and not isinstance(x, Data) and _keeps(y, x):
+        return Affine(lambda planes: moved(alpha * planes, x))
+    return _jointly(lambda left, right: torch.add(left, right, alpha=alpha), x, y)
 
 
-def _sub(x: Operand, y: Operand, *, alpha: Number = 1) -> Operation:
+def _keeps(x: Data, y: Tensor | Number) -> bool:
+    """Whether a constant that is added leaves data its shape."""
+    return not isinstance(y, Tensor) or np.broadcast_shapes(x.shape, y.shape) == x.shape
+
+
+def _sub(x: Operand, y: Operand, *, alpha: Number = 1) -> Affine:
     """A difference of data, or from a constant."""
     return _add(x, y, alpha=-alpha)
 
 
-def _mul(x: Operand, y: Operand) -> Operation | None:
-    """A product with a constant."""
-    if not isinstance(x, Node):
-        return _linear_map(lambda samples: samples * x)
-    return None if isinstance(y, Node) else _linear_map(lambda samples: samples * y)
+def _rsub(x: Data, y: Tensor | Number, *, alpha: Number = 1) -> Affine:
+    """A constant less data."""
+    return _add(y, x, alpha=-alpha)
 
 
-def _div(x: Operand, y: Operand) -> Operation | None:
+def _div(x: Data, y: Operand, *, rounding_mode: str | None = None) -> Affine | None:
     """A quotient by a constant."""
-    return None if isinstance(y, Node) else _linear_map(lambda samples: samples / y)
+    if isinstance(y, Data) or rounding_mode is not None:
+        return None
+    return Affine(lambda planes: on_each(lambda sample: sample / y, planes))
 
 
-def _linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Operation | None:
+def _linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Affine | None:
     """A constant matrix and a constant bias."""
-    if not isinstance(weight, Tensor) or isinstance(bias, Node | float | int):
+    if not isinstance(weight, Tensor) or isinstance(bias, Data | float | int):
         return None
     return Affine(lambda planes: with_bias(functional.linear(planes, weight), bias, 0))
 
 
-def _matmul(x: Operand, y: Operand) -> Operation | None:
-    """A product with a constant matrix on the right."""
-    return _linear_map(lambda samples: samples @ y) if isinstance(y, Tensor) else None
-
-
-def _cat(tensors: Sequence[Operand], dim: int = 0) -> Operation | None:
-    """Results side by side, in any axis but that of the samples."""
-    if dim < -1 or dim == 0 or not all(isinstance(part, Node) for part in tensors):
+def _addmm(shift: Operand, x: Operand, weight: Operand, *, beta: Number = 1, alpha: Number = 1) -> Affine | None:
+    """A product with a constant matrix, and a shift by a constant."""
+    if not isinstance(shift, Tensor) or not isinstance(weight, Tensor):
         return None
-    return Affine(lambda *planes: torch.cat(planes, dim if dim < 0 else dim + 1))
+    return Affine(lambda planes: moved(alpha * (planes @ weight), beta * shift))
 
 
-def _reshape(x: Node, *shape: Any) -> Operation | None:  # noqa: ANN401 - sizes, apart or in a tuple
-    """Another shape of each sample."""
-    sizes = shape[0] if isinstance(shape[0], tuple | list) else shape
-    if sizes[0] is not BATCH and sizes[0] != -1:
+def _convolution(function: Callable[..., Tensor]) -> Callable[..., Affine | None]:
+    """A convolution with constant weights, and a bias a channel."""
+
+    def made(
+        x: Data,
+        weight: Operand,
+        bias: Operand | None = None,
+        *settings: Any,  # noqa: ANN401 - torch's
+        **named: Any,  # noqa: ANN401
+    ) -> Affine | None:
+        if not isinstance(weight, Tensor) or isinstance(bias, Data | float | int):
+            return None
+        behind = weight.ndim - 2
+        together = max(1, COLUMNS // (8 * weight[0].numel() * x.shape[-behind:].numel()))
+
+        def without_bias(sample: Tensor) -> Tensor:
+            return function(sample, weight, None, *settings, **named)
+
+        return Affine(lambda planes: with_bias(on_each(without_bias, planes, together=together), bias, behind))
+
+    return made
+
+
+def _batch_norm(
+    x: Data,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: Number = 0.1,
+    eps: Number = 1e-5,
+) -> Affine | None:
+    """BatchNorm by its running statistics; by those of a batch it is no function of one sample."""
+    given = [part for part in (running_mean, running_var, weight, bias) if part is not None]
+    if training or running_mean is None or running_var is None or not all(isinstance(part, Tensor) for part in given):
         return None
-    return _linear_map(lambda samples: samples.reshape([len(samples) if size is BATCH else size for size in sizes]))
+    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
+    shift = (0.0 if bias is None else bias) - running_mean * scale
+    behind = len(x.shape) - 2
+    return Affine(lambda planes: with_bias(planes * scale.reshape(-1, *[1] * behind), shift, behind))
 
 
-def _getitem(x: Node, index: Any) -> Operation | None:  # noqa: ANN401 - whatever stands between brackets
-    """Some entries of each sample."""
-    whole = isinstance(index, tuple) and index[0] == slice(None)
-    return _linear_map(lambda samples: samples[index]) if whole else None
+def _instance_norm(
+    x: Data,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: Number = 0.1,
+    eps: Number = 1e-5,
+) -> Affine | None:
+    """As BatchNorm, if it keeps running statistics."""
+    return _batch_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
-def _pad(x: Node, pad: Sequence[int], mode: str = "constant", value: Number | None = None) -> Operation | None:
-    """Padding by zeros or by the sample's own entries."""
-    return None if value else _linear_map(lambda samples: functional.pad(samples, list(pad), mode))
+def _cat(tensors: Sequence[Operand], dim: int = 0) -> Affine:
+    """Results side by side."""
+    return _jointly(lambda *parts: torch.cat(parts, dim), *tensors)
 
 
-def _dropout(x: Node, p: Number = 0.5, training: bool = True, inplace: bool = False) -> Operation | None:
+def _stack(tensors: Sequence[Operand], dim: int = 0) -> Affine:
+    """Results side by side, along a new axis."""
+    return _jointly(lambda *parts: torch.stack(parts, dim), *tensors)
+
+
+def _assigned(x: Data | Tensor, index: Any, value: Operand) -> Affine | None:  # noqa: ANN401 - between brackets
+    """Some entries replaced by others."""
+    if any(isinstance(part, Data) for part in leaves(index)):
+        return None
+
+    def assign(sample: Tensor, value: Tensor) -> Tensor:
+        changed = sample.clone()
+        changed[index] = value
+        return changed
+
+    return _jointly(assign, x, value)
+
+
+def _pad(x: Data, pad: Sequence[int], mode: str = "constant", value: Number | None = None) -> Affine:
+    """Padding by a number or by the sample's own entries."""
+    padding = list(pad)
+    plain = Affine(lambda planes: on_each(lambda sample: functional.pad(sample, padding, mode), planes))
+    if not value:
+        return plain
+    return Affine(
+        lambda planes: moved(plain.apply(planes), functional.pad(planes.new_zeros(x.shape), padding, value=value))
+    )
+
+
+def _dropout(x: Data, p: Number = 0.5, training: bool = True, inplace: bool = False) -> Affine | None:
     """Nothing, in eval mode."""
     return None if training else Affine(lambda planes: planes)
 
 
-def _max_pool(
-    x: Node,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    dilation: PerAxis = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Operation | None:
-    """The maximum over windows."""
-    return None if return_indices else Maximum(Window(kernel_size, stride or kernel_size, padding, dilation, ceil_mode))
-
-
-def _relu(x: Node, inplace: bool = False) -> Operation:
-    """The positive part."""
-    return PiecewiseLinear()
-
-
-def _leaky_relu(x: Node, negative_slope: Number = 0.01, inplace: bool = False) -> Operation:
-    """ReLU with a slope on its left."""
-    return PiecewiseLinear(slopes=(negative_slope, 1.0))
-
-
-def _prelu(x: Node, weight: Tensor) -> Operation:
-    """ReLU with a slope on its left that was learnt, one for all entries or one a channel."""
-    return PiecewiseLinear(slopes=(weight, 1.0))
-
-
-def _hardtanh(x: Node, min_val: Number = -1.0, max_val: Number = 1.0, inplace: bool = False) -> Operation:
-    """Straight between two numbers."""
-    return clipped(min_val, max_val)
-
-
-def _relu6(x: Node, inplace: bool = False) -> Operation:
-    """Straight between 0 and 6."""
-    return clipped(0.0, 6.0)
-
-
-def _clamp(x: Node, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Operation | None:
-    """Straight between two numbers, either of which may be missing."""
-    return None if isinstance(min, Tensor) or isinstance(max, Tensor) else clipped(min, max)
-
-
-def _absolute(x: Node) -> Operation:
-    """The absolute value."""
-    return PiecewiseLinear(slopes=(-1.0, 1.0))
+def _shaped_as(function: Callable[[Tensor, torch.Size], Tensor]) -> Callable[..., Affine]:
+    """A function that looks at the shape of its second argument alone."""
+    return lambda x, other: Affine(lambda planes, *_: on_each(lambda sample: function(sample, other.shape), planes))
 
 
 LINEAR = {
-    *("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "neg", "mean", "sum", "flatten"),
-    *("unflatten", "squeeze", "unsqueeze", "permute", "transpose", "contiguous", "clone"),
+    # Another shape, or some entries.
+    *("view", "reshape", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze", "permute", "transpose", "t", "T"),
+    *("mT", "swapaxes", "swapdims", "movedim", "moveaxis", "getitem", "narrow", "select", "index_select", "chunk"),
+    *("split", "tensor_split", "unbind", "expand", "broadcast_to", "repeat", "tile", "flip", "roll", "pixel_shuffle"),
+    *("pixel_unshuffle", "channel_shuffle", "unfold", "fold"),
+    # The same.
+    *("contiguous", "clone", "detach", "data", "to", "double", "requires_grad"),
+    # Sums.
+    *("neg", "negative", "mean", "sum", "cumsum", "interpolate", "upsample"),
+    *(f"{kind}avg_pool{axes}d" for kind in ("", "adaptive_") for axes in (1, 2, 3)),
 }
 """Functions that are linear in their first argument as they stand."""
-
-MAKERS: dict[str, Callable[..., Operation | None]] = {
-    **dict.fromkeys(("add", "add_", "iadd"), _add),
-    **dict.fromkeys(("sub", "sub_", "isub", "subtract"), _sub),
-    **dict.fromkeys(("mul", "mul_", "imul", "multiply"), _mul),
-    **dict.fromkeys(("div", "div_", "truediv", "itruediv", "divide"), _div),
+PRODUCTS = {"mul", "multiply", "matmul", "rmatmul", "mm", "bmm", "mv", "einsum", "tensordot"}
+"""Functions that are linear in each of their arguments."""
+MAKERS: Mapping[str, Callable[..., Operation | None]] = {
+    **BENDS,
+    "add": _add,
+    **dict.fromkeys(("sub", "subtract"), _sub),
+    "rsub": _rsub,
+    **dict.fromkeys(("div", "divide", "true_divide"), _div),
     "linear": _linear,
-    "matmul": _matmul,
-    **dict.fromkeys(("cat", "concat"), _cat),
-    **dict.fromkeys(("view", "reshape"), _reshape),
-    "getitem": _getitem,
+    "addmm": _addmm,
+    **{
+        name: _convolution(getattr(functional, name))
+        for axes in (1, 2, 3)
+        for name in (f"conv{axes}d", f"conv_transpose{axes}d")
+    },
+    "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    "stack": _stack,
+    "setitem": _assigned,
     "pad": _pad,
-    **dict.fromkeys(("dropout", "dropout1d", "dropout2d"), _dropout),
-    **dict.fromkeys(("max_pool1d", "max_pool2d"), _max_pool),
-    **dict.fromkeys(("relu", "relu_"), _relu),
-    **dict.fromkeys(("leaky_relu", "leaky_relu_"), _leaky_relu),
-    "prelu": _prelu,
-    **dict.fromkeys(("hardtanh", "hardtanh_"), _hardtanh),
-    "relu6": _relu6,
-    **dict.fromkeys(("clamp", "clamp_", "clip"), _clamp),
-    **dict.fromkeys(("abs", "abs_", "absolute"), _absolute),
+    **dict.fromkeys(
+        ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), _dropout
+    ),
+    **dict.fromkeys(("view_as", "reshape_as"), _shaped_as(torch.reshape)),
+    "expand_as": _shaped_as(torch.broadcast_to),
 }

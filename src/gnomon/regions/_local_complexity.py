@@ -10,7 +10,8 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.regions._plane import Plane
-from gnomon.regions._slice_regions import slice_regions
+from gnomon.regions._slice_regions import regions_of
+from gnomon.regions._steps import network_of
 
 
 @full_precision
@@ -42,7 +43,7 @@ def local_complexity(
         ShapeError: if x is not (n *d), of two numbers a sample or more, or the network does not take it.
         RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity or is
             on another device than the network.
-        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place.
+        UnsupportedModuleError: as `slice_regions`.
     Cost: that of `slice_regions` for each sample.
     Example:
         >>> import torch
@@ -71,8 +72,11 @@ def local_complexity(
     disc = radius * torch.stack([angles.cos(), angles.sin()], 1)
     rows = []
     device = x.device if generator is None else generator.device
+    with torch.no_grad():
+        network = network_of(model, x[:1])
     for sample in x:
         drawn = torch.randn(x[0].numel(), 2, generator=generator, dtype=torch.float64, device=device).to(x.device)
         directions = torch.linalg.qr(drawn).Q.T.reshape(2, *sample.shape)
-        rows.append(list(slice_regions(model, Plane(sample.double(), directions), disc).by_depth.values()))
+        with torch.no_grad():
+            rows.append(list(regions_of(network, Plane(sample.double(), directions), disc).by_depth.values()))
     return torch.tensor(rows, dtype=torch.int64, device=x.device).reshape(len(x), -1)

@@ -1,7 +1,8 @@
 """The kinds of operation that a piecewise affine network is made of, and what they do to a plane through their inputs.
 
 A plane is carried as three tensors along one axis: its two directions, and its origin. An affine layer acts on all
-three, with its bias on the origin alone. More directions make larger flats, up to the whole input space.
+three, with its bias on the origin alone. More directions make larger flats, up to the whole input space. Behind that
+axis stand those of what the network itself holds for one sample, the axis of samples among them.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gnomon.errors import UnsupportedModuleError
-from gnomon.regions._windows import Window
+from gnomon.regions._windows import Window, windows
 
-Planes = Float[Tensor, "p k *d"]
+Planes = Float[Tensor, "p k ..."]
 """For each polygon, what a layer holds at the plane's k - 1 = 2 directions and, last, at its origin."""
 
 
@@ -47,7 +47,8 @@ class Maximum:
     window: Window
 
 
-Operation = Affine | PiecewiseLinear | Maximum
+Bend = PiecewiseLinear | Maximum
+Operation = Affine | Bend
 
 
 def clipped(low: float | int | None, high: float | int | None) -> PiecewiseLinear:
@@ -67,7 +68,7 @@ def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *
     slope, offset = torch.zeros_like(state, dtype=planes.dtype), torch.zeros_like(state, dtype=planes.dtype)
     for i, (this_slope, this_offset) in enumerate(zip(function.slopes, function.offsets, strict=True)):
         if isinstance(this_slope, Tensor):
-            this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 3))
+            this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 4))
         slope = torch.where(state == i, this_slope, slope)
         offset = torch.where(state == i, this_offset, offset)
     value = planes * slope[:, None]
@@ -76,11 +77,29 @@ def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *
 
 
 def picked(
-    entries: Float[Tensor, "p k d"], windows: Int[Tensor, "u w"], state: Int[Tensor, "p u"]
+    entries: Float[Tensor, "p k d"], looked_at: Int[Tensor, "u w"], state: Int[Tensor, "p u"]
 ) -> Float[Tensor, "p k u"]:
     """What comes out of a maximum where each window has its largest entry in a given place."""
-    chosen = windows[torch.arange(len(windows), device=state.device), state]
+    chosen = looked_at[torch.arange(len(looked_at), device=state.device), state]
     return entries.gather(2, chosen[:, None].expand(-1, entries.shape[1], -1))
+
+
+def state_at_origin(operation: Bend, planes: Planes) -> Int[Tensor, "p *d"]:
+    """On which of its straight pieces each unit is at the planes' origins."""
+    if isinstance(operation, PiecewiseLinear):
+        breaks = torch.tensor(operation.breaks, dtype=planes.dtype, device=planes.device)
+        return (planes[:, -1, ..., None] > breaks).sum(-1)
+    looked_at, _ = windows(operation.window, planes.shape[2:], planes.device)
+    entries = planes[:, -1].flatten(1)[:, looked_at.clamp_min(0)]
+    return entries.masked_fill(looked_at < 0, -torch.inf).argmax(2)
+
+
+def bent(operation: Bend, planes: Planes, state: Int[Tensor, "p *d"]) -> Planes:
+    """What comes out where each unit is on one of its straight pieces."""
+    if isinstance(operation, PiecewiseLinear):
+        return on_pieces(planes, operation, state.view(-1, *planes.shape[2:]))
+    looked_at, shape = windows(operation.window, planes.shape[2:], planes.device)
+    return picked(planes.flatten(2), looked_at, state).view(*planes.shape[:2], *shape)
 
 
 def with_bias(planes: Planes, bias: Tensor | None, behind: int) -> Planes:
@@ -94,19 +113,14 @@ def moved(planes: Planes, by: Tensor | float | int) -> Planes:
     return torch.cat([planes[:, :-1], origin[:, None]], 1)
 
 
-def on_samples(function: Callable[[Tensor], Tensor], planes: Planes) -> Float[Tensor, "p k *e"]:
-    """A linear function of samples, on the directions and origins as if they were samples.
+def on_each(function: Callable[..., Tensor], *planes: Planes, together: int | None = None) -> Planes:
+    """A linear function of samples, on the directions and origins as if they were samples; so many of them together."""
+    results: Tensor = torch.vmap(function, chunk_size=together)(*(given.flatten(0, 1) for given in planes))
+    return results.reshape(*planes[0].shape[:2], *results.shape[1:])
 
-    Raises:
-        UnsupportedModuleError: if it does not keep the samples apart.
-    """
-    samples = planes.flatten(0, 1)
-    values = function(samples)
-    if values.ndim == 0 or len(values) != len(samples):
-        raise UnsupportedModuleError(
-            "model",
-            "operations on each sample alone",
-            "one over the first axis, that of the samples",
-            "Let it act on the others.",
-        )
-    return values.reshape(*planes.shape[:2], *values.shape[1:])
+
+def as_origin(value: Tensor, planes: Planes) -> Planes:
+    """A constant among planes: no directions, and itself as the origin."""
+    held = planes.new_zeros(*planes.shape[:2], *value.shape)
+    held[:, -1] = value
+    return held

@@ -1,23 +1,22 @@
 """Polygons on their way through a network: each layer that bends cuts them, in parts that fit a memory budget."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from gnomon.errors import ConvergenceError, RangeError
-from gnomon.regions._operations import Affine, Maximum, PiecewiseLinear, Planes, on_pieces, picked
+from gnomon.errors import ConvergenceError
+from gnomon.regions._operations import Affine, Bend, Maximum, PiecewiseLinear, Planes, bent
 from gnomon.regions._partition import LAYER_BITS
 from gnomon.regions._polygons import Polygons
+from gnomon.regions._rooms import Rooms
 from gnomon.regions._split import Allow, Split, split_by_lines, split_by_maximum
-from gnomon.regions._steps import Network, Step
+from gnomon.regions._steps import Network
 from gnomon.regions._windows import windows
 
-HEIGHTS = 24
-"""Numbers a line takes while polygons are cut by it: its values at their corners, and what is made of them."""
 MIX = 0x9E3779B97F4A7C15 - 2**64
 """An odd number of 64 random bits: the golden ratio's."""
 
@@ -48,7 +47,7 @@ class Propagation:
 
     Attributes:
         network: the network.
-        budget: bytes that the polygons in work at one step may take.
+        rooms: how many polygons go on together.
         most: the number of regions beyond which to give up.
         area: of all that goes in.
         found: the number of regions that each bending step has left so far, by its place.
@@ -57,7 +56,7 @@ class Propagation:
     """
 
     network: Network
-    budget: int
+    rooms: Rooms
     most: int
     area: float
     found: Counter[str] = field(default_factory=Counter)
@@ -72,59 +71,43 @@ class Propagation:
     def forward(self, piece: Piece, at: int = 0) -> Iterator[Piece]:
         """The pieces that come out at the end, depth first: what the first part becomes, then the second, and so on."""
         for place, step in enumerate(self.network.steps[at:], at):
-            needed = self.network.needed_after(place)
-            if isinstance(step.operation, Affine):
-                value = step.operation.apply(*(piece.held[name] for name in step.inputs))
-                held = {name: planes for name, planes in (piece.held | {step.name: value}).items() if name in needed}
-                piece = Piece(piece.polygons, held, piece.pattern)
-                continue
-            yield from self._cut(piece, step, step.operation, place, needed)
-            return
+            if not isinstance(step.operation, Affine):
+                yield from self._cut(piece, place, step.operation)
+                return
+            value = step.operation.apply(*(piece.held[name] for name in step.inputs))
+            piece = Piece(piece.polygons, self._kept(piece.held | {step.name: value}, place), piece.pattern)
         self.out += len(piece.polygons)
         self.done += float(piece.polygons.areas().sum())
         yield piece
 
-    def _cut(
-        self, piece: Piece, step: Step, operation: PiecewiseLinear | Maximum, place: int, needed: set[str]
-    ) -> Iterator[Piece]:
+    def _cut(self, piece: Piece, place: int, operation: Bend) -> Iterator[Piece]:
         """Cuts the polygons by the units of a bending step, and lets the pieces go on, both in parts that fit."""
-        size = self._fitting(piece, step, operation)
+        size, step = self.rooms.polygons[place], self.network.steps[place]
         for start in range(0, len(piece.polygons), size):
             part = piece.part(slice(start, start + size))
-            split, act = _cut_by(part, step.inputs[0], operation, place, self._allow)
+            planes = part.held[step.inputs[0]]
+            split = _cut_by(part.polygons, planes, operation, place, self._allow, self.rooms.room)
             self.found[step.place] += len(split.children)
             for begin in range(0, len(split.children), size):
-                rows = slice(begin, begin + size)
-                parent = split.parent[rows]
-                state, value = act(rows)
-                held = {name: planes[parent] for name, planes in part.held.items() if name in needed}
-                held |= {step.name: value} if step.name in needed else {}
-                pattern = part.pattern[parent] * MIX + (state * _keys(state.shape[1], place).to(state.device)).sum(1)
-                yield from self.forward(Piece(split.children[rows], held, pattern), place + 1)
+                yield from self.forward(
+                    self._child(part, split, slice(begin, begin + size), place, operation), place + 1
+                )
 
-    def _fitting(self, piece: Piece, step: Step, operation: PiecewiseLinear | Maximum) -> int:
-        """How many polygons fit the budget at a bending step.
-
-        Raises:
-            RangeError: if not even one does.
-        """
-        entries = sum(planes[0].numel() for planes in piece.held.values())
-        planes = piece.held[step.inputs[0]]
-        shape = planes.shape[2:]
+    def _child(self, part: Piece, split: Split, rows: slice, place: int, operation: Bend) -> Piece:
+        """Some of the pieces behind a bending step."""
+        step, parent, state = self.network.steps[place], split.parent[rows], split.state(rows)
         if isinstance(operation, PiecewiseLinear):
-            looks = shape.numel() * len(operation.breaks)
-        else:
-            looks = windows(operation.window, shape, planes.device)[0].numel()
-        one = 8 * (entries + HEIGHTS * looks)
-        if one > self.budget:
-            parts = sum(not isinstance(step.operation, Affine) for step in self.network.steps)
-            raise RangeError(
-                "memory",
-                f"at least {parts * one:,} bytes, for one polygon at '{step.place}'",
-                f"{parts * self.budget:,}, with {self.share:.1%} of the box done",
-                "Allow more.",
-            )
-        return self.budget // one
+            # A unit's piece is the number of breaks below its value.
+            state = state.view(len(state), len(operation.breaks), -1).sum(1)
+        pattern = part.pattern[parent] * MIX + (state * _keys(state.shape[1], place).to(state.device)).sum(1)
+        held = {name: planes[parent] for name, planes in self._kept(part.held, place).items()}
+        if step.name in self.network.needed_after[place]:
+            held[step.name] = bent(operation, part.held[step.inputs[0]][parent], state)
+        return Piece(split.children[rows], held, pattern)
+
+    def _kept(self, held: dict[str, Planes], place: int) -> dict[str, Planes]:
+        """What is still looked at after a step."""
+        return {name: planes for name, planes in held.items() if name in self.network.needed_after[place]}
 
     def _allow(self, regions: int) -> None:
         """Raises ConvergenceError if so many regions at one step are too many."""
@@ -137,57 +120,15 @@ class Propagation:
             )
 
 
-Act = Callable[[slice], tuple[Int[Tensor, "q u"], Planes]]
-"""For some of the pieces the linear pieces of all units, and what comes out."""
-
-
-def _cut_by(
-    piece: Piece, name: str, operation: PiecewiseLinear | Maximum, place: int, allow: Allow
-) -> tuple[Split, Act]:
+def _cut_by(polygons: Polygons, planes: Planes, operation: Bend, place: int, allow: Allow, room: int) -> Split:
     """Cuts polygons by the units of a bending operation."""
-    planes = piece.held[name]
-    if isinstance(operation, PiecewiseLinear):
-        return _cut_at_breaks(piece.polygons, planes, operation, place, allow)
-    return _cut_by_maximum(piece.polygons, planes, operation, place, allow)
-
-
-def _cut_at_breaks(
-    polygons: Polygons, planes: Planes, function: PiecewiseLinear, place: int, allow: Allow
-) -> tuple[Split, Act]:
-    """Cuts by the lines on which a unit's value is one of the breaks."""
     entries = planes.flatten(2)
-    lines = torch.cat([_shifted(entries, at) for at in function.breaks], 2)
-    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(function.breaks))
-    split = split_by_lines(polygons, lines, labels, allow)
-
-    def act(rows: slice) -> tuple[Tensor, Planes]:
-        # A unit's piece is the number of breaks below its value.
-        above = split.state(rows)
-        state = above.view(len(above), len(function.breaks), -1).sum(1)
-        return state, on_pieces(planes[split.parent[rows]], function, state.view(-1, *planes.shape[2:]))
-
-    return split, act
-
-
-def _shifted(entries: Float[Tensor, "p 3 u"], by: float | int) -> Float[Tensor, "p 3 u"]:
-    """The functions less a number."""
-    return entries if by == 0 else torch.cat([entries[:, :2], entries[:, 2:] - by], 1)
-
-
-def _cut_by_maximum(
-    polygons: Polygons, planes: Planes, maximum: Maximum, place: int, allow: Allow
-) -> tuple[Split, Act]:
-    """Cuts where the largest entry of a window changes."""
-    entries = planes.flatten(2)
-    looked_at, shape = windows(maximum.window, planes.shape[2:], planes.device)
-    labels = (place << LAYER_BITS) + torch.arange(len(looked_at), device=planes.device)
-    split = split_by_maximum(polygons, entries[:, :, looked_at.clamp_min(0)], looked_at >= 0, labels, allow)
-
-    def act(rows: slice) -> tuple[Tensor, Planes]:
-        state = split.state(rows)
-        return state, picked(entries[split.parent[rows]], looked_at, state).view(-1, 3, *shape)
-
-    return split, act
+    if isinstance(operation, Maximum):
+        looked_at, _ = windows(operation.window, planes.shape[2:], planes.device)
+        labels = (place << LAYER_BITS) + torch.arange(len(looked_at), device=planes.device)
+        return split_by_maximum(polygons, entries, looked_at, labels, allow, room)
+    labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(operation.breaks))
+    return split_by_lines(polygons, entries, operation.breaks, labels, allow, room)
 
 
 def _keys(units: int, place: int) -> Int[Tensor, "u"]:

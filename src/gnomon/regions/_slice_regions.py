@@ -8,15 +8,17 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError, ShapeError
-from gnomon.regions._operations import Affine
 from gnomon.regions._partition import OUTSIDE, Regions
 from gnomon.regions._plane import Plane
 from gnomon.regions._polygons import Polygons, cross, join
 from gnomon.regions._propagation import Piece, Propagation
+from gnomon.regions._rooms import rooms_for
 from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network_of
 
-DEFAULT_BUDGET = 512 * 2**20
+MOST = 1_000_000
+"""Regions, by default."""
 CHECKED = 256
 """Regions that are held against the network in the end."""
 Box = Sequence[float | int] | Sequence[Sequence[float | int]]
@@ -31,7 +33,7 @@ def slice_regions(
     plane: Plane,
     box: Float[Tensor, "v 2"] | Box,
     *,
-    max_regions: int = 1_000_000,
+    max_regions: int = MOST,
     memory: float | int | None = None,
     progress: Progress | None = None,
 ) -> Regions:
@@ -45,24 +47,25 @@ def slice_regions(
         The quantity is that of SplineCam (Humayun et al., CVPR 2023) and figure 1 of Walker et al., arXiv:2506.12284;
         the way of computing it, all polygons at once by one line of each at a time, is gnomon's.
     Args:
-        model: a network of affine layers, ReLU and its kin, and maxima, in eval mode; residual sums and concatenations
-            too. It is copied to float64; yours stays as it is.
+        model: a network of affine layers, ReLU and its kin, and maxima, in eval mode, written in any way: its forward
+            pass is followed call by call. It is copied to float64; yours stays as it is.
         plane: the slice.
         box: the part of the plane to look at: the corners of a convex polygon, in order, or (left, right, bottom, top).
         max_regions: more than so many end with an error.
-        memory: bytes for what is carried along beyond the result; default: 512 MiB. It decides how many polygons go
-            on together, and not what comes out.
+        memory: bytes for what is carried along beyond the result and the network's copy; default: 512 MiB. It decides
+            how many polygons go on together, and not what comes out.
         progress: called with the number of regions so far and the share of the box's area that is done.
     Returns:
         The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
         and cuts nothing; several units on one line cut once; a line through a corner cuts there.
     Raises:
-        UnsupportedModuleError: naming the first part that is not piecewise affine, and its place; or if the network
-            answers otherwise than the parts that were found, as with in-place operations and hooks.
+        UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; if the
+            network takes decisions on its data or mixes samples; or if it answers otherwise than the parts that were
+            found.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the network does not take the plane's inputs, or its outputs are not (n, c).
         RangeError: if network and plane are on different devices; if the box is not convex, or has no area; if
-            `memory` is too little for one polygon, saying how far it got.
+            `memory` is too little for one polygon, saying before the work what it takes.
     Cost: O(regions x units), a cell being cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -78,18 +81,31 @@ def slice_regions(
     _checks.settings(
         ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
     )
-    start = _polygon(box, plane.origin)
     with torch.no_grad():
         network = network_of(model, plane.origin[None])
-        share = int(budget) // max(1, sum(not isinstance(step.operation, Affine) for step in network.steps))
-        propagation = Propagation(network, share, max_regions, float(start.areas()))
-        image = torch.cat([plane.directions, plane.origin[None]]).double()[None]
-        leaves: list[Piece] = []
-        for leaf in propagation.forward(Piece(start, {network.source: image}, torch.zeros_like(start.count))):
-            leaves.append(leaf)
-            if progress is not None:
-                progress(propagation.out, propagation.share)
-        outputs = torch.cat([leaf.held[network.result] for leaf in leaves])
+        return regions_of(network, plane, box, max_regions=max_regions, budget=budget, progress=progress)
+
+
+def regions_of(
+    network: Network,
+    plane: Plane,
+    box: Float[Tensor, "v 2"] | Box,
+    *,
+    max_regions: int = MOST,
+    budget: float | int = DEFAULT_BUDGET,
+    progress: Progress | None = None,
+) -> Regions:
+    """As `slice_regions`, of a network whose steps are known."""
+    start = _polygon(box, plane.origin)
+    rooms = rooms_for(network, budget)
+    propagation = Propagation(network, rooms, max_regions, float(start.areas()))
+    image = torch.cat([plane.directions, plane.origin[None]]).double()[None, :, None]
+    leaves: list[Piece] = []
+    for leaf in propagation.forward(Piece(start, {network.source.name: image}, torch.zeros_like(start.count))):
+        leaves.append(leaf)
+        if progress is not None:
+            progress(propagation.out, propagation.share)
+    outputs = torch.cat([leaf.held[network.result][:, :, 0] for leaf in leaves])
     found = Regions(
         model=network.model,
         plane=plane,
@@ -100,12 +116,12 @@ def slice_regions(
         layers=tuple(step.place for step in network.steps),
         by_depth=dict(propagation.found),
     )
-    _verify(network, found, propagation.area)
+    _verify(network, found, propagation.area, min(rooms.polygons.values(), default=CHECKED))
     return found
 
 
-def _verify(network: Network, regions: Regions, area: float) -> None:
-    """Holds some regions against the network itself, and their area against the box's.
+def _verify(network: Network, regions: Regions, area: float, together: int) -> None:
+    """Holds some regions against the network itself, so many at a time, and their area against the box's.
 
     Raises:
         UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.
@@ -114,8 +130,7 @@ def _verify(network: Network, regions: Regions, area: float) -> None:
     rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED), device=device).long()
     points = regions.polygons[rows].centroids()
     found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
-    with torch.no_grad():
-        network.hold_against(regions.plane.embed(points), found)
+    network.hold_against(regions.plane.embed(points), found, together)
     if not abs(float(regions.areas.sum()) - area) <= AGREEMENT * area:
         raise answers_otherwise()
 

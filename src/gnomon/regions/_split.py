@@ -1,6 +1,6 @@
 """Cutting polygons by many lines: those of all units of a layer, or the ridges where a maximum changes its argument."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,8 @@ THIN = 4e-12
 """A piece thinner than so much of its coordinates lies within the rounding of its own corners: nothing is there."""
 Allow = Callable[[int], None]
 """Told how many pieces there are so far; raises if they are too many."""
+CORNER = 24
+"""Bytes that a unit takes at a polygon's corner while it is seen whether it cuts: its value, and what it is told by."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Split:
     Attributes:
         children: the pieces, those of one polygon together, in the order of the polygons.
         parent: the polygon that each piece comes from, (q).
-        whole: for each unit the linear piece on which it is where a polygon was not cut by it, (p u): 0 or 1 for a
-            line, the place of the largest for a maximum.
+        whole: for each unit the linear piece on which it is where a polygon was not cut by it, (p u): whether it is
+            above a line, the place of the largest for a maximum.
         cuts: the units that cut each polygon, in rows padded to the longest, (p k).
         counts: their number, (p).
         settle: pieces, their parents and a unit each, to the linear pieces on which these units are there.
@@ -33,7 +35,7 @@ class Split:
 
     children: Polygons
     parent: Int[Tensor, "q"]
-    whole: Int[Tensor, "p u"]
+    whole: Bool[Tensor, "p u"] | Int[Tensor, "p u"]
     cuts: Int[Tensor, "p k"]
     counts: Int[Tensor, "p"]
     settle: Callable[[Polygons, Tensor, Tensor], Tensor]
@@ -41,7 +43,7 @@ class Split:
     def state(self, rows: slice) -> Int[Tensor, "q u"]:
         """On which linear piece every unit is, for some of the children: they are many, and units too."""
         children, parent = self.children[rows], self.parent[rows]
-        state = self.whole[parent]
+        state = self.whole[parent].long()
         for turn in range(self.cuts.shape[1]):
             met = (self.counts[parent] > turn).nonzero()[:, 0]
             unit = self.cuts[parent[met], turn]
@@ -49,73 +51,120 @@ class Split:
         return state
 
 
-def split_by_lines(polygons: Polygons, lines: Float[Tensor, "p 3 u"], labels: Int[Tensor, "u"], allow: Allow) -> Split:
-    """Cuts each polygon by the zero lines of functions of its own.
+def split_by_lines(
+    polygons: Polygons,
+    units: Float[Tensor, "p 3 u"],
+    breaks: Sequence[float | int],
+    labels: Int[Tensor, "l"],
+    allow: Allow,
+    room: int,
+) -> Split:
+    """Cuts each polygon by the lines on which functions of its own reach certain values.
 
     Args:
         polygons: what to cut.
-        lines: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
-        labels: what the new edges are, by unit.
+        units: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
+        breaks: the values.
+        labels: what the new edges are, by line.
         allow: asked at every turn.
+        room: bytes for the functions at the corners, of as many units together as fit.
 
     Returns:
-        The pieces; a unit's state is 1 where it is positive, else 0. A unit that is zero within rounding everywhere on
-        a polygon counts as not positive.
+        The pieces, by lines: those of the first value, then those of the second, and so on. A line's state is 1 where
+        its unit is beyond it, else 0. A unit that is on its line within rounding everywhere on a polygon counts as not
+        beyond.
     """
-    tolerance = _tolerances(polygons, lines)
-    heights = evaluate(polygons, lines)
-    high = (heights > tolerance[:, None]).any(1)
-    cuts, counts = _listed(high & (heights < -tolerance[:, None]).any(1))
-    del heights
+    u, values = units.shape[2], units.new_tensor(list(breaks))
+    # A value is rounded as its own terms are, and as the largest of its layer's.
+    tolerance = _tolerances(polygons, units).repeat(1, len(breaks))
+    tolerance += OWN * values.abs().repeat_interleave(u)
+    highs, crossed = [], []
+    for value, limits in zip(breaks, torch.split(tolerance, u, 1), strict=True):
+        for some in _together(u, CORNER * polygons.labels.numel(), room):
+            heights, limit = evaluate(polygons, units[:, :, some]), limits[:, None, some]
+            if value:
+                heights -= value
+            highs.append((heights > limit).any(1))
+            crossed.append(highs[-1] & (heights < -limit).any(1))
+    high = torch.cat(highs, 1)
+    cuts, counts = _listed(torch.cat(crossed, 1))
+    del heights, limits, limit, highs, crossed
 
-    def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
-        height = _zeroed(_evaluate_one(part, lines[parent, :, unit]), tolerance[parent, unit, None])
+    def height_of(part: Polygons, parent: Tensor, line: Tensor) -> Float[Tensor, "m v"]:
+        if tuple(breaks) == (0.0,):
+            return _evaluate_one(part, units[parent, :, line])
+        return _evaluate_one(part, units[parent, :, line % u]) - values[line // u, None]
+
+    def pieces(part: Polygons, parent: Tensor, line: Tensor) -> list[tuple[Polygons, Tensor]]:
+        height = _zeroed(height_of(part, parent, line), tolerance[parent, line, None])
         cut = (height > 0).any(1) & (height < 0).any(1)
-        above, below = halve(part[cut], height[cut], labels[unit[cut]])
+        above, below = halve(part[cut], height[cut], labels[line[cut]])
         return [(part[~cut], parent[~cut]), (above, parent[cut]), (below, parent[cut])]
 
-    def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
-        return (_evaluate_one(part, lines[parent, :, unit]) > tolerance[parent, unit, None]).any(1).long()
+    def settle(part: Polygons, parent: Tensor, line: Tensor) -> Tensor:
+        return (height_of(part, parent, line) > tolerance[parent, line, None]).any(1).long()
 
-    return Split(*_divided(polygons, cuts, counts, pieces, allow), high.long(), cuts, counts, settle)
+    return Split(*_divided(polygons, cuts, counts, pieces, allow), high, cuts, counts, settle)
 
 
 def split_by_maximum(
     polygons: Polygons,
-    values: Float[Tensor, "p 3 u k"],
-    there: Bool[Tensor, "u k"],
+    entries: Float[Tensor, "p 3 e"],
+    looked_at: Int[Tensor, "u k"],
     labels: Int[Tensor, "u"],
     allow: Allow,
+    room: int,
 ) -> Split:
     """Cuts each polygon where the largest of k affine functions changes, for each of u such maxima.
 
     Args:
         polygons: what to cut.
-        values: for each polygon and unit k affine functions, given as in `split_by_lines`.
-        there: which of the k exist; at the rim of an image a window has fewer.
+        entries: for each polygon affine functions, given as in `split_by_lines`.
+        looked_at: the places of those that each maximum is of; -1 for none, as at the rim of an image.
         labels: what the new edges are, by unit.
         allow: asked at every turn.
+        room: bytes for the values at the corners, of as many units together as fit.
 
     Returns:
         The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
     """
-    p, _, u, k = values.shape
-    tolerance = _tolerances(polygons, values.flatten(2)).view(p, u, k).amax(2)
-    whole, settled = _largest(evaluate(polygons, values.flatten(2)).view(p, -1, u, k), there, tolerance)
-    cuts, counts = _listed(~settled)
+    there, places = looked_at >= 0, looked_at.clamp_min(0)
+    own = _tolerances(polygons, entries)
+    wholes, unsettled, tolerances = [], [], []
+    bytes_each = 2 * CORNER * (polygons.labels.numel() + len(polygons)) * looked_at.shape[1]
+    for some in _together(len(looked_at), bytes_each, room):
+        tolerances.append(own[:, places[some]].masked_fill(~there[some], 0).amax(2))
+        heights = evaluate(polygons, entries[:, :, places[some]].flatten(2))
+        heights = heights.view(*heights.shape[:2], *places[some].shape)
+        whole, settled = _largest(heights, there[some], tolerances[-1])
+        wholes.append(whole)
+        unsettled.append(~settled)
+    tolerance = torch.cat(tolerances, 1)
+    cuts, counts = _listed(torch.cat(unsettled, 1))
+    axis = torch.arange(3, device=counts.device)[:, None]
+    del heights, own
+
+    def functions(parent: Tensor, unit: Tensor) -> Float[Tensor, "m 3 k"]:
+        return entries[parent[:, None, None], axis, places[unit][:, None]]
 
     def pieces(part: Polygons, parent: Tensor, unit: Tensor) -> list[tuple[Polygons, Tensor]]:
-        functions, limits = values[parent, :, unit], tolerance[parent, unit]
-        rivals, counts = _listed(_contending(evaluate(part, functions), there[unit]))
-        functions = functions.gather(2, rivals[:, None].expand(-1, 3, -1))
-        places = torch.arange(rivals.shape[1], device=counts.device) < counts[:, None]
-        return [_cell(i, part, parent, functions, places, limits, labels[unit]) for i in range(rivals.shape[1])]
+        values, limits = functions(parent, unit), tolerance[parent, unit]
+        rivals, counts = _listed(_contending(evaluate(part, values), there[unit]))
+        values = values.gather(2, rivals[:, None].expand(-1, 3, -1))
+        given = torch.arange(rivals.shape[1], device=counts.device) < counts[:, None]
+        return [_cell(i, part, parent, values, given, limits, labels[unit]) for i in range(rivals.shape[1])]
 
     def settle(part: Polygons, parent: Tensor, unit: Tensor) -> Tensor:
-        heights = evaluate(part, values[parent, :, unit])[:, :, None]
+        heights = evaluate(part, functions(parent, unit))[:, :, None]
         return _largest(heights, there[unit][:, None], tolerance[parent, unit, None])[0][:, 0]
 
-    return Split(*_divided(polygons, cuts, counts, pieces, allow), whole, cuts, counts, settle)
+    return Split(*_divided(polygons, cuts, counts, pieces, allow), torch.cat(wholes, 1), cuts, counts, settle)
+
+
+def _together(units: int, bytes_each: int, room: int) -> Iterator[slice]:
+    """As many units at a time as fit, at least one."""
+    many = max(1, room // max(1, bytes_each))
+    return (slice(start, start + many) for start in range(0, max(1, units), many))
 
 
 def _divided(

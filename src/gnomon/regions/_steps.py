@@ -1,25 +1,25 @@
 """A network as a list of piecewise affine steps."""
 
 import copy
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, cast
+from functools import cached_property
 
+import torch
 from jaxtyping import Float
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from gnomon.autodiff import outputs_of
+from gnomon.autodiff import outputs_of, recorded
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
-from gnomon.regions._functions import BATCH, of_function
-from gnomon.regions._modules import MODULES, of_module
-from gnomon.regions._operations import Operation
+from gnomon.regions._functions import of_call
+from gnomon.regions._operations import Affine, Bend, Operation, Planes, bent, state_at_origin
+from gnomon.regions._recording import Call, Data, Recorder, leaves
 
-SHAPE = object()
-"""Stands for the shape of some data among the arguments."""
 AGREEMENT = 1e-6
 """Relative difference between a network and its steps beyond which they are not the same function."""
+WRONG = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
+"""What networks raise at inputs that they do not take."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,14 @@ class Step:
         place: where it stands in the network, for people.
         operation: what it does.
         inputs: the names of the results that it takes.
+        shape: of its result, for one sample.
     """
 
     name: str
     place: str
     operation: Operation
     inputs: tuple[str, ...]
+    shape: torch.Size
 
 
 @dataclass(frozen=True)
@@ -46,26 +48,44 @@ class Network:
     Attributes:
         model: the copy.
         steps: its operations in their order.
-        source: the name of what goes in.
+        source: what goes in.
         result: the name of what comes out.
     """
 
     model: nn.Module
     steps: tuple[Step, ...]
-    source: str
+    source: Data
     result: str
 
-    def needed_after(self, place: int) -> set[str]:
-        """The results that are still looked at when the step at this place is done."""
-        return {name for step in self.steps[place + 1 :] for name in step.inputs} | {self.result}
+    @cached_property
+    def needed_after(self) -> tuple[frozenset[str], ...]:
+        """For each step the results that are still looked at when it is done."""
+        needed = [frozenset({self.result})]
+        for step in reversed(self.steps[1:]):
+            needed.append(needed[-1] - {step.name} | set(step.inputs))
+        return tuple(reversed(needed))
 
-    def hold_against(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"]) -> None:
-        """Holds what the steps gave against the network: in-place changes, which no trace can see, show here.
+    @cached_property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Of all results, for one sample."""
+        return {self.source.name: self.source.shape} | {step.name: step.shape for step in self.steps}
+
+    def run(self, planes: Planes, bend: Callable[[int, Bend, Planes], Planes]) -> Planes:
+        """What comes out of planes that go in, where a function says what a bending step makes of its own."""
+        held = {self.source.name: planes}
+        for place, (step, needed) in enumerate(zip(self.steps, self.needed_after, strict=False)):
+            given, operation = [held[name] for name in step.inputs], step.operation
+            value = operation.apply(*given) if isinstance(operation, Affine) else bend(place, operation, given[0])
+            held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
+        return held[self.result]
+
+    def hold_against(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"], together: int) -> None:
+        """Holds what the steps gave against the network, so many samples at a time: what no trace can see shows here.
 
         Raises:
             UnsupportedModuleError: if the network answers otherwise.
         """
-        wanted = self.model(x)
+        wanted = torch.cat([self.model(part) for part in torch.split(x, together)])
         if wanted.shape != outputs.shape or not (wanted - outputs).abs().max() <= AGREEMENT * wanted.abs().max():
             raise answers_otherwise()
 
@@ -76,7 +96,7 @@ def answers_otherwise() -> UnsupportedModuleError:
         "model",
         "a network that its traced parts make up",
         "one that answers otherwise",
-        "Look for in-place operations and hooks, or for weights that are NaN, and write it without them.",
+        "Look for parts in another language, such as torch.jit's, or for weights that are NaN, and write it without.",
     )
 
 
@@ -84,118 +104,112 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
     """The network's steps.
 
     Args:
-        where: who asks.
         model: the network.
-        x: an input, to see that the network takes such ones.
+        x: an input, to see what the network does to such ones.
 
     Raises:
-        UnsupportedModuleError: naming the first part that is not piecewise affine, or that cannot be traced.
+        UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; or if the
+            network takes decisions on its data, mixes samples, or does what cannot be followed.
         RangeError: if it is on another device than `x`.
         ShapeError: if it does not take `x`, or gives no row of outputs.
     """
-    # A compiled module keeps the one that it was made from.
-    exact = copy.deepcopy(getattr(model, "_orig_mod", model)).double()
-    for weight in (*exact.parameters(), *exact.buffers()):
-        if weight.device != x.device:
-            raise RangeError(
+    # What was made in inference mode has no versions, by which changes in place are seen.
+    with recorded(), torch.no_grad():
+        exact, x = _copied(model).double(), x.double().clone()
+        for weight in (*exact.parameters(), *exact.buffers()):
+            if weight.device != x.device:
+                raise RangeError(
+                    "model",
+                    f"a network on {x.device}, where the inputs or the plane are",
+                    f"one on {weight.device}",
+                    "Move one of the two.",
+                )
+        recorder = Recorder(exact, x)
+        try:
+            with recorder:
+                outputs = exact(x)
+        except WRONG as error:
+            raise ShapeError(
                 "model",
-                f"a network on {x.device}, where the inputs or the plane are",
-                f"one on {weight.device}",
-                "Move one of the two.",
-            )
-    network = Network(exact, *_read(_traced(exact)))
-    try:
-        outputs = exact(x.double())
-    except RuntimeError as error:
-        raise ShapeError(
-            "model",
-            f"a network that takes inputs of shape {tuple(x.shape[1:])}",
-            f"one that does not: {error}",
-            "Pass inputs of its own shape.",
-        ) from error
-    outputs_of(outputs, x)
+                f"a network that takes inputs of shape {tuple(x.shape[1:])}",
+                f"one that does not: {error}",
+                "Pass inputs of its own shape.",
+            ) from error
+        finally:
+            recorder.close()
+        result = recorder.data(outputs_of(outputs, x))
+        if result is None:
+            raise answers_otherwise()
+        network = Network(exact, _read(recorder.calls, result), recorder.source, result.name)
+        both = _require_apart(exact, x, outputs)
+        found = network.run(both[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
+        network.hold_against(both, found[:, 0, 0], together=2)
     return network
 
 
-def _traced(model: nn.Module) -> fx.GraphModule:
-    """The network's forward pass as a graph of its parts."""
-    tracer = fx.Tracer()
-    # A layer alone would be traced into its own weights.
-    root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
+def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Tensor, "1 c"]) -> Float[Tensor, "2 *d"]:
+    """The sample and another one, beside which it has the same outputs.
+
+    Raises:
+        UnsupportedModuleError: if it has others.
+    """
+    both = torch.cat([x, 1 - x])
     try:
-        return fx.GraphModule(root, tracer.trace(root))
-    except (fx.proxy.TraceError, TypeError, RuntimeError) as error:
+        beside = outputs_of(model(both), both)
+        problem = (
+            "outputs that change with the samples beside"
+            if (beside[:1] - outputs).abs().max() > AGREEMENT * outputs.abs().max()
+            else ""
+        )
+    except (*WRONG, ShapeError) as error:
+        problem = f"a network that does not take two samples: {error}"
+    if problem:
         raise UnsupportedModuleError(
-            "model",
-            "a forward pass that takes no decisions on its data",
-            f"one that cannot be traced: {error}",
-            "Write it without them; for a sample's shape take x.flatten(1).",
-        ) from error
+            "model", "operations on each sample alone", problem, "Leave the axis of samples alone."
+        )
+    return both
 
 
-def _read(graph: fx.GraphModule) -> tuple[tuple[Step, ...], str, str]:
-    """The steps of a graph, and the names of its input and of its result."""
+def _copied(model: nn.Module) -> nn.Module:
+    """A copy; of a compiled module, of the one that it was made from."""
+    original: nn.Module = getattr(model, "_orig_mod", model)
+    # Weights that a hook makes of others cannot be copied as they are, and are made again.
+    made = [
+        value
+        for module in original.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    ]
+    return copy.deepcopy(original, {id(value): value.detach().clone() for value in made})
+
+
+def _read(calls: Sequence[Call], result: Data) -> tuple[Step, ...]:
+    """The steps that lead to a result.
+
+    Raises:
+        UnsupportedModuleError: naming the first that is not piecewise affine.
+    """
+    needed = {result.name}
+    for call in reversed(calls):
+        if any(part is not None and part.name in needed for part in call.results):
+            needed |= {data.name for data in _inputs(call)}
     steps: list[Step] = []
-    source, result = "", ""
-    # What a node stands for where it is no data: weights, and shapes.
-    known: dict[fx.Node, Any] = {}
-    for node in graph.graph.nodes:
-        arguments, named = (fx.map_arg(given, lambda part: known.get(part, part)) for given in (node.args, node.kwargs))
-        if node.op == "placeholder":
-            source = source or node.name
-        elif node.op == "output":
-            result = node.args[0].name if isinstance(node.args[0], fx.Node) else ""
-        elif (value := _constant(graph, node, arguments, named)) is not None:
-            known[node] = value
-        else:
-            place, operation = _operation_of(graph, node, arguments, named)
+    times: Counter[str] = Counter()
+    for call in calls:
+        for part, made in enumerate(call.results):
+            if made is None or made.name not in needed:
+                continue
+            operation = of_call(call, part)
+            if operation is None:
+                raise call.place.unsupported(call.name)
+            place = call.place.named(call.name)
+            times[place] += 1
             # A module that is used twice stands in two places.
-            times = sum(step.place.partition(", time ")[0] == place for step in steps)
-            place = f"{place}, time {times + 1}" if times else place
-            steps.append(Step(node.name, place, operation, tuple(part.name for part in _nodes(arguments, named))))
-    return tuple(steps), source, result
+            place = f"{place}, time {times[place]}" if times[place] > 1 else place
+            steps.append(Step(made.name, place, operation, tuple(data.name for data in _inputs(call)), made.shape))
+    return tuple(steps)
 
 
-def _nodes(*given: Any) -> list[fx.Node]:  # noqa: ANN401 - fx's own type
-    """The nodes among arguments, as often as they stand there."""
-    found: list[fx.Node] = []
-    fx.map_arg(given, found.append)
-    return found
-
-
-def _constant(graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]) -> object:
-    """What a node stands for if it is no data: a weight, something made of weights, a shape; None for data."""
-    if node.op == "get_attr":
-        return reduce(getattr, str(node.target).split("."), graph)
-    if node.target == "size" or (node.target is getattr and arguments[1] == "shape"):
-        return SHAPE if arguments[1:] in ((), ("shape",)) else BATCH if arguments[1:] == (0,) else None
-    if node.target is operator.getitem and arguments[0] is SHAPE:
-        return BATCH if arguments[1] == 0 else None
-    if _nodes(arguments, named) or not all(isinstance(part, Tensor | float | int) for part in arguments):
-        return None
-    return _called(node)(*arguments, **named) if node.op in ("call_function", "call_method") else None
-
-
-def _called(node: fx.Node) -> Callable[..., Tensor]:
-    """The function that a node calls, or the method as a function."""
-    found = getattr(Tensor, str(node.target)) if node.op == "call_method" else node.target
-    return cast(Callable[..., Tensor], found)
-
-
-def _operation_of(
-    graph: fx.GraphModule, node: fx.Node, arguments: Sequence[Any], named: Mapping[str, Any]
-) -> tuple[str, Operation]:
-    """Where a node of the traced graph stands, and what it does."""
-    operation: Operation | None = None
-    advice = "Replace it by one that is"
-    if node.op == "call_module":
-        module, place = graph.get_submodule(str(node.target)), str(node.target)
-        operation, what = of_module(module), type(module).__name__
-        if module.training and type(module) in MODULES:
-            what, advice = f"{what} in training mode", "Call model.eval()"
-    else:
-        place, what = node.name, getattr(node.target, "__name__", str(node.target))
-        operation = of_function(_called(node), what, arguments, named)
-    if operation is None:
-        raise UnsupportedModuleError("model", "piecewise affine parts", f"{what} at '{place}'", f"{advice}.")
-    return place, operation
+def _inputs(call: Call) -> list[Data]:
+    """The data that a call takes, as often as it stands there."""
+    return [part for part in leaves((call.arguments, call.named)) if isinstance(part, Data)]

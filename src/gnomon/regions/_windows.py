@@ -12,30 +12,27 @@ PerAxis = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The settings of a max-pooling, as torch's."""
+    """The settings of a max-pooling, as torch's, and the number of axes, at the end, along which it goes."""
 
+    axes: int
     size: PerAxis
     stride: PerAxis
-    padding: PerAxis
-    dilation: PerAxis
+    padding: PerAxis = 0
+    dilation: PerAxis = 1
     ceil: bool = False
 
 
 def windows(window: Window, shape: torch.Size, device: torch.device) -> tuple[Int[Tensor, "u k"], tuple[int, ...]]:
-    """For each output the entries of a sample of this shape that it looks at, -1 beyond the rim; the outputs' shape.
-
-    The first axis is that of the channels, as in torch; a sample with one axis is a signal of one channel.
-    """
-    channels, *sides = shape if len(shape) > 1 else (1, *shape)
-    # Each channel's places, then along each axis the places of the entries before.
-    found = torch.arange(channels, device=device)[:, None]
+    """For each output the entries of a sample of this shape that it looks at, -1 beyond the rim; the outputs' shape."""
+    before, sides = shape[: -window.axes], shape[-window.axes :]
+    # The places ahead of the window's axes, then along each of these the places of the entries before.
+    found = torch.arange(before.numel(), device=device)[:, None]
     for axis, side in enumerate(sides):
         places = _along_axis(window, axis, side).to(device)
         inside = (found[:, None, :, None] >= 0) & (places[None, :, None] >= 0)
         found = torch.where(inside, found[:, None, :, None] * side + places[None, :, None], -1)
         found = found.flatten(2).flatten(0, 1)
-    outputs = tuple(len(_along_axis(window, axis, side)) for axis, side in enumerate(sides))
-    return found, outputs if len(shape) == 1 else (channels, *outputs)
+    return found, (*before, *(len(_along_axis(window, axis, side)) for axis, side in enumerate(sides)))
 
 
 def _along_axis(window: Window, axis: int, side: int) -> Int[Tensor, "o k"]:
