@@ -132,6 +132,8 @@ class Recorder(TorchFunctionMode):
         self._modules: list[tuple[str, nn.Module]] = []
         self._hooks = ExitStack()
         for path, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # they take no hooks, and nothing in them is seen
             self._hooks.callback(module.register_forward_pre_hook(self._entering(path)).remove)
             self._hooks.callback(module.register_forward_hook(self._left).remove)
         self.source = self._noted(x)

@@ -85,7 +85,7 @@ class Network:
         Raises:
             UnsupportedModuleError: if the network answers otherwise.
         """
-        wanted = torch.cat([self.model(part) for part in torch.split(x, together)])
+        wanted = torch.cat([self.model(part.clone()) for part in torch.split(x, together)])
         if wanted.shape != outputs.shape or not (wanted - outputs).abs().max() <= AGREEMENT * wanted.abs().max():
             raise answers_otherwise()
 
@@ -115,7 +115,8 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
     """
     # What was made in inference mode has no versions, by which changes in place are seen.
     with recorded(), torch.no_grad():
-        exact, x = _copied(model).double(), x.double().clone()
+        # Clones, for networks that change their input in place.
+        exact, x, given = _copied(model).double(), x.double().clone(), x.double().clone()
         for weight in (*exact.parameters(), *exact.buffers()):
             if weight.device != x.device:
                 raise RangeError(
@@ -124,10 +125,10 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
                     f"one on {weight.device}",
                     "Move one of the two.",
                 )
-        recorder = Recorder(exact, x)
+        recorder = Recorder(exact, given)
         try:
             with recorder:
-                outputs = exact(x)
+                outputs = exact(given)
         except WRONG as error:
             raise ShapeError(
                 "model",
@@ -155,7 +156,7 @@ def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Te
     """
     both = torch.cat([x, 1 - x])
     try:
-        beside = outputs_of(model(both), both)
+        beside = outputs_of(model(both.clone()), both)
         problem = (
             "outputs that change with the samples beside"
             if (beside[:1] - outputs).abs().max() > AGREEMENT * outputs.abs().max()
