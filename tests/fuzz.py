@@ -229,6 +229,23 @@ sampled(gnomon.GrokAlign.__call__, "GrokAlign")(
         "x": s.normal("n", "d"),
     }
 )
+
+
+def operator_of(source: Source) -> gnomon.JacobianOperator:
+    return gnomon.JacobianOperator(source.network(), source.normal("n", "d"))
+
+
+for function in (gnomon.jacobian_norm, gnomon.explained_variance_ratio):
+    sampled(function, f"{function.__name__} of an operator")(
+        lambda s: {"jacobian": operator_of(s), "rtol": 0.1, "passes": 64, "seed": 0}
+    )
+sampled(gnomon.jacobian_alignment, "jacobian_alignment of an operator")(
+    lambda s: {
+        "x": (x := s.normal("n", "d")),
+        "jacobian": gnomon.JacobianOperator(s.network(), x),
+        "rtol": 0.1,
+    }
+)
 sampled(standardise)(lambda s: {"train": Samples(s.normal("n", "d"), s.labels())})
 sampled(normalise)(lambda s: {"samples": Samples(s.normal("n", "k", 2, 2), s.labels()), "mean": 0.5, "std": 2.0})
 sampled(xor_clusters)(lambda s: {"n": 8, "d": 4, "noise": 0.05, "generator": s.generator})

@@ -1,4 +1,4 @@
-from .autodiff import features, input_jacobian, vector_jacobian
+from .autodiff import JacobianOperator, features, input_jacobian, vector_jacobian
 from .dynamics import (
     BiasFlow,
     CentralPath,
@@ -26,6 +26,7 @@ from .dynamics import (
 from .history import FeatureLearningInterval, Plateau, feature_learning_interval, plateau
 from .linalg import (
     Eigenvectors,
+    Estimate,
     PolarDecomposition,
     Sketch,
     fourier_norms,
@@ -114,12 +115,14 @@ __all__ = [
     "DeepRFMReading",
     "DeepRFMStage",
     "Eigenvectors",
+    "Estimate",
     "FeatureLearningInterval",
     "GeneralFlow",
     "GrokAlign",
     "GrokfastEMA",
     "GrokfastMA",
     "InputNoise",
+    "JacobianOperator",
     "LayerCentroids",
     "LayerCollapse",
     "LinearClassifier",

@@ -77,8 +77,9 @@ def members(annotation: object) -> Iterable[object]:
 
 
 def is_own(part: type) -> bool:
-    """Whether it is a class of gnomon's that holds tensors, or that of networks."""
-    return part is nn.Module or (part.__module__.partition(".")[0] == "gnomon" and "__dataclass_fields__" in vars(part))
+    """Whether it is a class of gnomon's that has objects, or that of networks."""
+    ours = part.__module__.partition(".")[0] == "gnomon"
+    return part is nn.Module or (ours and not getattr(part, "_is_protocol", False))
 
 
 REAL = frozenset(

@@ -15,17 +15,20 @@ from gnomon import (
     GrokAlign,
     GrokfastEMA,
     GrokfastMA,
+    JacobianOperator,
     Probe,
     TruncationFlow,
     accuracy,
     bias_flow,
     explained_variance_ratio,
+    jacobian_norm,
     ntk,
     snr_growth,
     vector_jacobian,
 )
 from gnomon.errors import RangeError
 from gnomon.kernels import LaplaceKernel, ReLUFeatures
+from gnomon.models import mlp
 from gnomon.regions import (
     Plane,
     boundary_distance,
@@ -42,7 +45,7 @@ from tests.unit.test_regions import made
 from tests.values import tensors
 from tests.zoo import BUILDERS, zoo
 
-EVERY = {name: (function, arguments) for name, function, arguments in callables()}
+EVERY = {name: (function, arguments) for name, function, arguments in callables() if "operator" not in name}
 
 
 def both(compute, *given):
@@ -61,6 +64,20 @@ def test_everything_is_computed_where_its_arguments_are(name):
         lambda given: [function(**given), given.get("self")], arguments(torch.Generator().manual_seed(0))
     )
     torch.testing.assert_close(there, here, equal_nan=True)
+
+
+@pytest.mark.parametrize("quantity", [jacobian_norm, explained_variance_ratio])
+@pytest.mark.parametrize("outputs", [3, 160])
+def test_estimates_are_made_where_the_network_is(quantity, outputs):
+    """Of few outputs and of many, of which the random vectors are the same everywhere."""
+    model, x = mlp((6, 8, outputs), generator=torch.Generator().manual_seed(0)), torch.ones(3, 6)
+
+    def compute(model, x):
+        operator = JacobianOperator(model, x)
+        return [quantity(operator), operator.matvec(x), operator.rmatvec(torch.ones_like(model(x)))]
+
+    here, there = both(compute, model, x)
+    torch.testing.assert_close(there, here)
 
 
 @pytest.mark.bad_input  # the labels of all polygons at once

@@ -115,6 +115,7 @@ def test_one_reading_holds_all_splits_from_one_pass_each():
     sizes = passes(model)
     probe = Probe(model, {"train": TRAIN, "test": TEST}, [accuracy, jacobian_norm])
     assert probe.quantities == ("train/accuracy", "train/jacobian_norm", "test/accuracy", "test/jacobian_norm")
+    probe.read(0)  # which sees how many outputs there are
     sizes.clear()
     reading = probe.read(3)
     assert sum(sizes) == N + 40 + 2 * 2  # two samples size the chunks

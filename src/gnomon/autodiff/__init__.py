@@ -6,6 +6,7 @@ from gnomon.autodiff._features import features
 from gnomon.autodiff._gram_products import gradient_kernel
 from gnomon.autodiff._head import linear_head
 from gnomon.autodiff._jacobian import input_jacobian, vector_jacobian
+from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperator, TapeProducts
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
 from gnomon.autodiff._memory import DEFAULT_BUDGET
@@ -16,9 +17,13 @@ from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, w
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "FEW_OUTPUTS",
     "OBSERVATIONS",
+    "RTOL",
+    "JacobianOperator",
     "Model",
     "Tape",
+    "TapeProducts",
     "add_gradients",
     "by_patches",
     "centroid_velocity",

@@ -8,12 +8,22 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
+from gnomon import _checks
 from gnomon.autodiff._run import Model, recorded, run
 from gnomon.autodiff._tape import Call, recording
 from gnomon.errors import GnomonError, UnsupportedModuleError
 
 FEW = 8
 """Samples from which it is seen whether a layer gets them in their order."""
+
+
+def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
+    """Raises unless there are samples, finite, of floating point where a derivative is taken, and do not mix."""
+    if derivative:
+        _checks.floating(x=x)
+    _checks.samples(1, x=x)
+    _checks.finite(x=x)
+    require_no_batch_statistics(model)
 
 
 def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None:

@@ -9,7 +9,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from gnomon.autodiff._run import Model
-from gnomon.autodiff._tape import forward
+from gnomon.autodiff._tape import Tape, forward
 from gnomon.errors import RangeError
 
 T = TypeVar("T")
@@ -35,18 +35,31 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
     return built, sum(kept.values())
 
 
-def chunk_size(model: Model, x: Shaped[Tensor, "n *d"], *, jacobian: int = 0, budget: int | None) -> int:
+def chunk_size(
+    model: Model,
+    x: Shaped[Tensor, "n *d"],
+    *,
+    jacobian: int = 0,
+    prepare: Callable[[Tape], tuple[object, int]] | None = None,
+    budget: int | None,
+) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least two, at most all n.
 
     Two, since one alone is run beside itself. Measured on the first two. The graph counts three times, for what it
     keeps, what it makes on the way and the gradients in flight; of the chunk's Jacobians as many count as stand in
-    memory at once, and the row that is being made.
+    memory at once, and the row that is being made. `prepare` makes what else is kept of the tape, and says how many
+    rows stand beside that.
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
         raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.")
     # A clone, since a slice would count with the storage of all samples.
-    tape, kept = kept_by(lambda: forward(model, x[:2].clone()), model)
-    rows = jacobian * tape.logits.shape[1] or 1
+
+    def made() -> tuple[Tape, tuple[object, int]]:
+        tape = forward(model, x[:2].clone())
+        return tape, (None, 0) if prepare is None else prepare(tape)
+
+    (tape, (_, rows)), kept = kept_by(made, model)
+    rows = max(jacobian * tape.logits.shape[1], rows, 1)
     sample = 3 * math.ceil(kept / 2) + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
     return min(x.shape[0], max(2, budget // max(1, sample)))

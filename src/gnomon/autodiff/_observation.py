@@ -6,25 +6,26 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from gnomon import _checks
 from gnomon.autodiff._head import linear_head
 from gnomon.autodiff._independence import (
     require_independent_samples,
-    require_no_batch_statistics,
+    require_samples,
     require_samples_in_order,
 )
+from gnomon.autodiff._jacobian_operator import JacobianOperator, prepare
 from gnomon.autodiff._layers import features_in, layer_named
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
 
-OBSERVATIONS = ("logits", "jacobian", "centroid", "features")
-"""What can be seen of a model: (n c), (n c *d), (n *d), and the input of a layer, (n *p)."""
+OBSERVATIONS = ("logits", "jacobian", "jacobian_operator", "centroid", "features")
+"""What can be seen of a model: (n c), (n c *d), products with that, (n *d), and the input of a layer, (n *p)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def observe(
     memory: int | None = None,
     independent: bool = False,
     copies: int = 1,
-    keep: Callable[[dict[str, Tensor], slice], dict[str, Tensor]] | None = None,
+    first: int = 0,
+    keep: Callable[[dict[str, Any], slice], dict[str, Tensor]] | None = None,
 ) -> Observed:
     """The named observations of `model` at `x`, in chunks that fit the memory budget, from one forward pass.
 
@@ -54,13 +56,14 @@ def observe(
     known to be `independent`, that is not looked at again.
 
     With `keep` the observations of a chunk, and where in x it lies, are handed to it, and what it returns, one row a
-    sample, is all that is kept of them. Where it makes Jacobians of its own, `copies` is how many stand in memory.
+    sample, is all that is kept of them. Where it makes Jacobians of its own, `copies` is how many stand in memory. The
+    operator of a chunk is there for `keep` alone; `first` is the number of the first sample, for its random vectors.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
     """
     seconds: defaultdict[str, float] = defaultdict(float)
-    derivative = not names.isdisjoint({"jacobian", "centroid"})
+    derivative = not names.isdisjoint({"jacobian", "jacobian_operator", "centroid"})
     require_samples(model, x, derivative=derivative)
     watch = {
         name: linear_head(model, x).layer if layer is None else layer_named(model, layer)
@@ -71,7 +74,7 @@ def observe(
         require_samples_in_order(model, x, named)
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
-        seen: dict[str, Tensor] = {}
+        seen: dict[str, Any] = {}
         if "jacobian" in names:
             with timed(seconds, "jacobian", x):
                 seen["jacobian"] = tape.jacobian()
@@ -80,6 +83,8 @@ def observe(
                 ones = torch.ones_like(tape.logits)
                 seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else tape.vector_jacobian(ones)
         seen |= {name: features_in(tape, name, head=layer is None) for name, layer in features.items()}
+        if "jacobian_operator" in names:
+            seen["jacobian_operator"] = JacobianOperator.of(tape, first + start)
         if "logits" in names:
             seen["logits"] = tape.logits if tape.create_graph else tape.logits.detach()
         if keep is None:
@@ -93,6 +98,7 @@ def observe(
             x,
             read,
             jacobian=copies if "jacobian" in names else 0,
+            products="jacobian_operator" in names,
             derivative=derivative,
             memory=memory,
             independent=independent,
@@ -103,21 +109,13 @@ def observe(
     return Observed(values, dict(seconds))
 
 
-def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
-    """Raises unless there are samples, finite, of floating point where a derivative is taken, and do not mix."""
-    if derivative:
-        _checks.floating(x=x)
-    _checks.samples(1, x=x)
-    _checks.finite(x=x)
-    require_no_batch_statistics(model)
-
-
 def map_tapes(
     model: Model,
     x: Shaped[Tensor, "n *d"],
     read: Callable[[Tape, int], dict[str, Tensor]],
     *,
     jacobian: int = 0,
+    products: bool = False,
     derivative: bool = True,
     memory: int | None = None,
     independent: bool = False,
@@ -126,12 +124,12 @@ def map_tapes(
 ) -> dict[str, Tensor]:
     """Reads each chunk's tape (given with its first sample's index) and joins what was read along the samples.
 
-    `jacobian` is how many Jacobians of a chunk stand in memory at once.
+    `jacobian` is how many Jacobians of a chunk stand in memory at once, and `products` whether its operator does.
     """
     require_samples(model, x, derivative=derivative)
     if not independent:
         require_independent_samples(model, x)
-    size = chunk_size(model, x, jacobian=jacobian, budget=memory)
+    size = chunk_size(model, x, jacobian=jacobian, prepare=prepare if products else None, budget=memory)
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(x), size):

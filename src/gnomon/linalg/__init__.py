@@ -2,31 +2,43 @@
 
 from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance_of, smaller
 from gnomon.linalg._directions import cosine, length, unit
+from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_norms import fourier_norms
 from gnomon.linalg._gini import gini
 from gnomon.linalg._gram_sum import GramSum, Sketch
+from gnomon.linalg._krylov import Krylov, krylov
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
+from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
 from gnomon.linalg._spectra import top_share
+from gnomon.linalg._squared_norm import BLOCK, SquaredNorm, squared_norm
 from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
 __all__ = [
+    "BLOCK",
     "Covariance",
     "Dense",
     "Eigenvectors",
+    "Estimate",
     "Factored",
     "GramSum",
+    "Krylov",
     "PolarDecomposition",
+    "Products",
     "SavedTensors",
     "Sketch",
+    "SquaredNorm",
     "cosine",
     "covariance_of",
     "fourier_norms",
     "gini",
+    "joined",
+    "krylov",
     "length",
     "polar_decomposition",
     "psd_root",
     "smaller",
+    "squared_norm",
     "top_eigenvectors",
     "top_share",
     "unit",

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gnomon.errors import EmptyError, RangeError
+from gnomon.linalg import Estimate
 from gnomon.probe import Reading
 
 Numbers = npt.NDArray[np.float64]
@@ -31,6 +32,8 @@ def value_of(reading: Reading, quantity: str) -> Numbers:
     if value is None:
         name, _, part = quantity.rpartition(".")
         value = getattr(reading.values.get(name), part, None)
+    if isinstance(value, Estimate):
+        value = value.value
     if not isinstance(value, Tensor):
         there = ", ".join(name for name in reading.scalars() if not name.endswith((".min", ".max")))
         raise RangeError("quantity", f"one of {there}", repr(quantity), "Ask the probe for it.")

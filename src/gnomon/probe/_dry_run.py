@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import DEFAULT_BUDGET, observe
+from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import class_moments
@@ -56,7 +56,10 @@ def dry_run(
         for name in sorted(plan.observed):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite(x=x)
-                known[name] = look(model, some, name, plan.features, memory)
+                if name == "jacobian_operator":
+                    known[name] = JacobianOperator(model, some, memory=memory)
+                else:
+                    known[name] = look(model, some, name, plan.features, memory)
         if samples.tensors and not every_class and class_moments in plan.quantities.values():
             with noting(why, "class_moments", every_class=True):
                 require_every_class(labels, known.get("logits"))

@@ -7,8 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
+from gnomon._kinds import members
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError
+from gnomon.linalg import Estimate
 from gnomon.probe._derived import OF_ANY_SAMPLES, own
 from gnomon.probe._plan import Plan, Quantity
 from gnomon.probe._sums import sum_of
@@ -61,7 +63,8 @@ def one_row_a_sample(quantity: Quantity) -> bool | None:
             annotation = inspect.signature(quantity, eval_str=True).return_annotation
         except (NameError, AttributeError, SyntaxError, TypeError):  # of what is imported for type checkers alone
             return None
-    axes: str | None = getattr(annotation, "dim_str", None)
+    exact = [part for part in members(annotation) if part is not Estimate]  # which has the rows of what it stands for
+    axes: str | None = getattr(exact[0], "dim_str", None) if len(exact) == 1 else None
     if axes is not None:
         return axes.split()[:1] == ["n"]
     return None if annotation in (inspect.Signature.empty, Tensor, Any) else False

@@ -4,12 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gnomon.autodiff import DEFAULT_BUDGET, observe, timed
+from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, observe, timed
 from gnomon.errors import ShapeError
+from gnomon.linalg import Estimate, joined
 from gnomon.probe._derived import as_asked
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
 from gnomon.probe._plan import Plan
@@ -51,8 +53,10 @@ class Look:
         self._levels = levels(plan)
         asked = {key for name in self._at(Level.ALL) for key in plan.arguments[name].values()} | {*plan.reported}
         rows = {"x", "labels", *plan.observed, *filter(self._gives_rows, plan.quantities)}
-        self._held = asked & rows
+        self._operator = "jacobian_operator" in asked
+        self._held = asked & rows - {"jacobian_operator"} | ({"x"} if self._operator else set())
         self._pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._estimates: defaultdict[str, list[Estimate]] = defaultdict(list)
         self._sums: dict[str, Sum] = {}
         self._n = 0
 
@@ -65,6 +69,10 @@ class Look:
             self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
         for name, pieces in self._pieces.items():
             self.known[name] = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        self.known |= {name: joined(estimates) for name, estimates in self._estimates.items()}
+        if self._operator:
+            x = torch.cat(self._pieces["x"])
+            self.known["jacobian_operator"] = JacobianOperator(model, x, memory=self._memory)
         for name in self._sums.keys() - self.missing.keys():
             with self._noting(name):
                 self.known[name] = self._sums[name].result()
@@ -75,15 +83,17 @@ class Look:
         """Looks at one batch, which is `alone` or has others beside it."""
         self._x = x = batch["x"]
         self._n += len(x)
-        rows = dict(batch)
+        rows: dict[str, Any] = dict(batch)
         self._compute(Level.BATCH, rows, alone=alone)
+        self._take_estimates(rows)
         given = batch.keys() if alone else ()  # which need no room, since they are there already
 
-        def keep(seen: dict[str, Tensor], part: slice) -> dict[str, Tensor]:
+        def keep(seen: dict[str, Any], part: slice) -> dict[str, Tensor]:
             some = {name: value[part] for name, value in rows.items()} | seen
             if alone and part.start == 0:
                 self._hold_what_is_small(some, len(x))
             self._compute(Level.CHUNK, some, alone=alone and part == slice(0, len(x)))
+            self._take_estimates(some)
             held = self._held & some.keys()
             require_room(
                 self._plan, {name: some[name][0].nbytes for name in held.difference(given)}, self._n, self._memory
@@ -100,6 +110,7 @@ class Look:
                 memory=self._memory,
                 independent=independent,
                 copies=self._copies,
+                first=self._n - len(x),
                 keep=keep,
             )
             found |= seen.values
@@ -108,6 +119,11 @@ class Look:
         found |= {name: rows[name] for name in self._held & rows.keys()}
         for name, piece in found.items():
             self._pieces[name].append(piece)
+
+    def _take_estimates(self, rows: dict[str, Any]) -> None:
+        """Takes estimates out of what is joined as tensors are."""
+        for name in [name for name, value in rows.items() if isinstance(value, Estimate)]:
+            self._estimates[name].append(rows.pop(name))
 
     def _hold_what_is_small(self, some: Mapping[str, Tensor], n: int) -> None:
         """Lets sums that look at few numbers wait for all n samples: their last digits are the functions' then."""
@@ -118,7 +134,7 @@ class Look:
                 self._levels[name] = Level.ALL
                 self._held |= looks
 
-    def _compute(self, level: Level, rows: dict[str, Tensor], *, alone: bool) -> None:
+    def _compute(self, level: Level, rows: dict[str, Any], *, alone: bool) -> None:
         """Computes the quantities of a level, of `rows` of some samples, or all if `alone`, and of what is known."""
         for name in self._at(level):
             if name in self.known:  # since it is the same of any samples
@@ -164,12 +180,14 @@ class Look:
         return COPIES if looks else 1
 
 
-def one_row_each(name: str, value: object, n: int) -> Tensor:
+def one_row_each(name: str, value: object, n: int) -> Tensor | Estimate:
     """A quantity's result for n samples, if it has a row for each.
 
     Raises:
         ShapeError: if it has not.
     """
+    if isinstance(value, Estimate) and len(value.value) == n:
+        return value
     if isinstance(value, Tensor) and value.shape[:1] == (n,):
         return value
     got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -4,17 +4,20 @@ import math
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
+from gnomon.autodiff import RTOL
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._look import Look
+from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable
 from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
@@ -30,12 +33,15 @@ class Probe:
     """Reads quantities off a network at given samples, when a schedule says so.
 
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
-    name), `logits` (n c), `jacobian` (n c *d), `centroid` (n *d), `features` (n *p), which are the input of the linear
-    layer at the end or of `layers`, the number of `classes`, the `class_means` and `centred_means` of the features, the
-    `classifier`, which is the final linear layer's weight (k p), and its `bias`, the `agop` at the network's input and
-    the `layer_weight` that goes with it, the `memory` budget, or the name of another quantity: one here or any of
-    gnomon's, such as `class_moments`. Each of these is computed once a reading, from one graph, in chunks that fit the
-    budget. Other settings are given by `functools.partial`.
+    name), `logits` (n c), `jacobian` (n c *d) or products with it as `jacobian_operator`, `centroid` (n *d), `features`
+    (n *p), which are the input of the linear layer at the end or of `layers`, the number of `classes`, the
+    `class_means` and `centred_means` of the features, the `classifier`, which is the final linear layer's weight (k p),
+    and its `bias`, the `agop` at the network's input and the `layer_weight` that goes with it, the `memory` budget, or
+    the name of another quantity: one here or any of gnomon's, such as `class_moments`. Each of these is computed once a
+    reading, from one graph, in chunks that fit the budget. Other settings are given by `functools.partial`.
+
+    Of many outputs the Jacobian is not made where all that look at it can do with products: they then give a
+    `gnomon.Estimate`, to the accuracy `rtol`.
 
     The network is in eval mode while it is read, by its own `eval`, and then as it was, bit for bit: parameters and
     buffers, what its modules hold in attributes, modes, and the streams of random numbers of Python, NumPy and torch.
@@ -73,6 +79,8 @@ class Probe:
         schedule: from a step to whether to read; default: every step.
         layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
+        rtol: of more than 128 outputs, the error over the value at which an estimate ends; 0 for the Jacobian itself.
+        passes: the products with a Jacobian that an estimate may take; default: 256.
         max_overhead: seconds of reading allowed for each second of training, such as 0.05. Readings that are due are
             left out, and counted in `cost`, until there is room for one that takes as long as those before it. The
             first is always taken, and so are those that `read` asks for.
@@ -101,9 +109,13 @@ class Probe:
         *,
         layers: str | Sequence[str] | None = None,
         memory: int | None = None,
+        rtol: float | int = RTOL,
+        passes: int | None = None,
         max_overhead: float | None = None,
     ) -> None:
         _checks.settings(
+            ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
+            ("passes", passes, "at least 16", passes is None or passes >= 16),
             ("model", model, "an nn.Module", isinstance(model, nn.Module)),
             (
                 "schedule",
@@ -119,6 +131,7 @@ class Probe:
         self.layers = layers
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
+        self.rtol, self.passes = rtol, passes
         self._meter = Meter(max_overhead)
         self._warned: set[str] = set()
         self._samples = split_samples(data)
@@ -134,6 +147,7 @@ class Probe:
             why |= {at_split(split, name): error for name, error in lacking.items()}
             self._written |= written
         say(why)
+        self._settled: set[str] = set()
         # The dry run has looked whether samples mix, if it took place; else the first reading does.
         self._independent = {split: ready(model, self._samples[split]) for split in self._plans}
 
@@ -181,6 +195,8 @@ class Probe:
         check_thread(self.model)
         tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
         with self._meter.reading():
+            if self.rtol > 0 and self._settled < self._plans.keys():
+                in_eval_mode(self.model, self._settle, self._written)
             streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
             return in_eval_mode(self.model, lambda: self._look(step, tolerated), self._written, streams)[0]
 
@@ -204,6 +220,14 @@ class Probe:
             reading.seconds.update({at_split(split, name): took for name, took in look.seconds.items()})
         return reading
 
+    def _settle(self) -> None:
+        """Finds out on which splits products with the Jacobian do, from a pass that leaves no trace in the reading."""
+        for split in self._plans.keys() - self._settled:
+            x = self._samples[split].first_on(device_of(self.model))["x"]
+            with suppress(RangeError):  # of a network that is NaN, which its quantities say
+                self._plans[split] = by_products(self._plans[split], self.model, x)
+                self._settled.add(split)
+
     def _names(self, split: str) -> set[str]:
         """What quantities of a split may ask for beside observations and each other."""
         others = {f"{name}_{part}" for name, samples in self._samples.items() if name for part in samples.first}
@@ -215,6 +239,8 @@ class Probe:
             "model": self.model,
             "parameters": dict(self.model.named_parameters()),
             "memory": self.memory,
+            "rtol": self.rtol,
+            "passes": self.passes,
         }
         asked = {key for keys in self._plans[split].arguments.values() for key in keys.values()}
         for name, samples in self._samples.items():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon import linalg, measure
 from gnomon.autodiff import same
+from gnomon.linalg import Estimate
 
 Value = Any
 """A tensor, or a frozen dataclass of tensors."""
@@ -46,7 +47,8 @@ class Reading:
     def scalars(self) -> dict[str, float]:
         """Plain numbers for a log: the mean, and where there are several values also `.min` and `.max`.
 
-        The tensors of a dataclass go by its name and theirs, as in `mse_decomposition.total`.
+        The tensors of a dataclass go by its name and theirs, as in `mse_decomposition.total`; an estimate by its own
+        name, beside its error, as in `jacobian_norm` and `jacobian_norm.error`.
         """
         numbers: dict[str, float] = {}
         for name, value in tensors(self.values).items():
@@ -78,6 +80,8 @@ def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
             found[name] = value
         else:
             parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
+            if isinstance(value, Estimate):
+                parts = {name: value.value, f"{name}.error": value.error}
             found |= {place: part for place, part in parts.items() if isinstance(part, Tensor)}
     return found
 

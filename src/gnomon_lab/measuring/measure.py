@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gnomon import Probe
+from gnomon import Estimate, Probe
 from gnomon.probe import unavailable
 from gnomon_lab.measuring.network import foreign
 from gnomon_lab.measuring.quantities import Quantity
@@ -106,11 +106,13 @@ def running(x: Tensor) -> AbstractContextManager[None]:
 
 
 def parts_of(values: Mapping[str, object]) -> dict[str, Tensor]:
-    """The tensors by name, those of a dataclass by its name and theirs."""
+    """The tensors by name, those of a dataclass by its name and theirs; an estimate by its own, beside its error."""
     found: dict[str, Tensor] = {}
     for name, value in values.items():
         if isinstance(value, Tensor):
             found[name] = value
+        elif isinstance(value, Estimate):
+            found |= {name: value.value, f"{name}.error": value.error}
         elif is_dataclass(value):
             found |= parts_of({f"{name}.{part.name}": getattr(value, part.name) for part in fields(value)})
     return found

@@ -1,16 +1,39 @@
 """How much of the Jacobian looks along its sample."""
 
+from typing import overload
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.linalg import unit
+from gnomon.autodiff import RTOL, JacobianOperator
+from gnomon.errors import ShapeError
+from gnomon.linalg import Estimate, length, unit
+from gnomon.measure._estimates import Accuracy, norm_of, said
 
 
+@overload
+def jacobian_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]: ...
+@overload
+def jacobian_alignment(
+    jacobian: JacobianOperator,
+    x: Float[Tensor, "n *d"],
+    *,
+    rtol: float | int = RTOL,
+    passes: int | None = None,
+    seed: int = 0,
+) -> Estimate: ...
 @half_as_single
-def jacobian_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
+def jacobian_alignment(
+    jacobian: Float[Tensor, "n c *d"] | JacobianOperator,
+    x: Float[Tensor, "n *d"],
+    *,
+    rtol: float | int = RTOL,
+    passes: int | None = None,
+    seed: int = 0,
+) -> Float[Tensor, "n"] | Estimate:
     r"""The share of each Jacobian's norm that lies along the sample: 1 exactly when $J = c\,x^\top$.
 
     $\|J\hat x\| / \|J\|_F$ with $\hat x = x/\|x\|$
@@ -18,24 +41,50 @@ def jacobian_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, definition 1, made a number.
     Args:
-        jacobian: the Jacobians.
+        jacobian: the Jacobians, or an operator, of which products suffice.
+        rtol: of an operator, the error over the value at which the estimate ends.
+        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+            do not suffice.
+        seed: of an operator, that of the random vectors, which training's random numbers are none of.
         x: the samples at which they were taken.
     Returns:
         In [0, 1] up to rounding; 1 exactly when every row is a multiple of x (definition 1), 0 when every row is
         orthogonal to it, and 0 where either is zero. Invariant under scaling of either, under rotations of the inputs
-        of both, and under rotations of the outputs.
+        of both, and under rotations of the outputs. Of an operator an estimate.
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c d).
+    Cost: O(n c d). Of an operator one product, and what `jacobian_norm` takes.
     Example:
         >>> import torch, gnomon
         >>> gnomon.jacobian_alignment(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]), torch.tensor([[0.0, 2.0]]))
         tensor([0.8000])
     """
+    if isinstance(jacobian, JacobianOperator):
+        accuracy = Accuracy.of(rtol, passes, seed)
+        return said("jacobian_alignment", _share_along(jacobian, x, accuracy), accuracy)
     _checks.jacobian_at(jacobian, x)
     _checks.finite(jacobian=jacobian, x=x)
     whole = unit(jacobian.flatten(1)).view(*jacobian.shape[:2], -1)
     along = torch.linalg.vecdot(whole, unit(x.flatten(1)).unsqueeze(1))
     return torch.linalg.vector_norm(along, dim=1)
+
+
+def _share_along(jacobian: JacobianOperator, x: Float[Tensor, "n *d"], accuracy: Accuracy) -> Estimate:
+    """The length of the Jacobian along the sample, which one product gives, over an estimate of its norm."""
+    _checks.samples(2, x=x)
+    if tuple(x.shape) != (jacobian.shape[0], *jacobian.shape[2:]):
+        raise ShapeError(
+            "x",
+            f"shape {(jacobian.shape[0], *jacobian.shape[2:])}",
+            _checks.shape_of(x),
+            "Pass the operator's samples.",
+        )
+    _checks.finite(x=x)
+    direction = unit(x.flatten(1)).view(x.shape)
+    norm = norm_of(jacobian, accuracy)
+    along = length(jacobian.matvec(direction))
+    one = torch.where(norm.value > 0, norm.value, 1)
+    share = (along / one).clamp(max=1)
+    return Estimate(share, share * norm.error / one, norm.passes + 1)

@@ -1,0 +1,79 @@
+"""Norm, PC1 and alignment by products with the Jacobian, beside the Jacobian itself and SciPy's svds.
+
+For how many outputs which is faster, which is the rule of `gnomon.autodiff.FEW_OUTPUTS`, and at 1,000 outputs by how
+much. Each estimate is held against the truth.
+"""
+
+import sys
+
+import torch
+from scipy.sparse.linalg import LinearOperator, svds
+
+from gnomon import JacobianOperator, Probe, explained_variance_ratio, input_jacobian, jacobian_alignment, jacobian_norm
+from gnomon.measure import _estimates
+from gnomon.models import mlp, resnet18
+from gnomon.probe import _operators
+from timing import compare
+
+# To see where the rule lies, it is off: products are taken however few the outputs are.
+_operators.FEW_OUTPUTS = _estimates.FEW_OUTPUTS = 0
+QUANTITIES = [jacobian_norm, explained_variance_ratio, jacobian_alignment]
+SAMPLES = 16
+
+
+def network(kind, outputs):
+    """A network with random weights, and samples."""
+    generator = torch.Generator().manual_seed(0)
+    if kind == "MLP":
+        return mlp((784, 512, 512, outputs), generator=generator), torch.randn(SAMPLES, 784, generator=generator)
+    model = resnet18(3, outputs, width=32, generator=generator).eval()
+    return model, torch.randn(SAMPLES, 3, 32, 32, generator=generator)
+
+
+def by_svds(model, x):
+    """PC1's numerator by SciPy, sample by sample: the first singular value, from products that torch gives."""
+    first = []
+    for sample in x:
+        jacobian = JacobianOperator(model, sample[None])
+
+        def product(u, jacobian=jacobian):
+            return jacobian.matvec(torch.from_numpy(u).view(jacobian.shape[0], *jacobian.shape[2:])).numpy()[0]
+
+        def back(v, jacobian=jacobian):
+            return jacobian.rmatvec(torch.from_numpy(v).view(jacobian.shape[:2])).flatten().numpy()
+
+        operator = LinearOperator((jacobian.shape[1], sample.numel()), product, rmatvec=back, dtype="float32")
+        first.append(float(svds(operator, k=1, tol=0.01, return_singular_vectors=False)[0]))
+    return torch.tensor(first)
+
+
+def both(kind, outputs, rounds):
+    """A reading by either way, timed, and how far estimates lie off."""
+    model, x = network(kind, outputs)
+    with torch.no_grad():
+        jacobian = input_jacobian(model, x)
+    operator = JacobianOperator(model, x)
+    for quantity in QUANTITIES:
+        arguments = (x,) if quantity is jacobian_alignment else ()
+        exact, found = quantity(jacobian, *arguments), quantity(operator, *arguments)
+        off = ((found.value - exact) / exact).abs()
+        held = ((found.value - exact).abs() <= found.error + 1e-6).float().mean()
+        print(
+            f"  {quantity.__name__}: off by {100 * off.median():.1f} % at the median, {100 * off.max():.1f} % at most; "
+            f"{100 * held:.0f} % of the intervals hold it; {found.passes.float().mean():.0f} passes"
+        )
+    ways = {
+        "by products": lambda: Probe(model, x, QUANTITIES).read(),
+        "by the Jacobian": lambda: Probe(model, x, QUANTITIES, rtol=0).read(),
+    }
+    if outputs == 1000:
+        ways["norm alone, by products"] = lambda: Probe(model, x, [jacobian_norm]).read()
+        ways["the first singular values alone, SciPy's svds"] = lambda: by_svds(model, x)
+    compare(f"Norm, PC1, alignment of {SAMPLES} samples, {kind}, {outputs} outputs", ways, rounds=rounds, calls=1)
+
+
+if __name__ == "__main__":
+    kinds = sys.argv[1:] or ["MLP", "ResNet-18"]
+    for kind in kinds:
+        for outputs in (64, 128, 256, 1000):
+            both(kind, outputs, rounds=3 if kind == "MLP" else 1)

@@ -1,0 +1,204 @@
+"""The Jacobian as an operator: products from both sides, for a batch of samples at once, and no Jacobian."""
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.autodiff._independence import require_independent_samples, require_samples
+from gnomon.autodiff._memory import chunk_size
+from gnomon.autodiff._parameter_jacobian import mixture
+from gnomon.autodiff._run import Model, recorded
+from gnomon.autodiff._tape import Tape, forward
+from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
+from gnomon.linalg import BLOCK
+
+FEW_OUTPUTS = 128
+"""Up to so many outputs the Jacobian itself is as cheap as estimates of it: measured by `benchmarks/estimates.py`."""
+
+RTOL = 0.05
+"""The accuracy of estimates where none is asked for: the error over the value."""
+
+
+class TapeProducts:
+    r"""Products with the Jacobians of one forward pass.
+
+    The backward pass is linear in the vector v that it propagates, so that the derivative of $v^\top J$ in v, in the
+    direction u, is $Ju$: a pass through the backward pass. Unlike dual numbers that needs no forward pass of its own.
+
+    Args:
+        tape: the pass.
+        first: the number of its first sample.
+    """
+
+    def __init__(self, tape: Tape, first: int = 0) -> None:
+        self.tape = replace(tape, create_graph=False)
+        self.first = first
+        self.shape = (*tape.logits.shape, *tape.x.shape[1:])
+
+    def left(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
+        """Each vᵀJ."""
+        product = self.tape.vector_jacobian(v)
+        _checks.finite(jacobian=product)
+        return product
+
+    def right(self, u: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+        """Each Ju.
+
+        Raises:
+            UnsupportedModuleError: if a layer cannot be differentiated twice, or only wrongly.
+        """
+        product = self._multiply(u)
+        _checks.finite(jacobian=product)
+        return product
+
+    @cached_property
+    def _multiply(self) -> Callable[[Tensor], Tensor]:
+        logits = self.tape.logits
+        w = mixture(logits)
+        g = self.left(w)
+        with recorded():
+            v = torch.zeros_like(logits, requires_grad=True)
+            try:
+                back = replace(self.tape, create_graph=True).vector_jacobian(v)
+
+                def multiply(u: Tensor) -> Tensor:
+                    (along,) = torch.autograd.grad(back, v, u, retain_graph=True, materialize_grads=True)
+                    return along
+
+                # torch does not always say that there is no second derivative: held against the norm of one product.
+                size = g.square().sum()
+                right = bool(((multiply(g) * w).sum() - size).abs() <= torch.finfo(logits.dtype).eps ** 0.5 * size)
+                found: object = "one that is wrong"
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                right, found = False, str(error).partition("\n")[0]
+        if not right:
+            raise UnsupportedModuleError(
+                "model",
+                "layers with a second derivative",
+                found,
+                "Pass the Jacobian itself, gnomon.input_jacobian(model, x).",
+            )
+        return multiply
+
+
+class JacobianOperator:
+    r"""The Jacobians of the outputs with respect to the input, by their products alone.
+
+    `matvec` gives $J_i u_i$ and `rmatvec` $J_i^\top v_i$, for all samples at once. Quantities that take a Jacobian and
+    need no matrix take this in its place, and give a `gnomon.Estimate`. Products have no graph: for steering take
+    `input_jacobian`.
+
+    Args:
+        model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
+        x: the samples.
+        memory: bytes to use beyond results; default: 512 MiB. Samples are taken in chunks that fit; where there is one
+            chunk, its forward pass is kept.
+    Attributes:
+        shape: that of the Jacobians, (n, c, *d).
+        dtype: that of the products.
+    Raises:
+        ShapeError: if the outputs are not (n, c).
+        EmptyError: if there are no samples.
+        RangeError: if x is not of floating point, or holds NaN or infinity.
+        UnsupportedModuleError: if samples mix.
+    Example:
+        >>> import torch, gnomon
+        >>> layer = torch.nn.Linear(3, 2)
+        >>> jacobian = gnomon.JacobianOperator(layer, torch.zeros(5, 3))
+        >>> u = torch.ones(5, 3)
+        >>> bool(jacobian.matvec(u).allclose(u @ layer.weight.T))
+        True
+    """
+
+    @full_precision
+    def __init__(self, model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> None:
+        require_samples(model, x, derivative=True)
+        require_independent_samples(model, x)
+        with torch.no_grad():
+            outputs = forward(model, x[:2]).logits
+        self.shape = (len(x), outputs.shape[1], *x.shape[1:])
+        self.dtype = outputs.dtype
+        self.known: dict[Hashable, Any] = {}
+        size = chunk_size(model, x, prepare=prepare, budget=memory)
+
+        def parts() -> Iterator[TapeProducts]:
+            for start in range(0, len(x), size):
+                with torch.no_grad():
+                    tape = forward(model, x[start : start + size])
+                yield TapeProducts(tape, start)
+
+        whole: list[TapeProducts] = []
+
+        def kept() -> Iterator[TapeProducts]:
+            if not whole:
+                whole.extend(parts())
+            yield from whole
+
+        self.parts: Callable[[], Iterator[TapeProducts]] = kept if size >= len(x) else parts
+
+    @classmethod
+    def of(cls, tape: Tape, first: int = 0) -> "JacobianOperator":
+        """That of a forward pass that is there, whose first sample has this number."""
+        operator = cls.__new__(cls)
+        part = TapeProducts(tape, first)
+        operator.shape, operator.dtype, operator.known = part.shape, tape.logits.dtype, {}
+        operator.parts = lambda: iter([part])
+        return operator
+
+    @full_precision
+    def matvec(self, u: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+        """The products $J_i u_i$.
+
+        Raises:
+            ShapeError: if u has not the shape of the samples.
+            RangeError: if u holds NaN or infinity.
+            UnsupportedModuleError: if a layer has no second derivative.
+        Cost: two passes through the graph.
+        """
+        return self._products(u, (self.shape[0], *self.shape[2:]), "u", TapeProducts.right)
+
+    @full_precision
+    def rmatvec(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
+        r"""The products $J_i^\top v_i$.
+
+        Raises:
+            ShapeError: if v has not the shape of the outputs.
+            RangeError: if v holds NaN or infinity.
+            UnsupportedModuleError: if nothing leads from the outputs back to the samples.
+        Cost: one backward pass.
+        """
+        return self._products(v, self.shape[:2], "v", TapeProducts.left)
+
+    def _products(
+        self, given: Tensor, shape: tuple[int, ...], name: str, multiply: Callable[[TapeProducts, Tensor], Tensor]
+    ) -> Tensor:
+        if tuple(given.shape) != shape:
+            raise ShapeError(name, f"shape {shape}", _checks.shape_of(given), "Pass one vector a sample.")
+        _checks.finite(**{name: given})
+        rest, pieces = given.to(self.dtype), []
+        for part in self.parts():
+            mine, rest = rest.tensor_split([part.shape[0]])
+            pieces.append(multiply(part, mine))
+        return torch.cat(pieces)
+
+    def __repr__(self) -> str:
+        return f"JacobianOperator(shape {self.shape}, {self.dtype})"
+
+
+def prepare(tape: Tape) -> tuple[TapeProducts, int]:
+    """All that products with the Jacobians of a pass keep, and how many rows estimates hold of a sample."""
+    products = TapeProducts(tape)
+    with suppress(UnsupportedModuleError, RangeError):  # which is said where it is asked for
+        products.right(torch.zeros_like(tape.x))
+    outputs = products.shape[1]
+    return products, outputs if outputs <= FEW_OUTPUTS else BLOCK + 4

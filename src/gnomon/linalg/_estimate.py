@@ -1,0 +1,30 @@
+"""A number that was estimated, with its error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What products with a matrix say of it, for each sample.
+
+    Attributes:
+        value: the estimates, in the dtype and on the device of the samples.
+        error: half the width of the 95 % interval around each; 0 where it is exact up to rounding.
+        passes: how many products with its Jacobian each sample's estimate rests on.
+    """
+
+    value: Float[Tensor, "n *_"]
+    error: Float[Tensor, "n *_"]
+    passes: Int[Tensor, "n"]
+
+
+def joined(estimates: Sequence[Estimate]) -> Estimate:
+    """Those of some samples after those of others."""
+    if len(estimates) == 1:
+        return estimates[0]
+    return Estimate(*(torch.cat([getattr(each, name) for each in estimates]) for name in ("value", "error", "passes")))

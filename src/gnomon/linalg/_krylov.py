@@ -1,0 +1,136 @@
+"""The first singular values of matrices that are known by their products, and where these are large."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from gnomon.linalg._directions import length, unit
+from gnomon.linalg._products import Products
+
+LEAST = 4
+"""Steps that are taken in any case: few directions that carry much would leave a rest that is hard to estimate."""
+
+ASIDE = 0.025
+"""Up to this part of a value's square, a residual shows that no other value was met in its place."""
+SMALL = 0.1
+"""Values below this part of the first are known as well as one of this part would be."""
+
+
+@dataclass(frozen=True)
+class Krylov:
+    r"""Where each matrix is large, and its first singular values.
+
+    Attributes:
+        basis: orthonormal vectors of length c, and zeros where a sample needed fewer.
+        scale: a size of each matrix, not 0.
+        captured: the squared norm of $V^\top A$ over that of the scale, so that it neither overflows nor underflows.
+        values: the first k singular values of $V^\top A$, the largest first: from below those of A.
+        errors: how far those of A lie above, which holds with a probability of 95 % or more.
+        passes: the products of each sample.
+    """
+
+    basis: Float[Tensor, "n s c"]
+    scale: Float[Tensor, "n"]
+    captured: Float[Tensor, "n"]
+    values: Float[Tensor, "n k"]
+    errors: Float[Tensor, "n k"]
+    passes: Int[Tensor, "n"]
+
+
+def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Krylov:
+    r"""Golub-Kahan bidiagonalisation from a random vector, until the first k values are known.
+
+    $A^\top v_j = \alpha_j u_j + \beta_{j-1} u_{j-1}$, $\quad A u_j = \alpha_j v_j + \beta_j v_{j+1}$, the v
+    orthogonalised against all before. $V^\top A = B U^\top$ with B bidiagonal. It ends when the errors are a
+    tenth of the tolerance, and the residuals of the squares half of it and small: then they are of the first singular
+    values, and not of others that the random vector met first, in 95 % of cases, also where values lie close together.
+
+    Source:
+        Golub and Kahan 1965; Simon and Zha 2000 for orthogonalising one side alone.
+    Args:
+        products: the matrices.
+        k: how many values, at most min(c, d).
+        tolerance: the error that is allowed, relative to each value, or to a tenth of the first where it is smaller.
+        most: products that are allowed, at least two.
+    """
+    n, c, d = products.shape
+    like = products.like
+    steps = max(1, min(c, d + 1, most // 2))
+    basis, bidiagonal = like.new_zeros(n, steps, c), like.new_zeros(n, steps, steps)
+    values, errors, residuals = like.new_zeros(n, k), *like.new_full((2, n, k), torch.inf)
+    passes = torch.zeros(n, dtype=torch.long, device=like.device)
+    v, before, beta = unit(products.normal(0, 1)[:, 0]), like.new_zeros(n, d), like.new_zeros(n)
+    for step in range(steps):
+        far = (residuals > min(tolerance / 2, ASIDE)) | (
+            errors > tolerance / 10 * torch.maximum(values, SMALL * values[:, :1])
+        )
+        going = far.any(1) | (step < LEAST)
+        if not going.any():
+            break
+        passes += 2 * going
+        # A sample that is done goes on with zeros, which leave all that is known of it as it is.
+        v, beta = torch.where(going[:, None], v, 0), torch.where(going, beta, 0)
+        basis[:, step] = v
+        so_far = basis[:, : step + 1]
+        if step:
+            bidiagonal[:, step, step - 1] = beta
+        back = products.left(v) - beta[:, None] * before
+        alpha, before = length(back), unit(back)
+        bidiagonal[:, step, step] = alpha
+        forth = products.right(before) - alpha[:, None] * v
+        for _ in range(2):  # since once leaves rounding along the basis
+            forth = forth - ((so_far @ forth[:, :, None]).mT @ so_far)[:, 0]
+        beta, v = length(forth), unit(forth)
+        ended = beta <= 64 * torch.finfo(beta.dtype).eps * bidiagonal.abs().amax((1, 2))
+        if ended.any():  # nothing but rounding is left of this space: on with another
+            fresh = products.normal(-1 - step, 1)[:, 0]
+            for _ in range(2):
+                fresh = fresh - ((so_far @ fresh[:, :, None]).mT @ so_far)[:, 0]
+            beta, v = torch.where(ended, 0, beta), torch.where(ended[:, None], unit(fresh), v)
+        found = ritz(bidiagonal[:, : step + 1, : step + 1], beta, k)
+        pairs = zip(found, (values, errors, residuals), strict=True)
+        values, errors, residuals = (torch.where(going[:, None], new, old) for new, old in pairs)
+    scale = sizes(bidiagonal)
+    captured = (bidiagonal / scale[:, None, None]).square().sum((1, 2))
+    return Krylov(so_far, scale, captured, values, errors, passes)
+
+
+def ritz(
+    bidiagonal: Float[Tensor, "n s s"], beta: Float[Tensor, "n"], k: int
+) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"], Float[Tensor, "n k"]]:
+    r"""The first k singular values as s steps see them, their errors, and the residuals over the values' squares.
+
+    The squares are the eigenvalues of $AA^\top$ as seen from the basis: off by no more than the residual, or than the
+    residual's square over the gap to the next, which is seen up to a factor of two. Errors and residuals are infinite
+    where there are no values yet.
+
+    Source:
+        Parlett, The Symmetric Eigenvalue Problem, theorems 4.5.1 and 11.7.1.
+    """
+    s = bidiagonal.shape[1]
+    scale = sizes(bidiagonal)[:, None]
+    vectors, values, _ = torch.linalg.svd(bidiagonal / scale[:, None])
+    squares = values.square()
+    residual = beta[:, None] / scale * (bidiagonal[:, -1:, -1] / scale) * vectors[:, -1].abs()
+    gaps = squares[:, :-1] - squares[:, 1:]
+    ends = torch.zeros_like(squares[:, :1])  # beyond the last value nothing is seen
+    gap = torch.minimum(torch.cat([gaps, ends], 1), torch.cat([ends + torch.inf, gaps], 1))
+    # At no gap the quotient is infinite, or NaN where there is no residual either.
+    error = torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
+    errors = (squares + error).sqrt() - values
+    size = torch.maximum(squares, SMALL**2 * squares[:, :1])
+    some, later = min(s, k), (0, max(0, k - s))
+    return (
+        functional.pad(scale * values[:, :some], later),
+        functional.pad(scale * errors[:, :some], later, value=torch.inf),
+        functional.pad(torch.where(size > 0, residual / size, 0)[:, :some], later, value=torch.inf),
+    )
+
+
+def sizes(matrices: Float[Tensor, "n s s"]) -> Float[Tensor, "n"]:
+    """The largest entry of each by absolute value; 1 of a matrix of zeros."""
+    largest = matrices.abs().amax((1, 2))
+    return torch.where(largest > 0, largest, 1)

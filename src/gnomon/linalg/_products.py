@@ -1,0 +1,39 @@
+"""Matrices that are known by their products alone: one a sample, all multiplied at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Products:
+    """Matrices A_i (c d) of some samples, and where the random vectors that they are multiplied with come from.
+
+    Attributes:
+        shape: n, c and d.
+        like: a tensor of the dtype and on the device of the products.
+        right: from u (n d) to each A u (n c).
+        left: from v (n c) to each vᵀA (n d).
+        first: the number of the first sample: each has random vectors of its own, whatever samples are beside it.
+        seed: of these.
+    """
+
+    shape: tuple[int, int, int]
+    like: Tensor
+    right: Callable[[Float[Tensor, "n d"]], Float[Tensor, "n c"]]
+    left: Callable[[Float[Tensor, "n c"]], Float[Tensor, "n d"]]
+    first: int = 0
+    seed: int = 0
+
+    def normal(self, draw: int, count: int) -> Float[Tensor, "n m c"]:
+        """Standard normal vectors, `count` a sample: the same whenever this draw is asked for."""
+        n, c, _ = self.shape
+        vectors = torch.empty(n, count, c)
+        for i, rows in enumerate(vectors):
+            number = hash((self.seed, self.first + i, draw)) % 2**63
+            # Drawn on the processor in single precision: the same numbers on every device, in every precision.
+            rows.normal_(generator=torch.Generator().manual_seed(number))
+        return vectors.to(self.like)

@@ -1,0 +1,114 @@
+"""The squared norm of matrices that are known by their products, with an interval that holds it."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gnomon.linalg._directions import length
+from gnomon.linalg._krylov import Krylov
+from gnomon.linalg._products import Products
+
+BLOCK = 8
+"""Random vectors between two looks at the error, whose products stand in memory together."""
+NORMAL, FIRST, SECOND = 1.959964, 2.3723, 2.8225
+"""95 % of Student's t with ν >= 7 degrees of freedom lie within NORMAL + FIRST/ν + SECOND/ν² of its middle."""
+
+
+@dataclass(frozen=True)
+class SquaredNorm:
+    """The squared Frobenius norm of each matrix over the square of a scale of its own, with its 95 % interval.
+
+    Attributes:
+        scale: in the unit of the norm, not 0.
+        value: the estimate.
+        low: where the interval begins.
+        high: where it ends.
+        passes: the products of each sample.
+    """
+
+    scale: Float[Tensor, "n"]
+    value: Float[Tensor, "n"]
+    low: Float[Tensor, "n"]
+    high: Float[Tensor, "n"]
+    passes: Int[Tensor, "n"]
+
+    def relative(self) -> Float[Tensor, "n"]:
+        """By which factor, less 1, the truth may be above or below the estimate."""
+        apart = torch.maximum(self.value / self.low, self.high / self.value) - 1
+        return torch.where(self.value > 0, apart, 0)
+
+    def where(self, condition: Bool[Tensor, "n"], other: "SquaredNorm") -> "SquaredNorm":
+        """This where the condition holds of a sample, and the other elsewhere."""
+        mine, others = vars(self), vars(other)
+        return SquaredNorm(**{name: torch.where(condition, mine[name], others[name]) for name in mine})
+
+
+def squared_norm(
+    products: Products, tolerance: Tensor, most: int, known: Krylov | None = None, worth: float | int = torch.inf
+) -> SquaredNorm:
+    r"""Hutchinson's estimate: for a normal z, the squared length of $z^\top A$ has the squared norm as its mean.
+
+    Where a basis is known, $\|V^\top A\|^2$ is taken from it, and only what is left is estimated. The mean over m
+    vectors is distributed nearly as $\chi^2_\nu/\nu$ with $\nu = m\,(\sum\sigma^2)^2/\sum\sigma^4$: exactly, where
+    all singular values other than 0 are equal. $\sum\sigma^4$ is the mean of the squares of
+    $\langle z_i^\top A, z_j^\top A\rangle$, of which there are more than there are vectors.
+
+    Source:
+        Hutchinson 1990; Satterthwaite 1946 for the distribution; Meyer et al. 2021 (Hutch++) for taking a part exactly,
+        Chen and Hallman 2023 for taking it from a Krylov space.
+    Args:
+        products: the matrices.
+        tolerance: the relative error that ends it, of each sample.
+        most: products that are allowed.
+        known: what is known of the matrices.
+        worth: where more products than these would be needed, one block is taken and no more.
+    """
+    n, like = products.shape[0], products.like
+    going = torch.ones(n, dtype=torch.bool, device=like.device)
+    passes = torch.zeros(n, dtype=torch.long, device=like.device)
+    total, fourth = like.new_zeros(n), like.new_zeros(n)
+    scale, captured = (known.scale, known.captured) if known else (like.new_ones(n), like.new_zeros(n))
+    norm = SquaredNorm(scale, captured, captured, like.new_full((n,), torch.inf), passes)
+    for block in range(max(1, most // BLOCK)):
+        z = products.normal(1 + block, BLOCK)
+        if known:
+            z = z - (z @ known.basis.mT) @ known.basis
+        rows = torch.stack([products.left(z[:, j].contiguous()) for j in range(BLOCK)], 1)
+        if block == 0 and not known:
+            largest = length(rows.flatten(1))
+            scale = torch.where(largest > 0, largest, 1)
+        rows = rows / scale[:, None, None]
+        gram = rows @ rows.mT
+        square = gram.diagonal(dim1=1, dim2=2)
+        total += square.sum(1)
+        fourth += (gram.square().sum((1, 2)) - square.square().sum(1)) / (BLOCK * (BLOCK - 1))
+        passes = passes + BLOCK * going
+        found = interval(total, fourth, block + 1)
+        value, low, high = (captured + part for part in found)
+        now = SquaredNorm(scale, value, low, high, passes)
+        norm = now.where(going, norm)
+        error = norm.relative()
+        going = going & (error > tolerance) & ((block + 1) * BLOCK * (error / tolerance).square() <= worth)
+        if not going.any():
+            break
+    return norm
+
+
+def interval(
+    total: Float[Tensor, "n"], fourth: Float[Tensor, "n"], blocks: int
+) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"], Float[Tensor, "n"]]:
+    r"""The mean, and where its 95 % interval begins and ends.
+
+    By the quantiles of $\chi^2$ after Wilson and Hilferty 1931, in which those of Student's t stand for the normal
+    ones, since the spread is estimated too.
+    """
+    count = blocks * BLOCK
+    mean = total / count
+    square = mean.square()
+    spread = (fourth / blocks).clamp(max=square)  # sum sigma^4, which is no more than the square of sum sigma^2
+    narrow = 2 / (9 * count) * torch.where(square > 0, spread / square, 0)
+    width = NORMAL + FIRST / (count - 1) + SECOND / (count - 1) ** 2
+    low, high = (mean / (1 - narrow + sign * width * narrow.sqrt()) ** 3 for sign in (1, -1))
+    return mean, low, high

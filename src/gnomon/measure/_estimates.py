@@ -1,0 +1,164 @@
+"""What is estimated from products with the Jacobian, in the place of what is computed from its entries."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
+from gnomon.linalg import Estimate, Products, SquaredNorm, joined, krylov, length, squared_norm
+
+MOST = 256
+"""The products that are allowed for each sample where nothing is said."""
+WORTH = 48
+"""Where the norm would need more random vectors than these, the directions that carry most of it are taken exactly."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What an estimate may cost.
+
+    Attributes:
+        rtol: the error over the value at which it ends; at most `passes` products with each Jacobian are made for it,
+            by random vectors that follow from the `seed`.
+    """
+
+    rtol: float | int
+    passes: int
+    seed: int
+
+    @classmethod
+    def of(cls, rtol: float | int, passes: int | None, seed: int) -> "Accuracy":
+        """What a user asks for.
+
+        Raises:
+            RangeError: if one of them is out of range.
+        """
+        most = MOST if passes is None else passes
+        _checks.settings(
+            ("rtol", rtol, "above 0", 0 < rtol < math.inf),
+            ("passes", passes, "at least 16", isinstance(most, int) and most >= 16),
+            ("seed", seed, "a whole number", isinstance(seed, int)),
+        )
+        return cls(rtol, most, seed)
+
+
+def estimated(
+    jacobian: JacobianOperator,
+    accuracy: Accuracy,
+    exact: Callable[[Float[Tensor, "n c *d"], slice], Float[Tensor, "n *_"]],
+    estimate: Callable[[Products, slice], Estimate],
+) -> Estimate:
+    """A quantity of all samples, chunk by chunk, given with its place among them: exact where outputs are few."""
+    parts: list[Estimate] = []
+    start = 0
+    for part in jacobian.parts():
+        where = slice(start, start + part.shape[0])
+        start = where.stop
+        if part.shape[1] <= FEW_OUTPUTS:
+            matrix = part.tape.jacobian()
+            _checks.finite(jacobian=matrix)
+            parts.append(certain(exact(matrix, where), part.shape[1]))
+        else:
+            parts.append(estimate(products_of(part, accuracy.seed), where))
+    return to_dtype(joined(parts), jacobian.dtype)
+
+
+def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
+    """The Frobenius norms; kept with the operator, since several quantities ask for them."""
+    if accuracy not in jacobian.known:
+        jacobian.known[accuracy] = estimated(
+            jacobian,
+            accuracy,
+            lambda matrix, _: length(matrix.flatten(1)),
+            lambda products, _: root_of(squared_norm_of(products, accuracy)),
+        )
+    return jacobian.known[accuracy]
+
+
+def said(name: str, estimate: Estimate, accuracy: Accuracy) -> Estimate:
+    """The estimate, with a warning if it is less accurate than asked for; of several values, measured by the first."""
+    size = estimate.value if estimate.value.ndim == 1 else estimate.value.amax(1, keepdim=True)
+    # Rounding counts as well.
+    beyond = estimate.error > (accuracy.rtol + 4 * torch.finfo(size.dtype).eps) * size
+    if beyond.any():
+        worst = float(torch.where(size > 0, estimate.error / size, 0).max())
+        warnings.warn(
+            f"{name}: expected an error of at most {accuracy.rtol:.2g} of the value, got up to {worst:.2g}, at "
+            f"{int(beyond.sum())} of {beyond.numel()} values, within {accuracy.passes} passes. Allow more passes.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return estimate
+
+
+def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
+    """The squared norms, for norms to this accuracy: by random vectors alone where these are few."""
+    tolerance = products.like.new_full((products.shape[0],), (1 + accuracy.rtol) ** 2 - 1)
+    plain = squared_norm(products, tolerance, accuracy.passes, worth=WORTH)
+    open_ = plain.relative() > tolerance
+    rest = accuracy.passes - int(plain.passes.max())
+    if not open_.any() or rest < 16:
+        return plain
+    known = krylov(products, 1, accuracy.rtol, rest // 2)
+    deflated = squared_norm(products, tolerance, rest - int(known.passes.max()), known)
+    better = open_ & (deflated.relative() < plain.relative())
+    spent = torch.where(open_, plain.passes + known.passes + deflated.passes, plain.passes)
+    found = deflated.where(better, plain)
+    return SquaredNorm(found.scale, found.value, found.low, found.high, spent)
+
+
+def share_of_first(products: Products, accuracy: Accuracy) -> Estimate:
+    """The share of the squared norm that the first singular value's square has."""
+    known = krylov(products, 1, accuracy.rtol, accuracy.passes // 2)
+    first, error = known.values[:, 0] / known.scale, known.errors[:, 0] / known.scale
+    wider = torch.where(first > 0, ((first + error) / first).square(), 1)
+    tolerance = ((1 + accuracy.rtol) / wider - 1).clamp_min(accuracy.rtol / 4)
+    norm = squared_norm(products, tolerance, accuracy.passes - int(known.passes.max()), known)
+    share = torch.where(norm.value > 0, first.square() / norm.value, 0)
+    high = (share * wider * norm.value / norm.low).clamp(max=1)
+    error = torch.maximum(high - share, share - share * norm.value / norm.high)
+    return Estimate(share, torch.where(norm.value > 0, error, 0), known.passes + norm.passes)
+
+
+def first_values(products: Products, k: int, accuracy: Accuracy) -> Estimate:
+    """The first k singular values."""
+    known = krylov(products, k, accuracy.rtol, accuracy.passes)
+    return Estimate(known.values, known.errors, known.passes)
+
+
+def root_of(norm: SquaredNorm) -> Estimate:
+    """The norm itself, with its error."""
+    value = norm.value.sqrt()
+    error = torch.maximum(norm.high.sqrt() - value, value - norm.low.sqrt())
+    return Estimate(norm.scale * value, norm.scale * error, norm.passes)
+
+
+def certain(value: Float[Tensor, "n *_"], passes: int) -> Estimate:
+    """What is known without an error, from so many passes."""
+    return Estimate(value, torch.zeros_like(value), torch.full((len(value),), passes, device=value.device))
+
+
+def to_dtype(estimate: Estimate, dtype: torch.dtype) -> Estimate:
+    """The same in the dtype of the network's outputs."""
+    return Estimate(estimate.value.to(dtype), estimate.error.to(dtype), estimate.passes)
+
+
+def products_of(part: TapeProducts, seed: int) -> Products:
+    """A chunk's products, inputs as vectors, in float32 or more: half precision has no decompositions."""
+    n, c, *d = part.shape
+    dtype = part.tape.logits.dtype
+    like = part.tape.x.new_empty(0, dtype=torch.promote_types(dtype, torch.float32))
+    return Products(
+        (n, c, math.prod(d)),
+        like,
+        lambda u: part.right(u.to(dtype).view(n, *d)).to(like),
+        lambda v: part.left(v.to(dtype)).flatten(1).to(like),
+        part.first,
+        seed,
+    )

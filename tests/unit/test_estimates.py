@@ -1,0 +1,311 @@
+"""Estimates from products: their intervals hold, and a probe takes them where they are cheaper."""
+
+import math
+import warnings
+from functools import partial
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+from torch.nn import functional
+
+import gnomon
+from gnomon import Estimate, JacobianOperator, Probe
+from gnomon.autodiff import FEW_OUTPUTS
+from gnomon.errors import RangeError
+from gnomon.linalg import Products, krylov, squared_norm
+from gnomon.measure._estimates import Accuracy, first_values, root_of, share_of_first, squared_norm_of
+from gnomon.models import mlp
+from gnomon.plot import reading as draw
+from gnomon_lab.measuring import Data, measure
+from tests.unit.test_jacobian_operator import Once
+
+SEEDS = 200
+OUTPUTS = 192
+"""More than a few."""
+
+
+def untrained():
+    generator = torch.Generator().manual_seed(0)
+    return mlp((48, 64, OUTPUTS), generator=generator).double(), torch.randn(1, 48, generator=generator).double()
+
+
+def aligned():
+    """After steps towards rank one: few directions carry the norm."""
+    model, x = untrained()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(40):
+        loss = functional.mse_loss(model(x), torch.ones(1, OUTPUTS, dtype=torch.float64))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model, x
+
+
+def convolutional():
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(1, 6, 3), nn.GELU(), nn.Flatten(), nn.LayerNorm(216), nn.Linear(216, OUTPUTS))
+    return model.double(), torch.randn(1, 1, 8, 8, generator=generator).double()
+
+
+NETWORKS = {"untrained": untrained, "aligned": aligned, "convolutional": convolutional}
+every_network = pytest.mark.parametrize("name", NETWORKS)
+
+
+def of_matrix(matrix, n, seed=0):
+    """Products with one matrix, as that of so many samples, which have random vectors of their own."""
+    c, d = matrix.shape
+    return Products((n, c, d), matrix, lambda u: u @ matrix.mT, lambda v: v @ matrix, 0, seed)
+
+
+def jacobian_of(name):
+    model, x = NETWORKS[name]()
+    return gnomon.input_jacobian(model, x).detach().flatten(2)[0]
+
+
+def share_held(estimate, truth):
+    """Of how many seeds the interval holds the truth, rounding aside."""
+    return float(((estimate.value - truth).abs() <= estimate.error + 1e-9 * truth).double().mean())
+
+
+@every_network
+@pytest.mark.parametrize("rtol", [0.05, 0.2])
+def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
+    """Over 200 seeds. Where an estimate is all but exact, or rests on bounds, it may hold always."""
+    jacobian = jacobian_of(name)
+    values = torch.linalg.svdvals(jacobian)
+    norm = values.square().sum().sqrt()
+    products, accuracy = of_matrix(jacobian, SEEDS), Accuracy.of(rtol, None, 0)
+    found = root_of(squared_norm_of(products, accuracy))
+    assert 0.9 <= share_held(found, norm) <= 0.99
+    assert (found.error <= rtol * found.value).all()
+    shares = share_of_first(products, accuracy)
+    assert share_held(shares, (values[0] / norm).square()) >= 0.9
+    assert (shares.error <= 1.001 * rtol * shares.value).all()
+    first = first_values(products, 2, accuracy)
+    assert share_held(first, values[:2]) >= 0.9
+
+
+@every_network
+def test_intervals_from_a_fixed_number_of_vectors_hold_too(name):
+    jacobian = jacobian_of(name)
+    truth = jacobian.square().sum()
+    for count in (8, 32):
+        found = squared_norm(of_matrix(jacobian, 2 * SEEDS), torch.zeros(2 * SEEDS).double(), count)
+        held = (found.scale**2 * found.low <= truth) & (truth <= found.scale**2 * found.high)
+        assert 0.9 <= held.double().mean() <= 0.99
+
+
+def test_what_is_left_is_estimated_where_few_directions_carry_the_norm():
+    """By random vectors alone 5 % would take hundreds of products; with the first directions taken out, few."""
+    jacobian = jacobian_of("aligned")
+    products, tolerance = of_matrix(jacobian, 20), torch.full((20,), 0.1, dtype=torch.float64)
+    alone = squared_norm(products, tolerance, 1024)
+    both = squared_norm_of(products, Accuracy.of(0.05, None, 0))
+    assert alone.passes.double().mean() > 4 * both.passes.double().mean()
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5])
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
+def test_low_rank_is_exact_whatever_the_size(rank, scale):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(OUTPUTS, rank, generator=generator) @ torch.randn(rank, 60, generator=generator)
+    exact = torch.linalg.svdvals(rows.double())
+    found = first_values(of_matrix(scale * rows, 4), rank, Accuracy.of(0.01, None, 0))
+    torch.testing.assert_close(found.value.double() / scale, exact[:rank].expand(4, -1), rtol=1e-4, atol=0)
+    norm = root_of(squared_norm_of(of_matrix(scale * rows, 4), Accuracy.of(0.01, None, 0)))
+    torch.testing.assert_close(norm.value.double() / scale, exact.square().sum().sqrt().expand(4), rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("values", [[3.0, 3.0, 2.0, *[0.0] * 9], [1.0, 1.0, 1.0, 0.0], [2.0, 2.0, 2.0]])
+def test_equal_singular_values_are_found_more_than_once(values):
+    """A space that is exhausted is left for another."""
+    found = krylov(of_matrix(torch.diag(torch.tensor(values)), 5), 3, 0.01, 24)
+    torch.testing.assert_close(found.values, torch.tensor(values[:3]).expand(5, -1))
+    torch.testing.assert_close(found.errors, torch.zeros(5, 3), rtol=0, atol=1e-5)
+
+
+def test_a_zero_jacobian_is_zero_without_an_error():
+    products, accuracy = of_matrix(torch.zeros(OUTPUTS, 9), 2), Accuracy.of(0.05, None, 0)
+    for found in (root_of(squared_norm_of(products, accuracy)), share_of_first(products, accuracy)):
+        assert found.value.tolist() == found.error.tolist() == [0, 0]
+
+
+def many_outputs(n=12):
+    generator = torch.Generator().manual_seed(0)
+    return mlp((40, 64, OUTPUTS), generator=generator), torch.randn(n, 40, generator=generator)
+
+
+def batches(x):
+    return [(x[:5], torch.arange(5)), (x[5:], torch.arange(5, len(x)))]
+
+
+QUANTITIES = [gnomon.jacobian_norm, gnomon.explained_variance_ratio, gnomon.jacobian_alignment]
+
+
+def arguments(quantity, x):
+    return (x,) if quantity is gnomon.jacobian_alignment else ()
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_estimates_of_an_operator_are_near_those_of_the_matrix(quantity):
+    model, x = many_outputs()
+    exact = quantity(gnomon.input_jacobian(model, x).detach(), *arguments(quantity, x))
+    found = quantity(JacobianOperator(model, x), *arguments(quantity, x), rtol=0.1)
+    assert type(found) is Estimate
+    assert found.value.dtype == found.error.dtype == torch.float32
+    assert (found.error <= 0.1001 * found.value).all()
+    assert ((found.value - exact).abs() <= 2 * found.error).all()
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_few_outputs_are_exact(quantity):
+    generator = torch.Generator().manual_seed(0)
+    model, x = mlp((40, 64, 10), generator=generator), torch.randn(5, 40, generator=generator)
+    exact = quantity(gnomon.input_jacobian(model, x).detach(), *arguments(quantity, x))
+    found = quantity(JacobianOperator(model, x), *arguments(quantity, x))
+    torch.testing.assert_close(found.value, exact)
+    assert not found.error.any()
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_chunks_change_nothing_and_training_keeps_its_random_numbers(quantity):
+    """Each sample has random vectors of its own, and stops for itself."""
+    model, x = many_outputs()
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    whole, again, parts = (
+        quantity(JacobianOperator(model, x, memory=memory), *arguments(quantity, x)) for memory in (None, None, 1)
+    )
+    other = quantity(JacobianOperator(model, x), *arguments(quantity, x), seed=1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(whole.value, again.value)
+    assert torch.equal(whole.passes, parts.passes)
+    torch.testing.assert_close(parts.value, whole.value)
+    assert not torch.equal(other.value, whole.value)
+
+
+def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning():
+    model, x = many_outputs()
+    expected = r"jacobian_norm: expected an error of at most 0.001 of the value, got up to 0\.\d+, at 12 of 12 values"
+    with pytest.warns(RuntimeWarning, match=expected):
+        found = gnomon.jacobian_norm(JacobianOperator(model, x), rtol=0.001, passes=16)
+    assert (found.passes <= 16).all()
+    assert (found.error > 0.001 * found.value).all()
+
+
+@pytest.mark.bad_input
+def test_settings_out_of_range_are_named():
+    model, x = many_outputs()
+    operator = JacobianOperator(model, x)
+    with pytest.raises(RangeError, match=r"jacobian_norm: expected rtol above 0, got 0; passes at least 16, got 3"):
+        gnomon.jacobian_norm(operator, rtol=0, passes=3)
+    with pytest.raises(RangeError, match=r"Probe: expected rtol of 0 or above, got -1; passes at least 16, got 1"):
+        Probe(model, x, QUANTITIES, rtol=-1, passes=1)
+
+
+def kinds(reading):
+    return {name: type(value) for name, value in reading.values.items()}
+
+
+def test_a_probe_takes_products_where_outputs_are_many():
+    model, x = many_outputs()
+    reading = Probe(model, x, [*QUANTITIES, gnomon.centroid_alignment], rtol=0.1).read()
+    assert kinds(reading) == {quantity.__name__: Estimate for quantity in QUANTITIES} | {
+        "centroid_alignment": torch.Tensor
+    }
+    exact = Probe(model, x, QUANTITIES, rtol=0).read()
+    for name, value in exact.values.items():
+        assert type(value) is torch.Tensor
+        assert ((reading.values[name].value - value).abs() <= 2 * reading.values[name].error).all()
+    numbers = reading.scalars()
+    assert numbers["jacobian_norm"] == pytest.approx(exact.scalars()["jacobian_norm"], rel=0.05)
+    assert 0 < numbers["jacobian_norm.error"] < 0.1 * numbers["jacobian_norm"]
+
+
+def test_a_probe_takes_the_matrix_where_outputs_are_few_or_someone_needs_it():
+    model, x = many_outputs()
+    few = Probe(mlp((40, FEW_OUTPUTS)), x, [gnomon.jacobian_norm]).read()
+    with_rows = Probe(model, x, [gnomon.jacobian_norm, gnomon.row_alignment]).read()
+
+    def doubled(jacobian_norm):
+        return 2 * jacobian_norm
+
+    looked_at = Probe(model, x, [gnomon.jacobian_norm, doubled]).read()
+    for reading in (few, with_rows, looked_at):
+        assert kinds(reading)["jacobian_norm"] is torch.Tensor
+    torch.testing.assert_close(looked_at.values["doubled"], 2 * with_rows.values["jacobian_norm"])
+
+
+def test_a_probe_takes_the_matrix_where_there_is_no_second_derivative():
+    model, x = many_outputs()
+    model[1].forward = Once.apply
+    assert kinds(Probe(model, x, [gnomon.jacobian_norm]).read())["jacobian_norm"] is torch.Tensor
+
+
+def test_batches_and_memory_change_nothing_in_a_probe():
+    model, x = many_outputs()
+    whole = Probe(model, x, QUANTITIES).read()
+    for data, memory in ((batches(x), None), (x, 1)):
+        found = Probe(model, data, QUANTITIES, memory=memory).read()
+        for name, value in whole.values.items():
+            torch.testing.assert_close(found.values[name].value, value.value)
+            assert torch.equal(found.values[name].passes, value.passes)
+
+
+def test_settings_of_a_quantity_go_before_those_of_the_probe():
+    model, x = many_outputs()
+    finer = partial(gnomon.jacobian_norm, rtol=0.04)
+    reading = Probe(model, x, {"fine": finer, "coarse": gnomon.jacobian_norm}, rtol=0.2, passes=512).read()
+    assert reading.values["fine"].error.max() < reading.values["coarse"].error.min()
+    assert (reading.values["fine"].passes > reading.values["coarse"].passes).all()
+
+
+@pytest.mark.parametrize("data", ["tensor", "batches"])
+def test_a_function_of_the_operator_gets_it_of_all_samples_or_by_chunks(data):
+    """As its annotation says."""
+    model, x = many_outputs()
+
+    def together(jacobian_operator):
+        return jacobian_operator.matvec(torch.ones(jacobian_operator.shape[0], 40)).mean()
+
+    reading = Probe(model, x if data == "tensor" else batches(x), [together, gnomon.jacobian_norm]).read()
+    expected = gnomon.input_jacobian(model, x).sum(2).mean()
+    torch.testing.assert_close(reading.values["together"], expected.detach())
+
+
+def test_training_goes_on_where_the_network_is_nan():
+    model, x = many_outputs()
+    probe = Probe(model, x, [gnomon.jacobian_norm])
+    with torch.no_grad():
+        model[0].weight[0, 0] = math.nan
+    with pytest.warns(UserWarning, match="jacobian_norm is NaN at step 0: .*expected finite numbers"):
+        assert probe(0).values["jacobian_norm"].isnan()
+    with torch.no_grad():
+        model[0].weight[0, 0] = 0.0
+    assert kinds(probe(1))["jacobian_norm"] is Estimate
+    with torch.no_grad():
+        model[0].weight[0, 0] = math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert probe(2).values["jacobian_norm"].isnan()
+
+
+def test_estimates_are_drawn_and_measured_by_their_values():
+    model, x = many_outputs()
+    reading = Probe(model, x, QUANTITIES).read()
+    _, axes = draw(reading, "jacobian_norm", ax=Figure().add_subplot())
+    assert f"mean {reading.scalars()['jacobian_norm']:.3g}" in axes.get_legend_handles_labels()[1][0]
+    measured = measure(model, Data(x, None, ""), {"jacobian_norm": gnomon.jacobian_norm}).values
+    assert measured.keys() == {"jacobian_norm", "jacobian_norm.error"}
+    assert torch.equal(measured["jacobian_norm"], reading.values["jacobian_norm"].value)
+
+
+def test_a_reading_with_estimates_is_saved_and_loaded(tmp_path):
+    model, x = many_outputs()
+    reading = Probe(model, x, QUANTITIES).read()
+    torch.save(reading, tmp_path / "reading.pt")
+    assert torch.load(tmp_path / "reading.pt", weights_only=True) == reading
