@@ -72,7 +72,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "verify": ("--runs",),
     "measure": (
         "--model", "--data", "--key", "--logits", "--position", "--quantities", "--samples", "--split", "--layer",
-        "--memory", "--device", "--dtype",
+        "--head", "--memory", "--device", "--dtype",
         "--seed", "--data-dir", "--json", "--out", "--report",
     ),
 }  # fmt: skip

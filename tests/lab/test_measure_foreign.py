@@ -226,6 +226,7 @@ def saved(folder):
 LAYERS = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 SIZES = {
     "ViTConfig": {**LAYERS, "image_size": 4, "patch_size": 2, "num_channels": 1, "num_labels": 3},
+    "DeiTConfig": {**LAYERS, "image_size": 4, "patch_size": 2, "num_channels": 1, "num_labels": 3},
     "BertConfig": {**LAYERS, "vocab_size": 9, "num_labels": 3, "max_position_embeddings": 16},
     "LlamaConfig": {**LAYERS, "vocab_size": 9},
 }
@@ -405,6 +406,47 @@ def test_labels_of_another_axis_are_said(folder, complaint):
     np.savez("axes.npz", x=numbers(5, N, 6).numpy(), labels=np.arange(N) % 3)
     words = "expected labels of 5 samples, as in x, got 40 in axes.npz, as many as axis 1 of x has. Save both"
     assert words in complaint("small.pt", "nets:small", "axes.npz")
+
+
+# Heads
+
+
+def test_two_heads_that_are_averaged_are_found(saved, measured):
+    """As distilled transformers have them."""
+    made, x = saved("DeiTForImageClassificationWithTeacher", "DeiTConfig"), images()
+    found, _ = measured("saved", None, "images.npz", "--quantities", "nc1", "self_duality", "classifier_equinorm")
+    heads, last = (made.cls_classifier, made.distillation_classifier), made.deit(x).last_hidden_state.detach()
+    moments = gnomon.class_moments(torch.cat([last[:, 0], last[:, 1]], 1), torch.arange(N) % CLASSES, CLASSES)
+    weight = torch.cat([head.weight for head in heads], 1).detach() / 2
+    for name, expected in {
+        "nc1": gnomon.nc1(moments),
+        "self_duality": gnomon.self_duality(weight, moments),
+        "classifier_equinorm": gnomon.classifier_equinorm(weight),
+    }.items():
+        torch.testing.assert_close(found["quantities"][name]["value"], expected.item(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_head_that_is_called_at_every_position_is_found(saved, measured):
+    made = saved("LlamaForCausalLM", "LlamaConfig")
+    tokens = torch.randint(0, 9, (N, 5), generator=torch.Generator().manual_seed(0))
+    np.savez("tokens.npz", x=tokens.numpy(), labels=np.arange(N) % 9)
+    found, _ = measured("saved", None, "tokens.npz", "--position", "-1", "--quantities", "nc1", "self_duality")
+    moments = gnomon.class_moments(made.model(tokens).last_hidden_state[:, -1].detach(), torch.arange(N) % 9, 9)
+    expected = gnomon.self_duality(made.lm_head.weight.detach(), moments).item()
+    torch.testing.assert_close(found["quantities"]["self_duality"]["value"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_head_may_be_named(others, measured, complaint):
+    torch.save(network().state_dict(), "headless.pt")
+    asked = ("--quantities", "self_duality", "nc1")
+    assert "Name the layer whose input is meant, or the layers" in complaint(
+        "headless.pt", "nets:headless", "some.npz", *asked
+    )
+    found, _ = measured("headless.pt", "nets:headless", "some.npz", "--head", "2", *asked)
+    assert found["quantities"] == measured("small.pt", "nets:small", "some.npz", *asked)[0]["quantities"]
+    assert found["head"] == ["2"]
+    said = complaint("headless.pt", "nets:headless", "some.npz", "--head", "9")
+    assert "expected one of 0, 1, 2, 3, got '9'" in said
 
 
 # Outputs

@@ -65,23 +65,87 @@ class Naming(nn.Module):
         return self.head(given=self.body(x))
 
 
-class Averaged(nn.Module):
-    """The mean of two heads, as that of distilled transformers."""
+class Several(nn.Module):
+    """Heads on features of their own, as those of distilled transformers."""
 
-    def __init__(self):
+    def __init__(self, *heads, combine, unused=False):
         super().__init__()
-        self.body, self.head, self.other = body(), nn.Linear(5, CLASSES), nn.Linear(5, CLASSES)
+        self.unused = nn.Linear(4, CLASSES) if unused else None
+        self.body, self.other, self.heads = body(), nn.Linear(4, 7), nn.ModuleList(heads)
+        self.combine = combine
+
+    def features(self, x):
+        return [self.body(x), self.other(x).tanh(), x][: len(self.heads)]
 
     def forward(self, x):
-        features = self.body(x)
-        return (self.head(features) + self.other(features)) / 2
+        if self.unused is not None:
+            self.unused(x)
+        return self.combine([head(each) for head, each in zip(self.heads, self.features(x), strict=True)])
+
+
+def mean(outputs):
+    return sum(outputs) / len(outputs)
+
+
+def normalising(head):
+    """A head behind a BatchNorm, as LeViT's."""
+    return nn.Sequential(nn.BatchNorm1d(head.in_features), head)
+
+
+class Rows(nn.Module):
+    """A head that is called at every position of a sequence, of which the logits are those of one."""
+
+    def __init__(self, pick):
+        super().__init__()
+        self.body, self.head, self.pick = nn.Sequential(nn.Linear(2, 5), nn.Tanh()), nn.Linear(5, CLASSES), pick
+
+    def forward(self, x):
+        return self.pick(self.head(self.body(x)), x)
+
+
+def largest(rows, x):
+    """Of each sample the row at another position, as sequences of several lengths have them."""
+    return rows[torch.arange(len(x)), x[:, :, 0].argmax(1)]
+
+
+SEQUENCES = torch.randn(N, 6, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
 def pooled(features):
     return features.mean((2, 3))
 
 
+def side_by_side(model):
+    return torch.cat(model.features(X), 1)
+
+
 BUILDERS = {
+    "two, averaged": (
+        lambda: Several(nn.Linear(5, CLASSES), nn.Linear(7, CLASSES), combine=mean, unused=True),
+        side_by_side,
+        X,
+    ),
+    "three, added up, one without a bias": (
+        lambda: Several(nn.Linear(5, 3), nn.Linear(7, 3, bias=False), nn.Linear(4, 3), combine=sum),
+        side_by_side,
+        X,
+    ),
+    "two behind layers of their own": (
+        lambda: Several(normalising(nn.Linear(5, 3)), normalising(nn.Linear(7, 3)), combine=mean).eval(),
+        lambda m: torch.cat([head[0](each) for head, each in zip(m.heads, m.features(X), strict=True)], 1),
+        X,
+    ),
+    "at the last position": (lambda: Rows(lambda rows, x: rows[:, -1]), lambda m: m.body(SEQUENCES)[:, -1], SEQUENCES),
+    "at positions of each sample's": (
+        lambda: Rows(largest),
+        lambda m: largest(m.body(SEQUENCES), SEQUENCES),
+        SEQUENCES,
+    ),
+    "at all positions, averaged": (
+        lambda: Rows(lambda rows, x: rows.mean(1)),
+        lambda m: m.body(SEQUENCES).mean(1),
+        SEQUENCES,
+    ),
     "made before the body": (lambda: Network(body(), nn.Linear(5, CLASSES)), lambda m: m.body(X), X),
     "transposed": (lambda: Network(body(), Transposed(5, CLASSES)), lambda m: m.body(X), X),
     "called by a name": (Naming, lambda m: m.body(X), X),
@@ -117,12 +181,13 @@ def test_features_weight_and_bias_are_those_that_the_logits_follow_from(name):
 def test_what_the_logits_do_not_follow_from_is_refused_until_it_is_named():
     doubled = Network(body(), nn.Linear(5, CLASSES)).double()
     doubled.first.register_forward_hook(lambda layer, inputs, output: 2 * output)
-    for model in (doubled, Averaged().double(), Network(body(), nn.Linear(5, CLASSES), nn.Softmax(1)).double()):
+    uneven = Several(nn.Linear(5, 3), nn.Linear(7, 3), combine=lambda both: both[0] + 0.3 * both[1]).double()
+    for model in (doubled, uneven, Network(body(), nn.Linear(5, CLASSES), nn.Softmax(1)).double()):
         with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* final linear layer puts out"):
             gnomon.features(model, X)
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* Name the layer whose input is meant"):
             Probe(model, (X, LABELS), [nc1])
-        name = "head" if isinstance(model, Averaged) else "first"
+        name = "heads.0" if model is uneven else "first"
         read = Probe(model, (X, LABELS), {"seen": lambda features: features, "nc1": nc1}, layers=name).read().values
         torch.testing.assert_close(read["seen"], model.body(X).detach())
 
@@ -135,6 +200,64 @@ def test_the_head_may_be_named_too():
         UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* looks at its weight .* 'last'"
     ):
         Probe(model, (X, LABELS), [self_duality], layers="last")
+
+
+def test_layers_that_are_named_are_the_head_whatever_goes_on_behind_them():
+    """As SqueezeNet's convolution, of which the outputs go through a ReLU before the mean."""
+    torch.manual_seed(0)
+    end = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    squeezed = Network(pixels(), nn.Conv2d(5, CLASSES, 1), end).double()
+    with pytest.raises(UnsupportedModuleError, match="got one that goes on behind it"):
+        Probe(squeezed, (IMAGES, LABELS), [self_duality])
+    asked = {"seen": lambda features: features, "w": lambda classifier: classifier, "b": lambda bias: bias}
+    read = Probe(squeezed, (IMAGES, LABELS), asked | {"duality": self_duality}, head="first").read().values
+    expected = pooled(squeezed.body(IMAGES)).detach()
+    torch.testing.assert_close(read["seen"], expected)
+    torch.testing.assert_close(read["w"], squeezed.first.weight.detach().flatten(1))
+    torch.testing.assert_close(read["b"], squeezed.first.bias.detach())
+    moments = gnomon.class_moments(expected, LABELS, CLASSES)
+    torch.testing.assert_close(read["duality"], self_duality(read["w"], moments))
+
+
+@pytest.mark.parametrize("memory", [None, 2_000])
+def test_several_that_are_named_stand_side_by_side(memory):
+    torch.manual_seed(0)
+    model = Several(nn.Linear(5, 3), nn.Linear(7, 3), combine=mean).double()
+    asked = {"seen": lambda features: features, "w": lambda classifier: classifier, "duality": self_duality}
+    names = ["heads.1", "heads.0"]
+    given = (model, (X, LABELS), asked)
+    named, found = (Probe(*given, head=head, memory=memory).read().values for head in (names, None))
+    torch.testing.assert_close(named["seen"], torch.cat(model.features(X)[::-1], 1).detach())
+    torch.testing.assert_close(named["w"], torch.cat([model.heads[1].weight, model.heads[0].weight], 1).detach() / 2)
+    torch.testing.assert_close(named["duality"], found["duality"])
+    uneven = Several(nn.Linear(5, 3), nn.Linear(7, 3), combine=lambda both: both[0] + 0.3 * both[1]).double()
+    read = Probe(uneven, (X, LABELS), asked, head=names[::-1]).read().values
+    torch.testing.assert_close(read["seen"], side_by_side(uneven).detach())
+
+
+@pytest.mark.parametrize(
+    ("head", "error", "words"),
+    [
+        ("nowhere", RangeError, "expected one of first, body.*got 'nowhere'"),
+        (["first", "nowhere"], RangeError, "got 'nowhere'"),
+        ("body.0", UnsupportedModuleError, "weight of 3 rows, as many as there are outputs, got 'body.0', a Linear"),
+        ("body.1", UnsupportedModuleError, "got 'body.1', a Tanh. Name those from which the logits come"),
+        ("unused", UnsupportedModuleError, "a layer that the forward pass calls, got one that it does not"),
+    ],
+)
+def test_heads_that_are_none_are_refused(head, error, words):
+    model = Network(body(), nn.Linear(5, CLASSES))
+    model.unused = nn.Linear(5, CLASSES)
+    with pytest.raises(error, match=words):
+        Probe(model.double(), (X, LABELS), [self_duality], head=head)
+
+
+def test_a_layer_beside_the_head_that_was_named_is_refused():
+    model = Several(nn.Linear(5, 3), nn.Linear(7, 3), combine=mean).double()
+    with pytest.raises(UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* looks at its weight"):
+        Probe(model, (X, LABELS), [self_duality], layers="heads.0")
+    first = Probe(model, (X, LABELS), [self_duality], layers="heads.0", head="heads.0").read()
+    assert first == Probe(model, (X, LABELS), [self_duality], head="heads.0").read()
 
 
 @pytest.mark.bad_input

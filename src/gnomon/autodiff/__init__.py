@@ -10,7 +10,7 @@ from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperat
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
 from gnomon.autodiff._memory import DEFAULT_BUDGET
-from gnomon.autodiff._observation import OBSERVATIONS, map_tapes, observe, timed
+from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observe, timed
 from gnomon.autodiff._run import Model, outputs_of, recorded
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
@@ -21,6 +21,7 @@ __all__ = [
     "OBSERVATIONS",
     "RTOL",
     "JacobianOperator",
+    "Layer",
     "Model",
     "Tape",
     "TapeProducts",

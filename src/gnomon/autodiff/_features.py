@@ -15,7 +15,9 @@ def features(
     """The features of each sample: the input of the network's final linear layer, or of another layer.
 
     That layer is found by what a pass does: the logits follow from its input, its weight and its bias. It may be a
-    linear one, a convolution of single pixels before or behind the mean over them, or another with such a weight.
+    linear one, a convolution of single pixels before or behind the mean over them, or another with such a weight; be
+    called at each position of a sequence, of which the logits are those of one; or be several that are added up or
+    averaged, whose inputs then stand side by side.
     Follows torch's grad mode, as `input_jacobian` does.
 
     Args:
@@ -38,4 +40,6 @@ def features(
         >>> gnomon.features(model, torch.tensor([[-1.0, 2.0]])).detach()
         tensor([[0., 2.]])
     """
-    return observe(model, x, set(), features={"features": layer}, memory=memory).values["features"]
+    return observe(model, x, set(), features={"features": () if layer is None else layer}, memory=memory).values[
+        "features"
+    ]

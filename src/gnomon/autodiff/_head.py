@@ -1,61 +1,66 @@
-"""The final linear layer of a network: found by what the forward pass does, not by where it stands."""
+"""The final linear layer of a network, or several: found by what the forward pass does, not by where it stands."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon.autodiff._layers import layer_named, modules_of
+from gnomon.autodiff._linear_map import (
+    LinearMap,
+    follow,
+    has_weight,
+    linear_map,
+    map_of,
+    matrices,
+    rows_of,
+    side_by_side,
+)
 from gnomon.autodiff._run import Model, outputs_of
-from gnomon.autodiff._tape import Call, recording
+from gnomon.autodiff._tape import Call, Tape, recording
 from gnomon.errors import UnsupportedModuleError
 
-ROWS = 64
-"""Samples at which it is checked that logits follow: a layer does the same to all."""
-
-
-@dataclass(frozen=True)
-class LinearMap:
-    r"""From features to logits: $f W^\top + b$.
-
-    Attributes:
-        features: what goes in.
-        weight: W.
-        bias: b; None if there is none.
-    """
-
-    features: Float[Tensor, "n p"]
-    weight: Float[Tensor, "c p"]
-    bias: Float[Tensor, "c"] | None
+MOST = 8
+"""Layers that are tried together."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The layer from which the logits come, and what it does.
+    """The layers from which the logits come, one or several that are added up or averaged, and what they do together.
 
     Attributes:
-        layer: the layer.
-        weight: of the latest pass, without a graph, as is the bias.
+        layers: in the order in which they are called, or named.
+        widths: how many features each of them has.
+        weight: of the latest pass, without a graph, of all layers side by side, as is the bias.
         bias: None if there is none.
+        exact: whether the logits follow; of layers that were named they need not.
     """
 
-    layer: nn.Module
+    layers: tuple[nn.Module, ...]
+    widths: tuple[int, ...]
     weight: Float[Tensor, "c p"]
     bias: Float[Tensor, "c"] | None
+    exact: bool = True
 
 
-def linear_head(model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
-    """The layer whose input, weight and bias the logits follow from: linear, or convolving single pixels, or another.
+def linear_head(model: Model, x: Shaped[Tensor, "n *d"], names: Sequence[str] = ()) -> Head:
+    """The layers whose inputs, weights and biases the logits follow from: linear, convolving single pixels, or others.
 
     Looked for in a pass over two samples, from the layer that was called last, by numbers: a layer that is registered
-    elsewhere, or beside others like it, is found, and one with hooks or a forward of its own that do more is not.
+    elsewhere, or beside others like it, is found, and one with hooks or a forward of its own that do more is not. If it
+    is none alone, it may be those that were called last, added up or averaged. Layers that are named are taken, also
+    if something goes on behind them.
 
     Raises:
-        UnsupportedModuleError: if there is none.
+        UnsupportedModuleError: if there is none; if one that was named puts out no logits, or is not called.
+        RangeError: if there is no layer of a name.
     """
-    modules = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
-    layers = {name: module for name, module in modules.items() if any(True for _ in matrices(module))}
+    modules = modules_of(model)
+    layers = {name: layer_named(model, name) for name in names} or {
+        name: module for name, module in modules.items() if any(True for _ in matrices(module))
+    }
     if not layers:
         raise UnsupportedModuleError(
             "model",
@@ -63,17 +68,110 @@ def linear_head(model: Model, x: Shaped[Tensor, "n *d"]) -> Head:
             f"{type(model).__name__} without one",
             "Name the layer whose input is meant.",
         )
-    calls: list[Call] = []
+    calls: list[tuple[Call, object]] = []
     two = x[:2] if len(x) > 1 else torch.cat([x, x])
-    with torch.no_grad(), recording(layers, lambda call, output: calls.append(call)):
+    with torch.no_grad(), recording(layers, lambda call, output: calls.append((call, output))):
         logits = outputs_of(model(two), two)
+    if names:
+        return _of_named(layers, [call for call, _ in calls], logits)
     # Whole networks too have parameters of the right shape: after those with a weight of their own.
-    calls.sort(key=lambda call: isinstance(getattr(call.module, "weight", None), Tensor))
-    for call in reversed(calls):
+    for call in sorted((call for call, _ in reversed(calls)), key=lambda call: not has_weight(call.module)):
         found = linear_map(call.module, call.x, logits)
         if found is not None:
-            return Head(call.module, found.weight.detach(), None if found.bias is None else found.bias.detach())
-    raise goes_on()
+            return _head_of({call.module: found}, found)
+    head = _of_several(calls, logits)
+    if head is None:
+        raise goes_on()
+    return head
+
+
+def features_in(tape: Tape, watched: Sequence[str], head: Head | None) -> Float[Tensor, "n *p"]:
+    """What went into the layer that was watched under this name; of a head, what the logits follow from.
+
+    Raises:
+        UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
+    """
+    seen: list[list[Tensor]] = []
+    for name in watched:
+        calls = [call for call in tape.calls if call.name == name]
+        if not calls:
+            raise not_called()
+        # A lone sample has run beside itself.
+        seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
+    features = seen[0][-1] if head is None else _followed(tape.logits, head, seen)
+    return features if tape.create_graph else features.detach()
+
+
+def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[Tensor]]) -> Float[Tensor, "n p"]:
+    """Of what the layers were given that from which the logits follow."""
+    if head.exact and len(head.layers) == 1:
+        for given in reversed(seen[0]):
+            found = linear_map(head.layers[0], given[: len(logits)], logits)
+            if found is not None:
+                return found.features
+        raise goes_on()
+    rows = [next(rows_of(given[-1][: len(logits)], width)) for given, width in zip(seen, head.widths, strict=True)]
+    features = torch.cat(rows, dim=1)
+    if head.exact and not follow(logits, LinearMap(features, head.weight, head.bias)):
+        raise goes_on()
+    return features
+
+
+def _of_named(layers: Mapping[str, nn.Module], calls: Sequence[Call], logits: Float[Tensor, "n c"]) -> Head:
+    """The head of the layers that were named."""
+    latest = {call.module: call.x for call in calls}
+    maps: dict[nn.Module, LinearMap] = {}
+    for name, layer in layers.items():
+        if layer not in latest:
+            raise not_called()
+        found = linear_map(layer, latest[layer], logits) or map_of(layer, latest[layer], logits.shape[1])
+        if found is None:
+            raise UnsupportedModuleError(
+                "head",
+                f"layers with a weight of {logits.shape[1]} rows, as many as there are outputs",
+                f"{name!r}, a {type(layer).__name__}",
+                "Name those from which the logits come.",
+            )
+        maps[layer] = found
+    return _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1), exact=False)
+
+
+def _of_several(calls: Sequence[tuple[Call, object]], logits: Float[Tensor, "n c"]) -> Head | None:
+    """The layers that were called last and whose outputs are the logits when they are added up or averaged."""
+    maps: dict[nn.Module, LinearMap] = {}
+    for call, output in reversed(calls):
+        if has_weight(call.module) and isinstance(output, Tensor) and output.shape == logits.shape:
+            found = linear_map(call.module, call.x, output)
+            if found is not None and call.module not in maps:
+                maps = {call.module: found, **maps}
+                if len(maps) > 1 and (head := _joint(maps, logits)):
+                    return head
+        if len(maps) == MOST:
+            break
+    return None
+
+
+def _joint(maps: Mapping[nn.Module, LinearMap], logits: Float[Tensor, "n c"]) -> Head | None:
+    """The head that all these layers are, if the logits are their sum or mean."""
+    for share in (1.0, 1 / len(maps)):
+        together = side_by_side([*maps.values()], share)
+        if follow(logits, together):
+            return _head_of(maps, together)
+    return None
+
+
+def _head_of(maps: Mapping[nn.Module, LinearMap], together: LinearMap, *, exact: bool = True) -> Head:
+    """The head of these layers, which do so together."""
+    widths = tuple(each.weight.shape[1] for each in maps.values())
+    bias = None if together.bias is None else together.bias.detach()
+    return Head(tuple(maps), widths, together.weight.detach(), bias, exact)
+
+
+def not_called() -> UnsupportedModuleError:
+    """The error where a pass does not come to a layer."""
+    return UnsupportedModuleError(
+        "layer", "a layer that the forward pass calls", "one that it does not", "Choose another."
+    )
 
 
 def goes_on() -> UnsupportedModuleError:
@@ -82,57 +180,5 @@ def goes_on() -> UnsupportedModuleError:
         "model",
         "a network whose final linear layer puts out the logits",
         "one that goes on behind it",
-        "Name the layer whose input is meant.",
+        "Name the layer whose input is meant, or the layers from which the logits come as the head.",
     )
-
-
-def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) -> LinearMap | None:
-    """The map by which the layer makes these logits of what it is given; None if it does not."""
-    if len(given) != len(logits) or not given.is_floating_point():
-        return None
-    classes = logits.shape[1]
-    for matrix in matrices(layer):
-        for weight in (matrix, matrix.mT):
-            for features in rows_of(given, weight.shape[1]) if len(weight) == classes else ():
-                for bias in biases(layer, classes):
-                    if follow(logits[:ROWS], LinearMap(features[:ROWS], weight, bias)):
-                        return LinearMap(features, weight, bias)
-    return None
-
-
-def matrices(layer: nn.Module) -> Iterator[Float[Tensor, "q p"]]:
-    """The layer's weights, also those that a hook makes, and of convolutions those that see one pixel at a time."""
-    for weight in (getattr(layer, "weight", None), *layer.parameters()):
-        if isinstance(weight, Tensor) and weight.ndim >= 2 and weight.shape[2:].numel() == 1 and weight.numel() > 0:
-            yield weight.flatten(1)
-
-
-def biases(layer: nn.Module, classes: int) -> Iterator[Float[Tensor, "c"] | None]:
-    """What the layer may add to its outputs."""
-    for bias in (getattr(layer, "bias", None), *layer.parameters()):
-        if isinstance(bias, Tensor) and bias.shape == (classes,):
-            yield bias
-    yield None
-
-
-def rows_of(given: Tensor, width: int) -> Iterator[Float[Tensor, "n p"]]:
-    """One row of features a sample: what the layer is given, or its mean over pixels or tokens, as logits may be."""
-    if given.ndim == 2 and given.shape[1] == width:
-        yield given
-    if given.ndim > 2 and given.shape[1] == width:
-        yield given.flatten(2).mean(2)
-    if given.ndim > 2 and given.shape[-1] == width:
-        yield given.flatten(1, -2).mean(1)
-
-
-@torch.no_grad()
-def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
-    """Whether the logits are what the map gives, up to rounding; where a network has diverged too."""
-    precision = max(torch.finfo(tensor.dtype).eps for tensor in (logits, by.features, by.weight))
-    dtype = torch.promote_types(torch.promote_types(logits.dtype, by.features.dtype), by.weight.dtype)
-    logits, features, weight = logits.to(dtype), by.features.to(dtype), by.weight.to(dtype)
-    expected, size = features @ weight.mT, features.norm(dim=1, keepdim=True) * weight.norm(dim=1)
-    if by.bias is not None:
-        expected, size = expected + by.bias, size + by.bias.abs()
-    near = (logits - expected).abs() <= precision**0.5 * size
-    return bool((near | (logits == expected) | (logits.isnan() & expected.isnan())).all())

@@ -1,13 +1,11 @@
-"""Layers by name, those with a weight, and what goes into one."""
+"""Layers by name, and those with a weight."""
 
 from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gnomon.autodiff._head import goes_on, linear_map
 from gnomon.autodiff._run import Model
-from gnomon.autodiff._tape import Tape
 from gnomon.errors import EmptyError, RangeError, UnsupportedModuleError
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -72,32 +70,6 @@ def named_weights(model: Model, layers: Sequence[str] | None) -> dict[str, nn.Mo
 def modules_of(model: Model) -> dict[str, nn.Module]:
     """All parts by name; of a plain function none."""
     return dict(model.named_modules()) if isinstance(model, nn.Module) else {}
-
-
-def features_in(tape: Tape, name: str, *, head: bool) -> Float[Tensor, "n *p"]:
-    """What went into the layer that was watched under this name; of a head, what the logits follow from.
-
-    Raises:
-        UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
-    """
-    calls = [call for call in tape.calls if call.name == name]
-    if not calls:
-        raise UnsupportedModuleError(
-            "layer", "a layer that the forward pass calls", "one that it does not", "Choose another."
-        )
-    # A lone sample has run beside itself.
-    seen = [call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls]
-    features = _followed(tape, calls[0].module, seen) if head else seen[-1]
-    return features if tape.create_graph else features.detach()
-
-
-def _followed(tape: Tape, head: nn.Module, seen: list[Tensor]) -> Float[Tensor, "n p"]:
-    """Of what the layer was given that from which the logits follow."""
-    for given in reversed(seen):
-        found = linear_map(head, given[: len(tape.logits)], tape.logits)
-        if found is not None:
-            return found.features
-    raise goes_on()
 
 
 def same(one: Tensor, other: Tensor) -> bool:

@@ -12,20 +12,23 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._head import linear_head
+from gnomon.autodiff._head import Head, features_in, linear_head
 from gnomon.autodiff._independence import (
     require_independent_samples,
     require_samples,
     require_samples_in_order,
 )
 from gnomon.autodiff._jacobian_operator import JacobianOperator, prepare
-from gnomon.autodiff._layers import features_in, layer_named
+from gnomon.autodiff._layers import layer_named
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
 
 OBSERVATIONS = ("logits", "jacobian", "jacobian_operator", "centroid", "features")
 """What can be seen of a model: (n c), (n c *d), products with that, (n *d), and the input of a layer, (n *p)."""
+
+Layer = str | tuple[str, ...]
+"""A layer by its name; or the layers of a head by theirs, none if it is to be found."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def observe(
     x: Shaped[Tensor, "n *d"],
     names: Set[str],
     *,
-    features: Mapping[str, str | None] = MappingProxyType({}),
+    features: Mapping[str, Layer] = MappingProxyType({}),
     memory: int | None = None,
     independent: bool = False,
     copies: int = 1,
@@ -51,9 +54,9 @@ def observe(
     """The named observations of `model` at `x`, in chunks that fit the memory budget, from one forward pass.
 
     The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
-    `features` says of which layers, by the name under which each is seen, the input is seen; None is the linear layer
-    at the end. What needs no derivative in the input is seen of whole numbers too, such as tokens. Where samples are
-    known to be `independent`, that is not looked at again.
+    `features` says of which layers, by the name under which each is seen, the input is seen. What needs no derivative
+    in the input is seen of whole numbers too, such as tokens. Where samples are known to be `independent`, that is not
+    looked at again.
 
     With `keep` the observations of a chunk, and where in x it lies, are handed to it, and what it returns, one row a
     sample, is all that is kept of them. Where it makes Jacobians of its own, `copies` is how many stand in memory. The
@@ -65,11 +68,10 @@ def observe(
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "jacobian_operator", "centroid"})
     require_samples(model, x, derivative=derivative)
-    watch = {
-        name: linear_head(model, x).layer if layer is None else layer_named(model, layer)
-        for name, layer in features.items()
-    }
-    named = [watch[name] for name, layer in features.items() if layer is not None]
+    heads = {name: linear_head(model, x, of) for name, of in features.items() if not isinstance(of, str)}
+    watched = {name: layers_of(model, of, heads.get(name)) for name, of in features.items()}
+    watch = {f"{name} {place}": layer for name, layers in watched.items() for place, layer in enumerate(layers)}
+    named = [layer for name, of in features.items() if of for layer in watched[name]]
     if named and not independent:
         require_samples_in_order(model, x, named)
 
@@ -82,7 +84,8 @@ def observe(
             with timed(seconds, "centroid", x):
                 ones = torch.ones_like(tape.logits)
                 seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else tape.vector_jacobian(ones)
-        seen |= {name: features_in(tape, name, head=layer is None) for name, layer in features.items()}
+        for name, layers in watched.items():
+            seen[name] = features_in(tape, [f"{name} {place}" for place in range(len(layers))], heads.get(name))
         if "jacobian_operator" in names:
             seen["jacobian_operator"] = JacobianOperator.of(tape, first + start)
         if "logits" in names:
@@ -107,6 +110,11 @@ def observe(
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     seconds.pop("", None)
     return Observed(values, dict(seconds))
+
+
+def layers_of(model: Model, of: Layer, head: Head | None) -> tuple[nn.Module, ...]:
+    """The layers whose input is seen."""
+    return (layer_named(model, of),) if isinstance(of, str) else head.layers if head else ()
 
 
 def map_tapes(

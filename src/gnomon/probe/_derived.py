@@ -8,7 +8,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import measure
-from gnomon.autodiff import OBSERVATIONS, entrance_weight, gradient_products, layer_named, linear_head
+from gnomon.autodiff import OBSERVATIONS, Layer, entrance_weight, gradient_products, layer_named, linear_head
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import Covariance, Dense, Factored
 from gnomon.measure import ClassMoments
@@ -29,14 +29,14 @@ def centred_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
     return class_moments.centred_means
 
 
-def classifier_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k p"]:
+def classifier_of(model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...]) -> Float[Tensor, "k p"]:
     """The weight of the final linear layer, which a hook may make in the forward pass."""
-    return linear_head(model, x).weight
+    return linear_head(model, x, head).weight
 
 
-def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "k"] | None:
+def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...]) -> Float[Tensor, "k"] | None:
     """The bias of the final linear layer; None if it has none."""
-    return linear_head(model, x).bias
+    return linear_head(model, x, head).bias
 
 
 def layer_weight_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "q p"]:
@@ -102,16 +102,21 @@ def across_layers(arguments: Mapping[str, Sequence[str]], order: Sequence[str]) 
     return [name for name in seen if "features" in seen[name] and seen[name] & {"classifier", "bias"}]
 
 
-def require_layers(model: nn.Module, layers: str | Sequence[str] | None) -> None:
+def require_layers(model: nn.Module, *layers: str | Sequence[str] | None) -> None:
     """Raises RangeError unless the network has layers of these names."""
-    for layer in [layers] if isinstance(layers, str) else layers or ():
+    for layer in (name for names in layers for name in named_layers(names)):
         layer_named(model, layer)
 
 
-def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[str | None]) -> None:
-    """Raises UnsupportedModuleError unless these are the final linear layer, or None, which stands for it."""
+def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name or several, as several; none for None."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
+def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[Layer], head: tuple[str, ...]) -> None:
+    """Raises UnsupportedModuleError unless these are the final linear layer, or what stands for it."""
     for layer in layers:
-        if layer is not None and layer_named(model, layer) is not linear_head(model, x).layer:
+        if isinstance(layer, str) and (layer_named(model, layer),) != linear_head(model, x, head).layers:
             raise UnsupportedModuleError(
                 "layers",
                 "the final linear layer, or none, for what looks at its weight and at features together",

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, observe
+from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, Layer, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import class_moments
@@ -69,7 +69,7 @@ def dry_run(
                 continue
             if name in plan.across_layers:
                 with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
-                    require_one_layer(model, some, plan.features.values())
+                    require_one_layer(model, some, plan.features.values(), plan.head)
             if name not in why and own(quantity) and known.keys() >= set(wanted.values()):
                 features = next((known[key] for key in plan.features if key in known), None)
                 fewer = samples.tensors and isinstance(features, Tensor) and len(x) < features[0].numel()
@@ -123,7 +123,7 @@ def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], boo
     return (first, True) if len(first) <= max(2, min(CLASSES, most)) else (first[[0, -1]], False)
 
 
-def look(model: nn.Module, x: Tensor, name: str, features: Mapping[str, str | None], memory: int | None) -> Tensor:
+def look(model: nn.Module, x: Tensor, name: str, features: Mapping[str, Layer], memory: int | None) -> Tensor:
     """One observation; for the Jacobian, equal rows, made by one backward pass and not c.
 
     They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.

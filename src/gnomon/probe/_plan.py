@@ -9,7 +9,7 @@ from functools import partial
 
 from torch import Tensor
 
-from gnomon.autodiff import OBSERVATIONS
+from gnomon.autodiff import OBSERVATIONS, Layer
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
 from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers
@@ -31,17 +31,19 @@ class Plan:
         quantities: what is computed from the rest, in order; some only because others ask for it.
         arguments: by quantity and by argument, the name of what it looks at.
         observations: what to see of the model beside features.
-        features: by name, the layer whose input they are; None for the final linear layer.
+        features: by name, the layer whose input they are, or the layers of the head; none if they are to be found.
         across_layers: the quantities that look at the final linear layer and at features.
         reported: the names that were asked for, in their order.
+        head: the names of the layers at the end; none if they are to be found.
     """
 
     quantities: dict[str, Quantity]
     arguments: dict[str, dict[str, str]]
     observations: frozenset[str]
-    features: dict[str, str | None]
+    features: dict[str, Layer]
     across_layers: list[str]
     reported: tuple[str, ...]
+    head: tuple[str, ...]
 
     @property
     def observed(self) -> list[str]:
@@ -81,7 +83,12 @@ def name_of(quantity: Quantity) -> str:
     return getattr(quantity, "__name__", type(quantity).__name__)
 
 
-def plan(quantities: Asked, given: Collection[str], layers: str | Sequence[str] | None = None) -> Plan:
+def plan(
+    quantities: Asked,
+    given: Collection[str],
+    layers: str | Sequence[str] | None = None,
+    head: tuple[str, ...] = (),
+) -> Plan:
     """Finds, for each quantity, its arguments among `given`, the observations and the other quantities.
 
     `gnomon.centroid` as a quantity is the observation of that name: it is taken once. What looks at features is there
@@ -117,9 +124,10 @@ def plan(quantities: Asked, given: Collection[str], layers: str | Sequence[str] 
         {name: by_name[name] for name in ordered},
         {name: {argument: argument for argument in arguments[name]} for name in ordered},
         frozenset(order) & frozenset(OBSERVATIONS) - {"features"},
-        {"features": None if layers is None else str(layers)} if "features" in order else {},
+        {"features": head if layers is None else str(layers)} if "features" in order else {},
         across_layers(arguments, order),
         reported,
+        head,
     )
     return found if layers is None or isinstance(layers, str) else for_each_layer(found, layers)
 
@@ -145,6 +153,7 @@ def for_each_layer(plan: Plan, layers: Sequence[str]) -> Plan:
         {at(layer, name): layer for name in plan.features for layer in layers},
         [at(layer, name) for name in plan.across_layers for layer in layers],
         tuple(dict.fromkeys(at(layer, name) for name in plan.reported for layer in layers)),
+        plan.head,
     )
 
 

@@ -13,7 +13,7 @@ from gnomon import _checks
 from gnomon.autodiff import RTOL
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
-from gnomon.probe._derived import require_layers, require_one_layer
+from gnomon.probe._derived import named_layers, require_layers, require_one_layer
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._look import Look
@@ -78,6 +78,9 @@ class Probe:
             is read on that split alone.
         schedule: from a step to whether to read; default: every step.
         layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
+        head: the name of the final linear layer, or a list of those whose outputs are added up or averaged, and whose
+            inputs then stand side by side as features; default: found by what a pass does. Of a layer that is named,
+            more may be done with its outputs, such as SqueezeNet's ReLU and mean: then they are passed over.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
         rtol: of more than 128 outputs, the error over the value at which an estimate ends; 0 for the Jacobian itself.
         passes: the products with a Jacobian that an estimate may take; default: 256.
@@ -108,6 +111,7 @@ class Probe:
         schedule: Schedule | None = None,
         *,
         layers: str | Sequence[str] | None = None,
+        head: str | Sequence[str] | None = None,
         memory: int | None = None,
         rtol: float | int = RTOL,
         passes: int | None = None,
@@ -129,6 +133,7 @@ class Probe:
         check_whole(model)
         self.model = model
         self.layers = layers
+        self.head = named_layers(head)
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self.rtol, self.passes = rtol, passes
@@ -136,10 +141,10 @@ class Probe:
         self._warned: set[str] = set()
         self._samples = split_samples(data)
         self._plans = {
-            split: plan(asked, self._names(split), layers)
+            split: plan(asked, self._names(split), layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
-        require_layers(model, layers)
+        require_layers(model, layers, head)
         self._written: set[str] = set()
         why: dict[str, GnomonError] = {}
         for split, each in self._plans.items():
@@ -208,7 +213,7 @@ class Probe:
             samples = self._samples[split]
             if each.across_layers:
                 x = samples.first_on(device_of(self.model))["x"]
-                require_one_layer(self.model, x, each.features.values())
+                require_one_layer(self.model, x, each.features.values(), self.head)
             look = Look(each, self._start(split), self.memory, tolerated)
             look.at(self.model, samples, independent=self._independent[split])
             self._independent[split] = True
@@ -231,7 +236,7 @@ class Probe:
     def _names(self, split: str) -> set[str]:
         """What quantities of a split may ask for beside observations and each other."""
         others = {f"{name}_{part}" for name, samples in self._samples.items() if name for part in samples.first}
-        return {*self._samples[split].first, "model", "parameters", "memory", *others}
+        return {*self._samples[split].first, "model", "parameters", "memory", "head", *others}
 
     def _start(self, split: str, *, few: bool = False) -> dict[str, object]:
         """What is there before anything is looked at; of other splits' samples a `few`, or all."""
@@ -241,6 +246,7 @@ class Probe:
             "memory": self.memory,
             "rtol": self.rtol,
             "passes": self.passes,
+            "head": self.head,
         }
         asked = {key for keys in self._plans[split].arguments.values() for key in keys.values()}
         for name, samples in self._samples.items():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from gnomon.errors import GnomonError, within
-from gnomon.probe._derived import require_layers
+from gnomon.probe._derived import named_layers, require_layers
 from gnomon.probe._dry_run import dry_run
 from gnomon.probe._plan import Asked, plan
 from gnomon.probe._samples import Data, Samples
@@ -18,6 +18,7 @@ def unavailable(
     quantities: Asked,
     *,
     layers: str | Sequence[str] | None = None,
+    head: str | Sequence[str] | None = None,
     memory: int | None = None,
 ) -> dict[str, GnomonError]:
     """The quantities that a `Probe` of the same arguments would refuse, each with the reason; the others it reads.
@@ -25,7 +26,8 @@ def unavailable(
     Raises:
         GnomonError: if the data are no samples, quantities ask for what no probe has, or there is no such layer.
     """
-    require_layers(model, layers)
+    require_layers(model, layers, head)
     samples = Samples(data)
-    given = {"model": model, "parameters": dict(model.named_parameters()), "memory": memory}
-    return dry_run(plan(quantities, {*given, "x"}, layers), model, samples, given, memory=memory)[0]
+    ends = named_layers(head)
+    given = {"model": model, "parameters": dict(model.named_parameters()), "memory": memory, "head": ends}
+    return dry_run(plan(quantities, {*given, "x"}, layers, ends), model, samples, given, memory=memory)[0]

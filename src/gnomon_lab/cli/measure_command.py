@@ -49,6 +49,8 @@ class Options:
     """Of a data set with splits; default: train."""
     layer: str | None = None
     """The layer whose input the features are; default: the final linear one."""
+    head: tuple[str, ...] = ()
+    """The final linear layer, or several that are added up or averaged; default: found by what a pass does."""
     memory: int | None = None
     """MiB for the samples that are looked at together; default: 512."""
     device: str = "cpu"
@@ -137,7 +139,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     if outputs is not None:
         say(outputs, console)
     data = data.at(options.position)
-    without = left_out(network, data, quantities, layer=options.layer)
+    without = left_out(network, data, quantities, layer=options.layer, head=options.head)
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
     if not left or (without and options.quantities):
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
@@ -151,6 +153,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
             data,
             left,
             layer=options.layer,
+            head=options.head,
             memory=memory,
             show=partial(progress.show, "measuring"),
         )
@@ -161,6 +164,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         "data": plain(data.source),
         "samples": len(data.x),
         "layer": options.layer and plain(options.layer),
+        "head": [plain(name) for name in options.head],
         "logits": options.logits and plain(options.logits),
         "position": options.position,
         "outputs": outputs,

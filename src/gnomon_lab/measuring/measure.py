@@ -1,6 +1,6 @@
 """The measurement: one reading, batch by batch, of what the network and the samples have."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import NamedTuple
@@ -54,7 +54,12 @@ def tensors(data: Data) -> tuple[Tensor, ...]:
 
 
 def left_out(
-    model: nn.Module, data: Data, quantities: Mapping[str, Quantity], *, layer: str | None = None
+    model: nn.Module,
+    data: Data,
+    quantities: Mapping[str, Quantity],
+    *,
+    layer: str | None = None,
+    head: Sequence[str] = (),
 ) -> dict[str, str]:
     """By quantity that cannot be measured, the reason.
 
@@ -62,7 +67,7 @@ def left_out(
         RangeError: if the network has no layer of this name.
     """
     with running(data.x):
-        why = unavailable(model, list(tensors(data)), quantities, layers=layer)
+        why = unavailable(model, list(tensors(data)), quantities, layers=layer, head=head)
     return {
         name: f"expected {error.expected}, got {error.got}. {error.advice}".rstrip(". ") for name, error in why.items()
     }
@@ -74,6 +79,7 @@ def measure(
     quantities: Mapping[str, Quantity],
     *,
     layer: str | None = None,
+    head: Sequence[str] = (),
     memory: int | None = None,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Measured:
@@ -84,6 +90,7 @@ def measure(
         data: the samples, on its device and in its dtype.
         quantities: by name, in the order in which they are to be shown.
         layer: whose input the features are; default: the final linear layer.
+        head: the names of the final linear layers; default: found by what a pass does.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
         show: is told how many of how many parts are done.
 
@@ -92,7 +99,7 @@ def measure(
     """
     batches = Batches(data, show)
     with running(data.x):
-        reading = Probe(model, batches, quantities, layers=layer, memory=memory).read()
+        reading = Probe(model, batches, quantities, layers=layer, head=head, memory=memory).read()
     show(batches.parts, batches.parts)
     return Measured({name: value.cpu() for name, value in parts_of(reading.values).items()}, reading.seconds)
 

@@ -1,0 +1,122 @@
+"""The linear map that a layer is: found by numbers, from what goes in and what comes out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+ROWS = 64
+"""Samples at which it is checked that logits follow: a layer does the same to all."""
+COMPARED = 64
+"""Logits by which the row is found from which they come."""
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    r"""From features to logits: $f W^\top + b$.
+
+    Attributes:
+        features: what goes in.
+        weight: W.
+        bias: b; None if there is none.
+    """
+
+    features: Float[Tensor, "n p"]
+    weight: Float[Tensor, "c p"]
+    bias: Float[Tensor, "c"] | None
+
+
+def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) -> LinearMap | None:
+    """The map by which the layer makes these logits of what it is given; None if it does not."""
+    if len(given) != len(logits) or not given.is_floating_point():
+        return None
+    classes = logits.shape[1]
+    for matrix in matrices(layer):
+        for weight in (matrix, matrix.mT):
+            for bias in biases(layer, classes) if len(weight) == classes else ():
+                for features in rows_of(given, weight.shape[1]):
+                    if follow(logits, LinearMap(features, weight, bias)):
+                        return LinearMap(features, weight, bias)
+                if given.ndim > 2 and given.shape[-1] == weight.shape[1]:
+                    features = _at_their_positions(given, weight, bias, logits)
+                    if follow(logits, LinearMap(features, weight, bias)):
+                        return LinearMap(features, weight, bias)
+    return None
+
+
+def map_of(layer: nn.Module, given: Tensor, classes: int) -> LinearMap | None:
+    """The map that the layer is, whatever goes on behind it; None if it does not put out so many."""
+    for matrix in matrices(layer):
+        for weight in (matrix, matrix.mT):
+            for features in rows_of(given, weight.shape[1]) if len(weight) == classes else ():
+                return LinearMap(features, weight, next(biases(layer, classes)))
+    return None
+
+
+def _at_their_positions(
+    given: Float[Tensor, "n *t p"], weight: Float[Tensor, "c p"], bias: Tensor | None, logits: Float[Tensor, "n c"]
+) -> Float[Tensor, "n p"]:
+    """Of the rows of each sample that whose logits these are, such as the last: some of the logits tell."""
+    rows = given.flatten(1, -2)
+    with torch.no_grad():
+        dtype = torch.promote_types(logits.dtype, given.dtype)
+        outputs = rows.to(dtype) @ weight[:COMPARED].mT.to(dtype)
+        if bias is not None:
+            outputs = outputs + bias[:COMPARED]
+        place = (outputs - logits[:, None, :COMPARED]).abs().amax(2).argmin(1)
+    return rows[torch.arange(len(rows), device=rows.device), place]
+
+
+def has_weight(layer: nn.Module) -> bool:
+    """Whether a layer has a weight of its own."""
+    return isinstance(getattr(layer, "weight", None), Tensor)
+
+
+def matrices(layer: nn.Module) -> Iterator[Float[Tensor, "q p"]]:
+    """The layer's weights, also those that a hook makes, and of convolutions those that see one pixel at a time."""
+    for weight in (getattr(layer, "weight", None), *layer.parameters()):
+        if isinstance(weight, Tensor) and weight.ndim >= 2 and weight.shape[2:].numel() == 1 and weight.numel() > 0:
+            yield weight.flatten(1)
+
+
+def biases(layer: nn.Module, classes: int) -> Iterator[Float[Tensor, "c"] | None]:
+    """What the layer may add to its outputs."""
+    for bias in (getattr(layer, "bias", None), *layer.parameters()):
+        if isinstance(bias, Tensor) and bias.shape == (classes,):
+            yield bias
+    yield None
+
+
+def rows_of(given: Tensor, width: int) -> Iterator[Float[Tensor, "n p"]]:
+    """One row of features a sample: what the layer is given, or its mean over pixels or tokens, as logits may be."""
+    if given.ndim == 2 and given.shape[1] == width:
+        yield given
+    if given.ndim > 2 and given.shape[1] == width:
+        yield given.flatten(2).mean(2)
+    if given.ndim > 2 and given.shape[-1] == width:
+        yield given.flatten(1, -2).mean(1)
+
+
+@torch.no_grad()
+def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
+    """Whether the first logits are what the map gives, up to rounding; where a network has diverged too."""
+    precision = max(torch.finfo(tensor.dtype).eps for tensor in (logits, by.features, by.weight))
+    dtype = torch.promote_types(torch.promote_types(logits.dtype, by.features.dtype), by.weight.dtype)
+    logits, features, weight = logits[:ROWS].to(dtype), by.features[:ROWS].to(dtype), by.weight.to(dtype)
+    expected, size = features @ weight.mT, features.norm(dim=1, keepdim=True) * weight.norm(dim=1)
+    if by.bias is not None:
+        expected, size = expected + by.bias, size + by.bias.abs()
+    near = (logits - expected).abs() <= precision**0.5 * size
+    return bool((near | (logits == expected) | (logits.isnan() & expected.isnan())).all())
+
+
+def side_by_side(maps: Sequence[LinearMap], share: float) -> LinearMap:
+    """The sum of several maps, each of which counts as much: of their features side by side."""
+    biases = [each.bias for each in maps if each.bias is not None]
+    return LinearMap(
+        torch.cat([each.features for each in maps], dim=1),
+        share * torch.cat([each.weight for each in maps], dim=1),
+        share * torch.stack(biases).sum(0) if biases else None,
+    )
