@@ -133,7 +133,7 @@ def _of_named(layers: Mapping[str, nn.Module], calls: Sequence[Call], logits: Fl
                 "Name those from which the logits come.",
             )
         maps[layer] = found
-    return _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1), exact=False)
+    return _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1.0), exact=False)
 
 
 def _of_several(calls: Sequence[tuple[Call, object]], logits: Float[Tensor, "n c"]) -> Head | None:
