@@ -40,6 +40,5 @@ def features(
         >>> gnomon.features(model, torch.tensor([[-1.0, 2.0]])).detach()
         tensor([[0., 2.]])
     """
-    return observe(model, x, set(), features={"features": () if layer is None else layer}, memory=memory).values[
-        "features"
-    ]
+    watched = {"features": () if layer is None else layer}
+    return observe(model, x, set(), features=watched, memory=memory).values["features"]
