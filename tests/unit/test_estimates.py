@@ -197,6 +197,36 @@ def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning(
     assert (found.error > 0.001 * found.value).all()
 
 
+def test_the_first_singular_values_are_near_those_of_the_matrix():
+    model, x = many_outputs()
+    exact = gnomon.singular_values(model, x).detach()[:, :3]
+    found = gnomon.singular_values(model, x, k=3)
+    assert found.value.shape == found.error.shape == (12, 3)
+    assert (found.error <= 0.05 * exact[:, :1]).all()
+    torch.testing.assert_close(found.value, exact, rtol=0.05, atol=0)
+    assert ((found.value - exact).abs() <= found.error + 1e-5 * exact).double().mean() >= 0.9
+    parts = gnomon.singular_values(model, x, k=3, memory=1)
+    torch.testing.assert_close(parts.value, found.value)
+    read = Probe(model, x, {"first": partial(gnomon.singular_values, k=3)}).read().values["first"]
+    torch.testing.assert_close(read.value, found.value)
+
+
+def test_the_first_singular_values_of_few_outputs_are_exact():
+    model, x = mlp((6, 8, 3), generator=torch.Generator().manual_seed(0)), torch.ones(2, 6)
+    found = gnomon.singular_values(model, x, k=2)
+    torch.testing.assert_close(found.value, gnomon.singular_values(model, x).detach()[:, :2])
+    assert not found.error.any()
+    assert found.passes.tolist() == [3, 3]
+
+
+@pytest.mark.bad_input
+def test_a_number_of_singular_values_out_of_range_is_named():
+    model, x = many_outputs()
+    for k in (0, 41, 1.5):
+        with pytest.raises(RangeError, match=rf"singular_values: expected k from 1 to 40, got {k}. Change it."):
+            gnomon.singular_values(model, x, k=k)
+
+
 @pytest.mark.bad_input
 def test_settings_out_of_range_are_named():
     model, x = many_outputs()

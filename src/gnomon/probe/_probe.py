@@ -82,7 +82,8 @@ class Probe:
             inputs then stand side by side as features; default: found by what a pass does. Of a layer that is named,
             more may be done with its outputs, such as SqueezeNet's ReLU and mean: then they are passed over.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
-        rtol: of more than 128 outputs, the error over the value at which an estimate ends; 0 for the Jacobian itself.
+        rtol: of more than 128 outputs, the error over the value at which an estimate ends; default: 0.05. 0 takes the
+            Jacobian itself.
         passes: the products with a Jacobian that an estimate may take; default: 256.
         max_overhead: seconds of reading allowed for each second of training, such as 0.05. Readings that are due are
             left out, and counted in `cost`, until there is room for one that takes as long as those before it. The

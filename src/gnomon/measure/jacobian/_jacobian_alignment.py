@@ -42,7 +42,7 @@ def jacobian_alignment(
         Walker et al., Jacobian Alignment Explains Grokking, definition 1, made a number.
     Args:
         jacobian: the Jacobians, or an operator, of which products suffice.
-        rtol: of an operator, the error over the value at which the estimate ends.
+        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
         passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
             do not suffice.
         seed: of an operator, that of the random vectors, which training's random numbers are none of.

@@ -34,7 +34,7 @@ def jacobian_norm(
         Walker et al., arXiv:2506.12284, theorem 2 (the constraint) and section 4 (the GrokAlign penalty).
     Args:
         jacobian: the Jacobians, or an operator, of which products suffice.
-        rtol: of an operator, the error over the value at which the estimate ends.
+        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
         passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
             do not suffice.
         seed: of an operator, that of the random vectors, which training's random numbers are none of.
