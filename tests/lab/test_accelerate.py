@@ -3,7 +3,8 @@
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.grokalign.accelerate import METHODS, Config, arms, claims, figures, run, summary, table
+from gnomon_lab.papers._shared import arms
+from gnomon_lab.papers.grokalign.accelerate import METHODS, Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 ENDS = {"baseline": (7000, 70.0), "GrokAlign": (1000, 12.0), "Grokfast": (7000, 70.0), "input noise": (5000, 140.0)}

@@ -12,22 +12,17 @@ from gnomon.dynamics import _deep_rfm as deep_rfm
 from gnomon.dynamics._rfm_layer import fit_layer
 from gnomon.errors import RangeError
 from gnomon.kernels import FourierFeatures, LaplaceKernel, ReLUFeatures
-from gnomon_lab.papers.agop_collapse.deep_rfm import (
-    PAPER,
-    Config,
-    by_class,
+from gnomon_lab.papers.agop_collapse.deep_rfm.page import (
     claims,
-    feature_map,
     figures,
     from_collapsed,
-    gram,
     others,
     raised,
-    run,
     straight,
     summary,
     table,
 )
+from gnomon_lab.papers.agop_collapse.deep_rfm.run import PAPER, Config, by_class, feature_map, gram, run
 from tests.lab.resuming import resumed
 
 ARMS = ("mnist gaussian relu", "mnist laplace cosine")

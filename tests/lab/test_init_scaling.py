@@ -78,7 +78,9 @@ def test_the_figure_shows_every_network_twice():
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(RangeError, match=r"Config: expected scales two or more, .* got \(1.0,\); width at least 1"):
+    with pytest.raises(
+        RangeError, match=r"Config: expected width at least 1, got 0; scales two or more, .* got \(1.0,\)"
+    ):
         Config(scales=(1.0,), width=0)
 
 

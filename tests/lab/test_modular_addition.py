@@ -3,7 +3,8 @@
 import pytest
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.grokalign.modular_addition import Config, arms, claims, figures, run, summary, table
+from gnomon_lab.papers._shared import arms
+from gnomon_lab.papers.grokalign.modular_addition import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 GROKKED = {

@@ -11,7 +11,8 @@ from gnomon.data import Samples
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.models import resnet18
 from gnomon_lab.papers.mse_collapse import _shared as collapse
-from gnomon_lab.papers.mse_collapse._shared import GRID, Config, balanced, chosen_arms, framed, quantities, terminal
+from gnomon_lab.papers.mse_collapse._page import chosen_arms, terminal
+from gnomon_lab.papers.mse_collapse._shared import GRID, Config, balanced, framed, quantities
 from gnomon_lab.papers.mse_collapse.mse_collapse import (
     EXPERIMENT,
     FALLING,

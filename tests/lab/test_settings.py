@@ -62,7 +62,7 @@ def test_what_is_right_is_taken():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"threads": 0}, "threads at least 1, got 0"),
+        ({"threads": 0}, "threads from 1 to 1024, got 0"),
         ({"rate": 0.0}, "rate finite and above 0, got 0.0"),
         ({"decay": -1.0}, "decay finite and at least 0, got -1.0"),
         ({"arms": ()}, r"arms one or more among \('a', 'b'\), got \(\)"),

@@ -308,14 +308,14 @@ def test_submitit(made_up, tmp_path):
 @pytest.mark.parametrize(
     ("on", "workers", "message"),
     [
-        (None, 0, r"run\(--workers\): expected at least 1, got 0\."),
+        (None, 0, r"\(--workers\): expected at least 1, got 0\."),
         (
             None,
             10_000,
             r"expected workers x threads of at most \d+, the processor cores, got 10000 x 2\. Ask for fewer",
         ),
-        ("dsk://here:1", None, r"run\(--on\): expected dask://HOST:PORT, slurm or slurm:local, got 'dsk://here:1'\."),
-        ("dask://here:1", 2, r"run\(--workers\): expected none with --on dask://here:1, got 2\. Start as many"),
+        ("dsk://here:1", None, r"\(--on\): expected dask://HOST:PORT, slurm or slurm:local, got 'dsk://here:1'\."),
+        ("dask://here:1", 2, r"\(--workers\): expected none with --on dask://here:1, got 2\. Start as many"),
         ("dask://127.0.0.1", None, r"expected dask://HOST:PORT, got 'dask://127\.0\.0\.1'\. Give both"),
         ("dask://127.0.0.1:70000", None, r"expected dask://HOST:PORT, got 'dask://127\.0\.0\.1:70000'"),
         ("dask://127.0.0.1:1", None, r"expected a dask scheduler at 127\.0\.0\.1:1, got .* Start `dask scheduler`"),

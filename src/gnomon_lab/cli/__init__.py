@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from gnomon._extras import require
-from gnomon.errors import DataError, GnomonError
+from gnomon.errors import DataError, GnomonError, within
 from gnomon_lab.cli.say import plain, take_any_letter, write_nowhere
 
 COMMANDS = {
@@ -79,10 +79,10 @@ def called(command: str, arguments: Sequence[str]) -> int:
             f"one of {', '.join(COMMANDS)}",
             repr(command),
             f"Did you mean {near[0]}?" if near else "See `gnomon --help`.",
-            where="gnomon",
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
-    return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)
+    with within(command):
+        return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)
 
 
 def lacks_memory(error: Exception) -> bool:

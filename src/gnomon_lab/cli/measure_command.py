@@ -77,9 +77,9 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Measures, and prints the table or the JSON; everything else is said on stderr."""
     options = parse(Options, arguments, "gnomon measure")
-    refuse("measure", options.outputs(), [options.checkpoint, Path(options.data)])
+    refuse(options.outputs(), [options.checkpoint, Path(options.data)])
     if options.memory is not None and options.memory < 1:
-        raise RangeError("--memory", "at least 1 MiB", options.memory, "Allow more.", where="measure")
+        raise RangeError("--memory", "at least 1 MiB", options.memory, "Allow more.")
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import as_json, as_report
     from gnomon_lab.report import write
@@ -132,7 +132,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
     ).to(device)
     files = [*files_at(options.checkpoint), options.checkpoint / CONFIG, *data.files, *files_of(options.model or "")]
-    refuse("measure", options.outputs(), files)
+    refuse(options.outputs(), files)
     also = f"; also there: {', '.join(taken.others)} (--key)" if taken.others else ""
     say(f"{options.checkpoint}: {taken.said}{also}; {len(data.x):,} samples of {data.source}", console)
     outputs = take_outputs(network, data.x, layer=options.logits, position=options.position)
@@ -143,7 +143,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
     if not left or (without and options.quantities):
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
-        raise DataError("--quantities", "what can be measured here", why, "Leave these out.", where="measure")
+        raise DataError("--quantities", "what can be measured here", why, "Leave these out.")
     for reason, names in by_reason(without).items():
         say(f"left out {', '.join(names)}: {reason}", console)
     memory = None if options.memory is None else options.memory * 2**20
@@ -189,12 +189,9 @@ def network_of(options: Options) -> "tuple[nn.Module, Taken]":
             "MODULE:FACTORY, what builds the network, such as nets:small for small() in nets.py",
             f"none, and no folder with a {CONFIG} which would say it",
             "Name it.",
-            where="measure",
         )
     if options.key is not None:
-        raise DataError(
-            "--key", f"none where {CONFIG} says the network", options.key, "Name a --model too.", where="measure"
-        )
+        raise DataError("--key", f"none where {CONFIG} says the network", options.key, "Name a --model too.")
     return of_folder(options.checkpoint, weights)
 
 

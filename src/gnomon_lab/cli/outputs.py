@@ -8,11 +8,10 @@ from pathlib import Path
 from gnomon.errors import DataError
 
 
-def refuse(where: str, outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
+def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
     """Refuses outputs that cannot be written, or in whose place stands what is no regular file, or is read here.
 
     Args:
-        where: the command.
         outputs: by option.
         inputs: the files that the command reads.
 
@@ -22,39 +21,24 @@ def refuse(where: str, outputs: Mapping[str, Path], inputs: Iterable[Path]) -> N
     """
     inputs = list(inputs)
     for name, path in outputs.items():
-        option = f"{where}(--{name})"
+        option = f"--{name}"
         if not path.absolute().parent.is_dir() or "\0" in path.name:
-            raise DataError(None, "a file in a folder", f"{str(path)!r}", "Make its folder.", where=option)
+            raise DataError(option, "a file in a folder", f"{str(path)!r}", "Make its folder.")
         # What is written stands beside it at first, as runs.files.replace_file has it.
         for there in filter(os.path.lexists, (path, path.with_name(f".{path.name}.part") if path.name else path)):
             if not stat.S_ISREG(there.lstat().st_mode):
-                raise DataError(
-                    None,
-                    "a file, or none yet",
-                    f"{str(there)!r}, which is {kind(there)}",
-                    "Name another file.",
-                    where=option,
-                )
+                got = f"{str(there)!r}, which is {kind(there)}"
+                raise DataError(option, "a file, or none yet", got, "Name another file.")
         if not os.access(path.absolute().parent, os.W_OK):
-            raise DataError(None, "a folder to write in", f"that of {str(path)!r}", "Name another file.", where=option)
+            raise DataError(option, "a folder to write in", f"that of {str(path)!r}", "Name another file.")
         for other in inputs:
             if path.exists() and other.exists() and path.samefile(other):
-                raise DataError(
-                    None,
-                    "a file that is not read here",
-                    f"{str(path)!r}, which is {str(other)!r}",
-                    "Name another file.",
-                    where=option,
-                )
+                got = f"{str(path)!r}, which is {str(other)!r}"
+                raise DataError(option, "a file that is not read here", got, "Name another file.")
     paths = {path.absolute().resolve() for path in outputs.values()}
     if len(paths) < len(outputs):
-        raise DataError(
-            f"--{', --'.join(outputs)}",
-            "a file each",
-            ", ".join(repr(str(path)) for path in outputs.values()),
-            "Name two.",
-            where=where,
-        )
+        got = ", ".join(repr(str(path)) for path in outputs.values())
+        raise DataError(f"--{', --'.join(outputs)}", "a file each", got, "Name two.")
 
 
 def kind(path: Path) -> str:

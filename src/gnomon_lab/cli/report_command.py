@@ -52,7 +52,7 @@ def page_of(name: str, root: Path) -> Path:
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
     if not finished:
-        raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.", where="report")
+        raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.")
     usual = [run for run in finished if run.has_one_of([shown.small])]
     latest = (usual or finished)[-1]
     seeds = [run for run in finished if run.digest == latest.digest]

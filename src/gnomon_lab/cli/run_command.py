@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.small and options.paper:
         raise DataError(None, "--small or --paper", "both", "Choose one.", where="gnomon run")
     if options.data_dir is not None and not options.data_dir.is_dir():
-        raise DataError("--data-dir", "a folder", f"{str(options.data_dir)!r}", "Correct the path.", where="run")
+        raise DataError("--data-dir", "a folder", f"{str(options.data_dir)!r}", "Correct the path.")
     wanted = seeds(options.seeds)
     from gnomon_lab.cli.execute import execute, execute_many
 
@@ -108,10 +108,8 @@ def seeds(text: str) -> list[int]:
             (int(word.lstrip("0")[:10] or 0) for word in (words[1], words[2] or words[1])) if words else (1, 0)
         )
         if final < first:
-            raise DataError("--seeds", "numbers like 0, 0-9 or 0,3,5", f"{text[:80]!r}", "Correct it.", where="run")
+            raise DataError("--seeds", "numbers like 0, 0-9 or 0,3,5", f"{text[:80]!r}", "Correct it.")
         if final >= SEEDS or len(found) + final - first >= MOST:
-            raise DataError(
-                "--seeds", "seeds below 10^9, 10,000 at most", f"{text[:80]!r}", "Ask for fewer.", where="run"
-            )
+            raise DataError("--seeds", "seeds below 10^9, 10,000 at most", f"{text[:80]!r}", "Ask for fewer.")
         found += range(first, final + 1)
     return list(dict.fromkeys(found))

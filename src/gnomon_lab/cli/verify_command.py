@@ -39,9 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.name:
         experiment(options.name)
     if not options.runs.is_dir():
-        raise DataError(
-            "--runs", "a folder of runs", f"{str(options.runs)!r}, which is none", "Correct the path.", where="verify"
-        )
+        raise DataError("--runs", "a folder of runs", f"{str(options.runs)!r}, which is none", "Correct the path.")
     from gnomon_lab.cli.terminal import Terminal
 
     console, verdicts, left_out = Terminal(), list[bool](), list[str]()
@@ -61,7 +59,6 @@ def main(arguments: Sequence[str]) -> int:
             "finished runs of the settings that claims are about",
             f"none in {options.runs}",
             f"Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` first.",
-            where="verify",
         )
     return int(bool(left_out) or not all(verdicts))
 

@@ -46,7 +46,6 @@ def read_weights(path: Path) -> list[Weights]:
                 f"a state dict, tensors by name, alone or under a key such as {', '.join(WRAPPERS)}",
                 f"{got or 'nothing'} in {file}",
                 "Save model.state_dict().",
-                where="measure",
             )
         found += part
     if len(files) == 1:
@@ -63,9 +62,7 @@ def files_at(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise CheckpointError(
-            "checkpoint", "a file, or a folder", f"{str(path)!r}", "Correct the path.", where="measure"
-        )
+        raise CheckpointError("checkpoint", "a file, or a folder", f"{str(path)!r}", "Correct the path.")
     there = sorted(file for file in path.iterdir() if file.is_file())
     for pattern in OF_FOLDERS:
         matches = {file: match for file in there if (match := re.fullmatch(pattern, file.name))}
@@ -79,7 +76,6 @@ def files_at(path: Path) -> list[Path]:
                     f"{int(last[2])} files such as {last[0]}",
                     f"{len(matches)} in {path}",
                     "Copy all of them.",
-                    where="measure",
                 )
             return [*matches]
     names = ", ".join(file.name for file in there[:SHOWN]) or "nothing"
@@ -88,7 +84,6 @@ def files_at(path: Path) -> list[Path]:
         "a folder with model.safetensors or pytorch_model.bin",
         f"{names} in {str(path)!r}",
         "Name the file, or the folder that save_pretrained wrote.",
-        where="measure",
     )
 
 
@@ -128,7 +123,6 @@ def from_torch(path: Path) -> State:
             f"{path}, which asks to call {(named[1] if named else 'what is not known')} when it is opened; "
             "it was refused, and nothing of it was run",
             "Where you trust it, save the weights alone: torch.save(model.state_dict(), ...), or safetensors.",
-            where="measure",
         ) from cause
     except GnomonError:
         raise
@@ -157,7 +151,6 @@ def as_stored(path: Path) -> None:
                 "an archive without compression, as torch.save writes it",
                 f"{path}, whose {small:,} bytes stand for {large:,}",
                 "Save model.state_dict() with torch.save, or safetensors.",
-                where="measure",
             )
         changed = archive.testzip()
     if changed is not None:
@@ -166,7 +159,6 @@ def as_stored(path: Path) -> None:
             "the contents that the file was written with",
             f"others in {changed} of {path}",
             "Copy or save it again.",
-            where="measure",
         )
 
 
@@ -174,9 +166,5 @@ def damaged(path: Path, cause: Exception) -> CheckpointError:
     """The error for a file that is not what its name says."""
     kind = "safetensors" if path.suffix == ".safetensors" else "torch.save"
     return CheckpointError(
-        "checkpoint",
-        f"a whole file of {kind}",
-        f"{type(cause).__name__} in {path}",
-        "Copy or save it again.",
-        where="measure",
+        "checkpoint", f"a whole file of {kind}", f"{type(cause).__name__} in {path}", "Copy or save it again."
     )

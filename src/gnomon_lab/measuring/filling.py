@@ -50,7 +50,6 @@ def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -
             "the shapes of the network's tensors",
             lines[min(1, len(lines) - 1)],
             "Name the factory of the network that was saved.",
-            where="measure",
         ) from cause
     return Taken(place.said, tuple(other.name for other in others))
 
@@ -69,7 +68,6 @@ def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple
             f"one of {listed([place.name for place in whole if place.name] or ['none, of a plain state dict'])}",
             repr(key),
             "Name what holds a state dict, such as ema or snapshots.3.",
-            where="measure",
         )
     right = [place for place in whole if place in usual] or ([] if key else whole)
     if len(right) > 1 and right[0] not in usual:
@@ -78,7 +76,6 @@ def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple
             "one state dict that is the network's",
             f"{len(right)}: {listed([place.name for place in right])}",
             f"Name one, such as --key {right[0].name}.",
-            where="measure",
         )
     if right:
         return right[0], [place for place in whole if place is not right[0] and place.name]
@@ -111,20 +108,13 @@ def require_all(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], own
                 f"floating-point numbers in {name}",
                 tensor.dtype,
                 "Quantised numbers are not the network's weights: save the weights that they stand for.",
-                where="measure",
             )
 
 
 def mismatch(wanted: int, found: int, advice: str, kinds: Mapping[str, Sequence[str]]) -> CheckpointError:
     """The error where tensors are missing, left over, or of another shape: their names, by kind."""
     got = "; ".join(f"{kind} {listed(names)}" for kind, names in kinds.items() if names)
-    return CheckpointError(
-        "checkpoint",
-        f"the {wanted} tensors of the network",
-        f"{found}: {got}",
-        advice,
-        where="measure",
-    )
+    return CheckpointError("checkpoint", f"the {wanted} tensors of the network", f"{found}: {got}", advice)
 
 
 def tied(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

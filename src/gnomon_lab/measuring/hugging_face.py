@@ -121,7 +121,6 @@ def kind_of(config: Mapping[str, Any], transformers: ModuleType, path: Path) -> 
             "a network of transformers that puts out logits, such as ViTForImageClassification",
             f"{name!r} in {path}" if name else f"none in {path}",
             "Name what builds yours: --model MODULE:FACTORY.",
-            where="measure",
         )
     return kind
 
@@ -170,7 +169,7 @@ def quiet(transformers: ModuleType) -> Iterator[None]:
 
 def unfit(expected: str, got: str) -> CheckpointError:
     """The error for a configuration that is not as it should be."""
-    return CheckpointError("checkpoint", f"a {CONFIG} with {expected}", got, "Copy it again.", where="measure")
+    return CheckpointError("checkpoint", f"a {CONFIG} with {expected}", got, "Copy it again.")
 
 
 @contextmanager
@@ -186,5 +185,4 @@ def in_a_sentence(folder: Path) -> Iterator[None]:
             f"a {CONFIG} of which transformers makes a network",
             f"{said(cause)} in {folder}",
             "Correct it, or name what builds the network: --model MODULE:FACTORY.",
-            where="measure",
         ) from cause

@@ -25,7 +25,6 @@ def build(factory: str) -> nn.Module:
             "MODULE:FACTORY, such as nets:small for small() in nets.py",
             repr(factory),
             "Name the function that builds the network.",
-            where="measure",
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -36,13 +35,11 @@ def build(factory: str) -> nn.Module:
     ):
         made = getattr(importlib.import_module(module_name), name, None)
     if not callable(made):
-        raise DataError("--model", f"a function {name!r} in {module_name!r}", "none", "Correct it.", where="measure")
+        raise DataError("--model", f"a function {name!r} in {module_name!r}", "none", "Correct it.")
     with foreign(f"{factory} to build a network without arguments", "Write a function that gives it its arguments."):
         network = made()
     if not isinstance(network, nn.Module):
-        raise DataError(
-            "--model", f"a torch.nn.Module from {factory}", type(network).__name__, "Return one.", where="measure"
-        )
+        raise DataError("--model", f"a torch.nn.Module from {factory}", type(network).__name__, "Return one.")
     return network
 
 
@@ -67,7 +64,7 @@ def foreign(expected: str, advice: str) -> Iterator[None]:
     except BaseException as cause:  # whatever kind it is
         if "DefaultCPUAllocator" in said(cause):
             raise MemoryError from cause
-        raise DataError("--model", expected, said(cause), f"{advice}", where="measure") from cause
+        raise DataError("--model", expected, said(cause), f"{advice}") from cause
 
 
 def device_of(name: str) -> torch.device:
@@ -75,9 +72,7 @@ def device_of(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as cause:
-        raise RangeError(
-            "--device", "a device of this machine", f"{name!r} ({said(cause)})", "Use cpu.", where="measure"
-        ) from cause
+        raise RangeError("--device", "a device of this machine", f"{name!r} ({said(cause)})", "Use cpu.") from cause
 
 
 def said(cause: BaseException) -> str:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon.errors import DataError, RangeError, ShapeError, within
+from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon.probe import in_eval_mode
 from gnomon_lab.measuring.measure import running
 
@@ -34,7 +34,7 @@ def take_outputs(
     require_one_input(network)
     some = x[:FEW] if len(x) > 1 else torch.cat([x, x])
     try:
-        with within("measure"), running(x):
+        with running(x):
             if layer is not None or position is not None or not plain(tried(network, some), len(some)):
                 attach(network, layer, position)
             logits = tried(network, some)
@@ -65,7 +65,6 @@ def require_one_input(network: nn.Module) -> None:
             "a network of one input, the samples",
             f"one of {len(asked)}: {', '.join(asked)}",
             "Let the factory fill in the others, or a hook cut them out of the samples.",
-            where="measure",
         )
 
 

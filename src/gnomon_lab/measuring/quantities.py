@@ -59,9 +59,7 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
     unknown = [name for name in names if name not in QUANTITIES]
     if unknown:
         got = [f"{name}, which also needs {WANTING[name]}" if name in WANTING else name for name in unknown]
-        raise RangeError(
-            "--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), "Correct it.", where="measure"
-        )
+        raise RangeError("--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), "Correct it.")
     return {name: QUANTITIES[name] for name in names}
 
 

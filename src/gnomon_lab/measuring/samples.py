@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._extras import extra
 from gnomon.data import digits, find, home, load_images, standardise
-from gnomon.errors import DataError, RangeError, ShapeError, within
+from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon_lab.measuring.arrays import Array, members
 
 DEFAULT_SAMPLES = 1024
@@ -83,7 +83,7 @@ def load_data(
     """
     path = home("measure(--data)", name)
     if split is not None and path.suffix in (".npz", ".parquet"):
-        raise DataError("--split", "none for one file", repr(split), "Leave it out, or name a folder.", where="measure")
+        raise DataError("--split", "none for one file", repr(split), "Leave it out, or name a folder.")
     if name == "digits":
         data = of_digits(split or "train", samples, seed)
     elif path.suffix == ".npz":
@@ -93,9 +93,8 @@ def load_data(
     else:
         data = of_images(name, split or "train", samples, data_dir)
     x = data.x.to(dtype) if data.x.is_floating_point() else data.x
-    with within("measure"):
-        _checks.samples(x=x)
-        _checks.finite(x=x)
+    _checks.samples(x=x)
+    _checks.finite(x=x)
     return data._replace(x=x)
 
 
@@ -107,7 +106,6 @@ def count(samples: int | None, rows: int, where: str) -> int:
             f"1 to {rows}, the samples of {where}",
             samples,
             f"Leave it out for the first {min(rows, DEFAULT_SAMPLES)}.",
-            where="measure",
         )
     return min(rows, DEFAULT_SAMPLES) if samples is None else samples
 
@@ -115,11 +113,11 @@ def count(samples: int | None, rows: int, where: str) -> int:
 def of_digits(split: str, samples: int | None, seed: int) -> Data:
     """The digits of grok-digits."""
     if not SEEDS[0] <= seed <= SEEDS[1]:
-        raise RangeError("--seed", f"{SEEDS[0]} to {SEEDS[1]}", seed, "Take a smaller one.", where="measure")
+        raise RangeError("--seed", f"{SEEDS[0]} to {SEEDS[1]}", seed, "Take a smaller one.")
     train, test = standardise(*digits(DIGITS_TRAIN, generator=torch.Generator().manual_seed(seed)))
     splits = {"train": train, "test": test}
     if split not in splits:
-        raise DataError("--split", "train or test of the digits", repr(split), "Choose one.", where="measure")
+        raise DataError("--split", "train or test of the digits", repr(split), "Choose one.")
     source = f"digits ({split}, seed {seed})"
     n = count(samples, len(splits[split].x), source)
     return Data(splits[split].x[:n], splits[split].labels[:n], source)
@@ -145,7 +143,6 @@ def of_arrays(path: Path, samples: int | None) -> Data:
             "an array x of floating-point numbers, as the network gets them, or of tokens in int64",
             f"{got} in {path}",
             "Save x=..., and labels=... beside it.",
-            where="measure",
         )
     rows = arrays["x"].shape[0]
     n = count(samples, rows, str(path))
@@ -161,7 +158,6 @@ def of_arrays(path: Path, samples: int | None) -> Data:
                 f"labels of {rows} samples, as in x",
                 f"{labels.shape[0]} in {path}{also}",
                 "Save both of the same samples, in the same order, on the first axis.",
-                where="measure",
             )
     kind = np.int64 if arrays["x"].dtype.kind == "i" else np.float32 if arrays["x"].dtype.itemsize <= 4 else np.float64
     with reading(path, "npz"):
@@ -181,18 +177,14 @@ def numbers(labels: NDArray[Any], path: Path) -> Tensor:
         raise no_numbers(labels.dtype, path)
     if labels.dtype.kind == "u" and labels.max(initial=0) > LARGEST_LABEL:
         raise DataError(
-            "--data",
-            f"labels up to {LARGEST_LABEL}",
-            f"{labels.max()} in {path}",
-            "Number the classes from 0.",
-            where="measure",
+            "--data", f"labels up to {LARGEST_LABEL}", f"{labels.max()} in {path}", "Number the classes from 0."
         )
     return torch.from_numpy(np.array(labels, dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
 
 
 def no_numbers(dtype: np.dtype[Any], path: Path) -> DataError:
     """The error for labels that are names, or no list."""
-    return DataError("--data", "numbers as labels", f"{dtype} in {path}", "Number the classes from 0.", where="measure")
+    return DataError("--data", "numbers as labels", f"{dtype} in {path}", "Number the classes from 0.")
 
 
 def of_table(path: Path, samples: int | None) -> Data:
@@ -218,7 +210,6 @@ def of_table(path: Path, samples: int | None) -> Data:
             f"columns of images, or of numbers and one of {', '.join(LABEL_COLUMNS)}",
             f"{('others, ' + ', '.join(others) if others else 'no features')}, in {path}",
             "Leave these out.",
-            where="measure",
         )
     x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
     return Data(x, None if label is None else numbers(arrays[label], path), path.name, (path,))
@@ -243,7 +234,6 @@ def of_image_file(path: Path, samples: int | None) -> Data:
             "a file that is all of its split",
             f"{path.name}, one of {len(files)} of {split!r}",
             f"Name the folder, {path.parent}, and --split {split}.",
-            where="measure",
         )
     return of_images(str(path.parent), split, samples, None)._replace(source=path.name)
 
@@ -251,7 +241,7 @@ def of_image_file(path: Path, samples: int | None) -> Data:
 def a_file(path: Path) -> None:
     """Refuses what is no file: a folder, or a pipe or device, that might never end."""
     if not path.is_file():
-        raise DataError("--data", "a file", f"{str(path)!r}", "Correct the path.", where="measure")
+        raise DataError("--data", "a file", f"{str(path)!r}", "Correct the path.")
 
 
 @contextmanager
@@ -267,5 +257,4 @@ def reading(path: Path, kind: str) -> Iterator[None]:
             f"a readable .{kind} file {str(path)!r}, without pickled objects",
             f"{type(cause).__name__} in it",
             "Correct the path, or save it again.",
-            where="measure",
         ) from cause

@@ -10,7 +10,7 @@ from torch.nn import functional
 from gnomon.data import Samples, load_images, normalise
 from gnomon.models import mlp
 from gnomon_lab.figures import Line, Mark, Panel
-from gnomon_lab.runs import Record, Run, series
+from gnomon_lab.runs import Record, Run, by_arm, series
 from gnomon_lab.settings import among
 
 MEAN, DEVIATION = 0.1307, 0.3081
@@ -48,6 +48,21 @@ def mnist_splits(run: Run, samples: int, dtype: str = "float32") -> tuple[Sample
 def mnist_network(train: Samples, width: int, scale: float, generator: torch.Generator) -> nn.Sequential:
     """The papers' network: three hidden layers of this width, PyTorch's default initialisation times a scale."""
     return mlp((train.x.shape[1], width, width, width, 10), scale=scale, generator=generator).to(train.x.dtype)
+
+
+def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """The first word of each arm's name and the rest, such as loss and method, in the order in which they ran."""
+    return [(arm.partition(" ")[0], arm.partition(" ")[2]) for arm in by_arm(records)]
+
+
+def firsts(records: Sequence[Record]) -> list[str]:
+    """The first words of the arms' names, in the order in which they ran."""
+    return list(dict.fromkeys(first for first, _ in arms(records)))
+
+
+def arms_of(records: Sequence[Record], *kinds: str) -> list[list[Record]]:
+    """The records of each arm whose name has one of these kinds as its second word."""
+    return [part for arm, part in by_arm(records).items() if arm.split()[1] in kinds]
 
 
 def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dashed: bool = False) -> tuple[Line, ...]:

@@ -63,7 +63,7 @@ def require_place(on: str | None, workers: int | None, threads: int) -> None:
     With more workers than there are cores for their threads, each run takes many times as long.
     """
     if workers is not None and workers < 1:
-        raise DataError("--workers", "at least 1", workers, "Correct it.", where="run")
+        raise DataError("--workers", "at least 1", workers, "Correct it.")
     cores = os.cpu_count() or 1
     if on is None and workers is not None and workers > 1 and workers * threads > cores:
         raise DataError(
@@ -71,23 +71,21 @@ def require_place(on: str | None, workers: int | None, threads: int) -> None:
             f"workers x threads of at most {cores}, the processor cores",
             f"{workers} x {threads}",
             "Ask for fewer.",
-            where="run",
         )
     if on is None or on in SLURM:
         return
     if not on.startswith(DASK):
-        raise DataError("--on", "dask://HOST:PORT, slurm or slurm:local", repr(on), "Correct it.", where="run")
+        raise DataError("--on", "dask://HOST:PORT, slurm or slurm:local", repr(on), "Correct it.")
     if workers is not None:
         raise DataError(
             "--workers",
             f"none with --on {on}",
             workers,
             "Start as many `dask worker` as there shall be runs at a time.",
-            where="run",
         )
     host, _, port = on.removeprefix(DASK).rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 65_535:
-        raise DataError("--on", "dask://HOST:PORT", repr(on), "Give both.", where="run")
+        raise DataError("--on", "dask://HOST:PORT", repr(on), "Give both.")
 
 
 class Call(Protocol):
@@ -188,7 +186,6 @@ def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Ex
             "a machine that can submit to Slurm",
             f"none ({error})",
             "Log in to the cluster's, or try --on slurm:local.",
-            where="run",
         ) from error
     jobs.update_parameters(name="gnomon", timeout_min=DAY, cpus_per_task=threads)
     one_by_one = threading.Lock()
@@ -213,15 +210,11 @@ def dask(address: str) -> Iterator[Executor]:
         client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except OSError as error:
         raise DataError(
-            "--on", f"a dask scheduler at {address}", error, "Start `dask scheduler`, or correct it.", where="run"
+            "--on", f"a dask scheduler at {address}", error, "Start `dask scheduler`, or correct it."
         ) from error
     with client:
         if not client.nthreads():
             raise DataError(
-                "--on",
-                f"dask workers at {address}",
-                "none",
-                f"Start `dask worker {address} --nthreads 1`.",
-                where="run",
+                "--on", f"dask workers at {address}", "none", f"Start `dask worker {address} --nthreads 1`."
             )
         yield client.get_executor(pure=False)

@@ -25,7 +25,7 @@ from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, UNSEEN, Loss, geometry, lines, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import LOSSES, UNSEEN, Loss, arms, firsts, geometry, lines, mnist_network, mnist_splits
 from gnomon_lab.runs import Claim, Record, Run, last
 from gnomon_lab.settings import Count, Dtype, Positive, Range, Settings, Share, between
 from gnomon_lab.training import Batch, fit, in_order
@@ -135,11 +135,6 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
             run.stop()
 
 
-def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """The loss and the method of each arm, in the order in which they ran."""
-    return [(arm.partition(" ")[0], arm.partition(" ")[2]) for arm in dict.fromkeys(r["arm"] for r in records)]
-
-
 def end(records: Sequence[Record], loss: str, method: str) -> tuple[int, float] | None:
     """The steps and the training seconds that an arm took to its goal; None if it never reached it."""
     final = last(records, f"{loss} {method}")
@@ -166,7 +161,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
     said = []
-    for loss in dict.fromkeys(loss for loss, _ in arms(records)):
+    for loss in firsts(records):
         ours, base = end(records, loss, "GrokAlign"), end(records, loss, "baseline")
         if ours and base:
             said.append(f"With {loss} GrokAlign reaches the goal in {base[0] / ours[0]:.2f} times fewer steps.")
@@ -177,7 +172,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Accuracy and geometry against steps, a figure for each loss."""
-    return [curves(records, loss) for loss in dict.fromkeys(loss for loss, _ in arms(records))]
+    return [curves(records, loss) for loss in firsts(records)]
 
 
 def curves(records: Sequence[Record], loss: str) -> Curves:

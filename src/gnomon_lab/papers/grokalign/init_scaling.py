@@ -17,9 +17,10 @@ from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.grokalign.ntk_regime import run as ntk_regime
 from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
-from gnomon_lab.settings import Count, Positive, Range, Settings, between
+from gnomon_lab.settings import Range
 from gnomon_lab.training import fit
 
 MECHANISMS = ("output", "weights")
@@ -42,23 +43,11 @@ SCALES = Range(
 
 
 @dataclass(frozen=True)
-class Config(Settings):
-    """The setting of figure 10."""
+class Config(ntk_regime.Config):
+    """The setting of figure 10: networks as those of ntk-regime."""
 
     scales: Annotated[tuple[float, ...], SCALES] = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
     """Of each mechanism; the paper does not print its own."""
-    digits: Annotated[int, between(10, 60_000)] = 1024
-    """The zeros and ones among the first so many of MNIST's training digits; the paper names no number."""
-    width: Count = 64
-    """Of each hidden layer; the figure names none, the authors' code has 64."""
-    hidden: Count = 1
-    """Hidden layers: the paper says two-layer, which is 1; the authors' code has 2."""
-    learning_rate: Positive = 0.01
-    """Of full-batch gradient descent."""
-    steps: Count = 4000
-    """Of gradient descent."""
-    readings: Count = 24
-    """Readings of the alignment in each factor of ten of the steps."""
 
 
 SMALL = Config()

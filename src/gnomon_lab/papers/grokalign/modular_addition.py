@@ -27,7 +27,7 @@ from gnomon.models import OneLayerTransformer
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, lines
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, arms, firsts, lines
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
@@ -141,12 +141,6 @@ def gini_logits(parameters: Mapping[str, Tensor]) -> Tensor:
     return gini(fourier_norms(parameters["W_U"] @ parameters["W_out"]))
 
 
-def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """The embeddings and the method of each arm, in the order in which they ran."""
-    ran = dict.fromkeys(record["arm"] for record in records)
-    return [(arm.partition(" ")[0], arm.partition(" ")[2]) for arm in ran]
-
-
 def grokked_at(records: Sequence[Record], embeddings: str, method: str) -> int | None:
     """The first reading from which on the test accuracy stays at the goal; None if it does not end there."""
     return settled_at(records, f"{embeddings} {method}", UNSEEN, GOAL)
@@ -177,7 +171,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 def summary(records: Sequence[Record]) -> str:
     """When each pair of arms grokked, in a sentence."""
     said = []
-    for embeddings in dict.fromkeys(embeddings for embeddings, _ in arms(records)):
+    for embeddings in firsts(records):
         steps = (grokked_at(records, embeddings, method) for method in METHODS)
         base, ours = ("never" if step is None else f"at step {step:,}" for step in steps)
         said.append(f"With {embeddings} embeddings weight decay alone groks {base}, GrokAlign {ours}.")
@@ -186,7 +180,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Figure 8 (learned) and figure 9 (fixed)."""
-    return [curves(records, embeddings) for embeddings in dict.fromkeys(embeddings for embeddings, _ in arms(records))]
+    return [curves(records, embeddings) for embeddings in firsts(records)]
 
 
 def curves(records: Sequence[Record], embeddings: str) -> Curves:
@@ -220,7 +214,7 @@ def curves(records: Sequence[Record], embeddings: str) -> Curves:
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What section 4.3 says of figures 8 and 9, over all finished seeds."""
-    ran = {embeddings for embeddings, _ in arms(seeds[0])}
+    ran = firsts(seeds[0])
     return (learned_claims(seeds) if "learned" in ran else []) + (fixed_claims(seeds) if "fixed" in ran else [])
 
 

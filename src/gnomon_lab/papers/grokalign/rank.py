@@ -13,7 +13,7 @@ from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, lines, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, firsts, lines, mnist_network, mnist_splits
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, in_order
@@ -90,11 +90,6 @@ def train_arm(config: Config, run: Run, loss: str, arm: str, train: Samples, tes
         run.record(step, probe.read(step))
 
 
-def losses(records: Sequence[Record]) -> list[str]:
-    """The losses in the order in which they ran."""
-    return list(dict.fromkeys(record["arm"].partition(" ")[0] for record in records))
-
-
 def half_way_at(records: Sequence[Record], loss: str, arm: str) -> int | None:
     """The step from which on PC1 has gone half its way to one; None if it does not end there."""
     start = next(record for record in records if record["arm"] == f"{loss} {arm}")[PC1]
@@ -105,7 +100,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     """Every arm at the end, and when its PC1 had gone half its way to one."""
     columns = ("", "PC1 at the start", "PC1 at the end", "half way to 1", "norm", "train", "test", "seconds")
     rows: list[tuple[str, ...]] = []
-    for loss, arm in itertools.product(losses(records), ARMS):
+    for loss, arm in itertools.product(firsts(records), ARMS):
         first = next(record for record in records if record["arm"] == f"{loss} {arm}")
         end, step = last(records, f"{loss} {arm}"), half_way_at(records, loss, arm)
         pc1 = (f"{first[PC1]:.3f}", f"{end[PC1]:.3f}")
@@ -118,7 +113,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
     said = []
-    for loss in losses(records):
+    for loss in firsts(records):
         ends = (last(records, f"{loss} {arm}")[PC1] for arm in ARMS)
         said.append("With {} PC1 ends at {:.2f} under weight decay, and at {:.2f} with GrokAlign.".format(loss, *ends))
     return " ".join(said)
@@ -126,7 +121,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """PC1, norm and accuracies against steps, a figure for each loss."""
-    return [curves(records, loss) for loss in losses(records)]
+    return [curves(records, loss) for loss in firsts(records)]
 
 
 def curves(records: Sequence[Record], loss: str) -> Curves:
@@ -148,8 +143,8 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """Figure 2, over all finished seeds: PC1 tends to one in each arm, and sooner with GrokAlign."""
-    tend = [tends(seeds, loss, arm) for loss, arm in itertools.product(losses(seeds[0]), ARMS)]
-    return tend + [sooner(seeds, loss) for loss in losses(seeds[0])]
+    tend = [tends(seeds, loss, arm) for loss, arm in itertools.product(firsts(seeds[0]), ARMS)]
+    return tend + [sooner(seeds, loss) for loss in firsts(seeds[0])]
 
 
 def tends(seeds: Sequence[Sequence[Record]], loss: str, arm: str) -> Claim:

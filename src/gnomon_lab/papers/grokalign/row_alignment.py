@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, UNSEEN, lines
-from gnomon_lab.papers.grokalign.accelerate import SPREAD, Config, arms, run
+from gnomon_lab.papers._shared import LOSSES, UNSEEN, arms, firsts, lines
+from gnomon_lab.papers.grokalign.accelerate import SPREAD, Config, run
 from gnomon_lab.runs import Claim, Record, last
 
 SOURCE = "Walker et al., arXiv:2506.12284, table 2"
@@ -56,15 +56,10 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     return columns, rows
 
 
-def losses(records: Sequence[Record]) -> list[str]:
-    """The losses in the order in which they ran."""
-    return list(dict.fromkeys(loss for loss, _ in arms(records)))
-
-
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
     said = []
-    for loss in losses(records):
+    for loss in firsts(records):
         spans = (f"{method} {width(records, loss, method):.2f}" for of, method in arms(records) if of == loss)
         said.append(f"With {loss} the cosines span: {', '.join(spans)}.")
     return " ".join(said)
@@ -72,7 +67,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """The extreme cosines and the test accuracy against steps, a figure for each loss."""
-    return [curves(records, loss) for loss in losses(records)]
+    return [curves(records, loss) for loss in firsts(records)]
 
 
 def curves(records: Sequence[Record], loss: str) -> Curves:
@@ -95,7 +90,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """Table 2 and its text, for each loss, over all finished seeds."""
     return [
-        claim(seeds, loss) for loss in losses(seeds[0]) for claim in (both_ways, by_the_printed_factor, noise_does_not)
+        claim(seeds, loss) for loss in firsts(seeds[0]) for claim in (both_ways, by_the_printed_factor, noise_does_not)
     ]
 
 

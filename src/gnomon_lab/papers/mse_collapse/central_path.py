@@ -16,7 +16,8 @@ from gnomon.dynamics import Projection
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.runs import Claim, Record, Run, by_arm, over_seeds
+from gnomon_lab.papers._shared import arms_of
+from gnomon_lab.runs import Claim, Record, Run, over_seeds
 from gnomon_lab.settings import Count, Range, Settings, between
 
 FLOWS: tuple[Projection, ...] = ("orthogonal", "renormalised")
@@ -128,11 +129,6 @@ def apart(record: Record) -> float:
     return max(record["from_limit"], *(record[measure.__name__] for measure in SIMPLEX))
 
 
-def arms(records: Sequence[Record], *flows: str) -> list[list[Record]]:
-    """The records of each arm with one of these flows."""
-    return [part for arm, part in by_arm(records).items() if arm.split()[1] in flows]
-
-
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Every flow at its end, and over all times its distance from its closed form."""
     columns = (
@@ -146,7 +142,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
         "off a simplex",
     )
     rows: list[tuple[str, ...]] = []
-    for arm in arms(records, *FLOWS):
+    for arm in arms_of(records, *FLOWS):
         end, law = arm[-1], max(off(record, "closed_form") for record in arm)
         over, (size, flow) = max(map(truediv, end["omega"], end["proposition_2"])), end["arm"].split()
         numbers = (f"{number:.0e}" for number in (law, off(end, "power_law"), spread(end), apart(end)))
@@ -156,8 +152,8 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
-    (ours, *_), (paper, *_) = (arms(records, flow) for flow in FLOWS)
-    worst = max(off(record, "closed_form") for arm in arms(records, *FLOWS) for record in arm)
+    (ours, *_), (paper, *_) = (arms_of(records, flow) for flow in FLOWS)
+    worst = max(off(record, "closed_form") for arm in arms_of(records, *FLOWS) for record in arm)
     return (
         f"Each flow follows its own closed form to {worst:.0e}, and ends in neural collapse. "
         f"Proposition 2 is that of the orthogonal projection: at t = {ours[-1]['step']:.0e} it says ω = "
@@ -168,7 +164,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Growth and collapse against the logarithm of time, for each size."""
-    pairs = zip(*(arms(records, flow) for flow in FLOWS), strict=True)
+    pairs = zip(*(arms_of(records, flow) for flow in FLOWS), strict=True)
     return [draw(list(pair)) for pair in pairs for draw in (growth, collapse)]
 
 
@@ -249,7 +245,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of all sizes and over all finished seeds."""
 
     def claim(message: str, where: str, flows: Sequence[str], most: float, measure: Measure) -> Claim:
-        worst = [max(map(measure, arms(records, *flows))) for records in seeds]
+        worst = [max(map(measure, arms_of(records, *flows))) for records in seeds]
         return Claim(message, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
 
     def law(message: str, where: str, flow: str, law: str) -> Claim:
@@ -257,8 +253,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
     def power(message: str, where: str, flow: str) -> Claim:
         found = claim(message, where, [flow], RATIO, lambda arm: off(arm[-1], "power_law"))
-        closed = [max(off(arm[-1], "power_law", "closed_form") for arm in arms(r, flow)) for r in seeds]
-        falls = all(off(arm[-1], "power_law") < off(arm[-2], "power_law") for r in seeds for arm in arms(r, flow))
+        closed = [max(off(arm[-1], "power_law", "closed_form") for arm in arms_of(r, flow)) for r in seeds]
+        falls = all(off(arm[-1], "power_law") < off(arm[-2], "power_law") for r in seeds for arm in arms_of(r, flow))
         expected = f"{found.expected} at the last time, and less than at the last but one"
         measured = f"{found.measured}, {'less' if falls else 'not less'}; the closed form itself {over_seeds(closed)}"
         return replace(found, expected=expected, measured=measured, holds=found.holds and falls)

@@ -9,19 +9,8 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import UNSEEN
-from gnomon_lab.papers.mse_collapse._shared import (
-    GRID,
-    HARDWARE,
-    NC1,
-    Config,
-    checked,
-    chosen_arms,
-    curve,
-    panels,
-    starts,
-    terminal,
-    train_all,
-)
+from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, curve, panels, starts, terminal
+from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
 from gnomon_lab.runs import Claim, Record, Run, last
 
 TABLE_1 = {

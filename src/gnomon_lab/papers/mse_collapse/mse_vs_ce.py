@@ -9,17 +9,8 @@ from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import UNSEEN
 from gnomon_lab.papers.mse_collapse import mse_collapse
-from gnomon_lab.papers.mse_collapse._shared import (
-    HARDWARE,
-    NC1,
-    Config,
-    checked,
-    chosen_arms,
-    panels,
-    starts,
-    terminal,
-    train_all,
-)
+from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, panels, starts, terminal
+from gnomon_lab.papers.mse_collapse._shared import HARDWARE, Config, train_all
 from gnomon_lab.runs import Claim, Record, Run, last
 
 NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}

@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
+from gnomon_lab.papers._shared import arms_of
+from gnomon_lab.runs import Claim, Record, over_seeds
 
 Arm = Sequence[Record]
 STARTS = {"biases": "B larger", "weight": "W larger", "even": "both alike"}
@@ -32,11 +33,6 @@ SOURCE = "Chen, arXiv:2501.07400, "
 CORRECTED = "as corrected in docs/errata.md, equation "
 
 
-def arms(records: Sequence[Record], *kinds: str) -> list[Arm]:
-    """The records of each arm that starts so, or of each network of this name."""
-    return [part for arm, part in by_arm(records).items() if arm.split()[1] in kinds]
-
-
 def ratio(arm: Arm, name: str, bound: str, least: float) -> float:
     """The largest ratio of a value to its bound after time 0, as long as the bound is above what is resolved."""
     return max(record[name] / record[bound] for record in arm[1:] if record[bound] > least)
@@ -52,14 +48,14 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     """Every flow at its end, and the two networks."""
     columns = ("", "λ₀", "end loss", "of bound", "drift", "8.11", "by 8.9", "8.16", "by plus")
     rows: list[tuple[str, ...]] = []
-    for arm in arms(records, *STARTS):
+    for arm in arms_of(records, *STARTS):
         first, definite = arm[0], arm[0]["start"] in DEFINITE
         gap, over = (f"{first['gap']:.2f}", f"{ratio(arm, 'loss', 'bound', RESOLVED):.2f}") if definite else ("", "")
         worst = (max(record[name] for record in arm) for name in ("drift", "off_outer", "off_inner"))
         numbers = (f"{number:.0e}" for number in (*worst, first["off_minus"], first["off_plus"]))
         rows.append((f"{first['classes']}, {STARTS[first['start']]}", gap, f"{arm[-1]['loss']:.0e}", over, *numbers))
     for name in NETWORKS:
-        (end,) = (arm[-1] for arm in arms(records, name))
+        (end,) = (arm[-1] for arm in arms_of(records, name))
         numbers = (f"{end[value]:.0e}" for value in ("loss", "drift"))
         rows.append((f"network {name}", "", next(numbers), "", next(numbers), "", "", "", ""))
     return columns, rows
@@ -67,8 +63,8 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
-    worst = max(ratio(arm, "loss", "bound", RESOLVED) for arm in arms(records, *DEFINITE))
-    (stays,), (leaves,) = arms(records, "stays"), arms(records, "leaves")
+    worst = max(ratio(arm, "loss", "bound", RESOLVED) for arm in arms_of(records, *DEFINITE))
+    (stays,), (leaves,) = arms_of(records, "stays"), arms_of(records, "leaves")
     return (
         f"Where the integral of motion is definite, the loss is {worst:.2f} of its bound at most, and goes to 0. "
         f"A network that stays collapsed comes to the flow, to {max(r['off_limit'] for r in stays):.0e} as the step "
@@ -93,7 +89,7 @@ def losses(records: Sequence[Record]) -> Curves:
     panels = []
     for start, title in STARTS.items():
         lines = []
-        for colour, arm in enumerate(arms(records, start)):
+        for colour, arm in enumerate(arms_of(records, start)):
             lines.append(line(f"Q = {arm[0]['classes']}", arm, "loss", RESOLVED, colour=colour))
             if start in DEFINITE:
                 lines.append(line("bound", arm, "bound", RESOLVED, colour=colour, dashed=True))
@@ -114,7 +110,7 @@ def drifts(records: Sequence[Record]) -> Curves:
     panels = [
         Panel(f"Start: {title}", "largest entry", tuple(
             line(f"Q = {arm[0]['classes']}", arm, "drift", FLOOR, colour=colour)
-            for colour, arm in enumerate(arms(records, start))
+            for colour, arm in enumerate(arms_of(records, start))
         ), (), (FLOOR, 1e-6), log_y=True)
         for start, title in STARTS.items()
     ]  # fmt: skip
@@ -132,7 +128,7 @@ def values(records: Sequence[Record]) -> Curves:
     """The singular values of W and B in the smallest flows."""
     panels = []
     for start, title in STARTS.items():
-        arm = [record for record in arms(records, start)[0] if record["step"] <= EARLY]
+        arm = [record for record in arms_of(records, start)[0] if record["step"] <= EARLY]
         times, lines = tuple(record["time"] for record in arm), []
         for colour, (name, label) in enumerate((("weight", "W"), ("biases", "B"))):
             lines += [
@@ -141,7 +137,7 @@ def values(records: Sequence[Record]) -> Curves:
         panels.append(Panel(f"Start: {title}", "singular values", tuple(lines)))
     return Curves(
         "singular-values",
-        f"The singular values of what starts larger and smaller: Q = {arms(records, *STARTS)[0][0]['classes']}",
+        f"The singular values of what starts larger and smaller: Q = {arms_of(records, *STARTS)[0][0]['classes']}",
         "All singular values of W and of B. By the theory those of what starts larger are never below the root of λ₀.",
         "time s",
         tuple(panels),
@@ -151,7 +147,7 @@ def values(records: Sequence[Record]) -> Curves:
 
 def networks(records: Sequence[Record]) -> Curves:
     """Gradient descent beside the flow, in the network that stays collapsed and in the one that leaves."""
-    (stays,), (leaves,) = arms(records, "stays"), arms(records, "leaves")
+    (stays,), (leaves,) = arms_of(records, "stays"), arms_of(records, "leaves")
     steps = [
         Panel(
             f"Network that {name}: distance from the flow", "largest entry",
@@ -185,13 +181,13 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements of section 8, each for the worst of all flows and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, kinds: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
-        worst = [max(map(measure, arms(records, *kinds))) for records in seeds]
+        worst = [max(map(measure, arms_of(records, *kinds))) for records in seeds]
         return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
 
     def over_times(name: str) -> Callable[[Arm], float]:
         return lambda arm: max(record[name] for record in arm)
 
-    found = [power for records in seeds for arm in arms(records, "stays") for power in powers(arm)]
+    found = [power for records in seeds for arm in arms_of(records, "stays") for power in powers(arm)]
     return [
         most("BBᵀ - WᵀW does not change: largest entry", "proposition 8.3", TOLERANCE, [*STARTS], over_times("drift")),
         most("definite: the loss is at most exp(-2 s λ₀) times that at the start, λ₀ the least eigenvalue itself: "

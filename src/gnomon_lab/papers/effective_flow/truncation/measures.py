@@ -4,14 +4,9 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from gnomon_lab.runs import Record, by_arm
+from gnomon_lab.runs import Record
 
 Arm = Sequence[Record]
-
-
-def arms(records: Sequence[Record], *kinds: str) -> list[Arm]:
-    """The records of each arm of these kinds."""
-    return [arm for arm in by_arm(records).values() if arm[0]["arm"].split()[1] in kinds]
 
 
 def clearance(arm: Arm) -> float:

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.papers._shared import arms_of
 from gnomon_lab.papers.effective_flow.truncation.film import film
 from gnomon_lab.papers.effective_flow.truncation.measures import (
     Arm,
-    arms,
     balance,
     clearance,
     drifting,
@@ -45,7 +45,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     """What became of every cluster."""
     columns = ("Q", "kind", "s₁", "sharp bound", "printed", "R turned", "|β + ỹ|", "loss", "to go")
     rows: list[tuple[str, ...]] = []
-    for arm in arms(records, *KINDS):
+    for arm in arms_of(records, *KINDS):
         (width, kind), first, end = arm[0]["arm"].split(), arm[0], arm[-1]
         for k in (0, 1):
             bounds = [first[estimates][k]["bound"] for estimates in ESTIMATES]
@@ -58,10 +58,10 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in three sentences."""
-    known = [(arm, k) for arm in arms(records, "collapse") for k in (0, 1) if arm[0]["sharp"][k]["bound"]]
+    known = [(arm, k) for arm in arms_of(records, "collapse") for k in (0, 1) if arm[0]["sharp"][k]["bound"]]
     times = [arm[0]["collapse"][k] for arm, k in known]
     reached = ", ".join(f"{time:.2f}" for time in times if time is not None)
-    large, inside = ([time for arm in arms(records, kind) for time in arm[0]["collapse"]] for kind in KINDS[1:3])
+    large, inside = ([time for arm in arms_of(records, kind) for time in arm[0]["collapse"]] for kind in KINDS[1:3])
     return (
         f"Where proposition 4.2's hypotheses hold, in {len(known)} clusters, all points are truncated at "
         f"s = {reached}. By s = {records[-1]['s']:g}, {large.count(None)} of the {len(large)} clusters in a large unit "
@@ -73,7 +73,7 @@ def summary(records: Sequence[Record]) -> str:
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Films in the plane and in space, and the curves of every dimension."""
     found: list[Figure] = [
-        film(arm, WORDS[kind]) for kind in KINDS[:3] for arm in arms(records, kind) if "beta" in arm[0]
+        film(arm, WORDS[kind]) for kind in KINDS[:3] for arm in arms_of(records, kind) if "beta" in arm[0]
     ]
     widths = dict.fromkeys(record["arm"].split()[0] for record in records)
     return found + [curves(records, width) for width in widths]
@@ -86,11 +86,11 @@ def curves(records: Sequence[Record], width: str) -> Curves:
         return tuple(
             Line(f"{WORDS[kind]}: {('first', 'second')[k]} cluster", tuple(r["s"] for r in arm),
                  tuple(value(arm, r, k) for r in arm), dashed=k == 1, colour=colour)
-            for colour, kind in enumerate(KINDS[:3]) for arm in arms(records, kind)
+            for colour, kind in enumerate(KINDS[:3]) for arm in arms_of(records, kind)
             if arm[0]["arm"].split()[0] == width for k in (0, 1)
         )  # fmt: skip
 
-    (arm,) = [arm for arm in arms(records, "collapse") if arm[0]["arm"].split()[0] == width]
+    (arm,) = [arm for arm in arms_of(records, "collapse") if arm[0]["arm"].split()[0] == width]
     marks = tuple(
         Mark(f"{word} cluster truncated, s₁ = {time:.2f}", time)
         for word, time in zip(("first", "second"), arm[0]["collapse"], strict=True)
@@ -119,7 +119,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of all dimensions and clusters and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, kinds: Sequence[Kind], measure: Callable[[Arm], float]) -> Claim:
-        worst = [max(map(measure, arms(records, *kinds))) for records in seeds]
+        worst = [max(map(measure, arms_of(records, *kinds))) for records in seeds]
         # -1 in all: a statement about nothing.
         holds = -1 < max(worst) <= limit
         return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), holds)
@@ -127,13 +127,13 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     def bounded(message: str, estimates: Estimates) -> Claim:
         found = most(message, "proposition 4.2, (4.30)", 1, ["collapse"], over_bound(estimates))
         known = [
-            bound["bound"] is not None for r in seeds for arm in arms(r, "collapse") for bound in arm[0][estimates]
+            bound["bound"] is not None for r in seeds for arm in arms_of(r, "collapse") for bound in arm[0][estimates]
         ]
         return replace(found, measured=f"{found.measured}; they hold in {sum(known)} of {len(known)} clusters")
 
     flowing, collapse, rest = KINDS[:3], KINDS[:1], KINDS[3:]
     still: tuple[Kind, ...] = ("collapse", "inside", "rest")
-    clear = [min(map(clearance, arms(records, *still))) for records in seeds]
+    clear = [min(map(clearance, arms_of(records, *still))) for records in seeds]
     return [
         Claim("but for the large unit the truncations are separated: least height over the other's faces, in spreads",
               SOURCE + "definition 3.1", "above 0", over_seeds(clear), min(clear) > 0),

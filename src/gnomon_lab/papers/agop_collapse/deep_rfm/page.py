@@ -1,33 +1,15 @@
-"""deep-rfm: a network without training collapses layer by layer, by the AGOP of kernel machines (figures 1, 3 to 6)."""
+"""deep-rfm's page: its table, figures and claims, from its records."""
 
 import itertools
 import math
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from statistics import correlation, mean
-from typing import Annotated
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
-from gnomon import DeepRFM
-from gnomon.data import Samples, load_images
-from gnomon.dynamics import DeepRFMReading
-from gnomon.kernels import FeatureMap, FourierFeatures, GaussianKernel, Kernel, LaplaceKernel, ReLUFeatures
-from gnomon.linalg import unit
-from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
-from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.runs import Claim, Record, Run, by_arm, last, over_seeds, series
-from gnomon_lab.settings import Count, Device, Settings, among, at_least, between
+from gnomon_lab.runs import Claim, Record, by_arm, last, over_seeds, series
 
-DATA, FEATURES = ("mnist", "cifar10"), ("relu", "cosine")
-KERNELS: dict[str, Kernel] = {"laplace": LaplaceKernel(2.0), "gaussian": GaussianKernel(2.0)}
-"""With the paper's bandwidth."""
-Arm = Annotated[str, among(*map(" ".join, itertools.product(DATA, KERNELS, FEATURES)))]
 STAGES = {"inputs": "X", "mapped": "M^½ X", "features": "Φ(M^½ X)"}
 """What a layer's inputs go through, by the names of the readings."""
 EXPONENTIAL = -(0.9**0.5)
@@ -37,122 +19,6 @@ MARGINAL = 2.0
 NEAR = 0.1
 """Approximately equal: the root mean square of an entry's distance."""
 SOURCE = "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, "
-INTRODUCTION = """
-A Deep RFM is a network without backpropagation. In each layer a kernel machine learns the classes; the average outer
-product of its gradients, the AGOP M, says to which directions of the inputs it is sensitive; the inputs are mapped by
-the root of M and then by random features, which nobody trains. The paper says that layer by layer the points of a class
-draw together (NC1) and the class means form a simplex (NC2), which is neural collapse, and that it is the root of M
-that does it. What the root does and what the random features do is shown apart.
-"""
-
-
-@dataclass(frozen=True)
-class Config(Settings):
-    """The setting of figures 1 and 3 to 6."""
-
-    arms: tuple[Arm, ...] = ("mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine")
-    """Of mnist or cifar10, with a laplace or gaussian kernel, and relu or cosine features."""
-    samples: Annotated[int, between(100, 50_000)] = 2000
-    """The first so many training images."""
-    test: Annotated[int, between(1, 10_000)] = 1000
-    """The first so many test images."""
-    depth: Annotated[int, at_least(3)] = 10
-    """Layers."""
-    relu_width: Count = 1024
-    """ReLU features of a layer."""
-    cosine_width: Count = 1024
-    """Random Fourier features of a layer, of exp(-‖x - z‖₁ / 20)."""
-    shown: Annotated[int, between(1, 50)] = 6
-    """Images of each class in the drawings of the Gram matrix."""
-    device: Device = "cpu"
-    """Where to compute."""
-
-
-SMALL = Config()
-PAPER = Config(
-    arms=("cifar10 laplace cosine", "mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine"),
-    samples=50_000,
-    test=10_000,
-    depth=19,
-    cosine_width=4096,
-    device="cuda",
-)
-OTHERS = (replace(PAPER, device="cpu"),)
-
-
-class Layers:
-    """The layers fitted so far, as a run keeps them."""
-
-    def __init__(self) -> None:
-        self.fitted: Mapping[str, Tensor] | None = None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Those of `DeepRFM.state_dict`."""
-        return dict(self.fitted or {})
-
-    def load_state_dict(self, state_dict: dict[str, Tensor]) -> None:
-        """Goes on from there."""
-        self.fitted = state_dict
-
-
-def run(config: Config, run: Run) -> None:
-    """Fits all arms."""
-    for arm in config.arms:
-        fit_arm(config, run, arm)
-
-
-def fit_arm(config: Config, run: Run, arm: str) -> None:
-    """A layer a step; the last kernel machine, whose accuracy is read, is fitted again after each."""
-    data, kernel, features = arm.split()
-    (x, labels), (unseen, wanted) = (
-        rows(run, data, split, limit) for split, limit in (("train", config.samples), ("test", config.test))
-    )
-    chosen, layers = by_class(labels, config.shown), Layers()
-    for depth in run.steps(arm, config.depth, layers=layers):
-        model = DeepRFM(
-            KERNELS[kernel], feature_map(config, features), depth, random_state=run.seed, device=config.device
-        )
-        model.fit(x.numpy(), labels.numpy(), state=layers.fitted)
-        # A finished arm needs its records only, and the layers are large.
-        layers.fitted = model.state_dict() if depth < config.depth else {}
-        readings = measured(run, model.readings_[-1]) if depth > 0 else {}
-        known = {"train": model.score(x.numpy(), labels.numpy()), "test": model.score(unseen.numpy(), wanted.numpy())}
-        run.record(depth, **readings, **known, last_jitter=model.jitter_, gram=gram(model, x, chosen))
-
-
-def rows(run: Run, data: str, split: str, limit: int) -> Samples:
-    """Images as rows of pixels in float64; the model standardises them."""
-    images = load_images(data, split, data_dir=run.data_dir, limit=limit)
-    return Samples(images.x.flatten(1).double(), images.labels)
-
-
-def feature_map(config: Config, name: str) -> FeatureMap:
-    """Those of the paper's appendix C: its bandwidth of 0.05 is one over that of the 1-norm's kernel."""
-    return ReLUFeatures(config.relu_width) if name == "relu" else FourierFeatures(config.cosine_width, 20.0, "l1")
-
-
-def by_class(labels: Int[Tensor, "n"], each: int) -> Int[Tensor, "m"]:
-    """The places of the first few samples of each class, class by class."""
-    return torch.cat([(labels == label).nonzero()[:each, 0] for label in range(10)])
-
-
-def measured(run: Run, reading: DeepRFMReading) -> dict[str, float]:
-    """The collapse of the last layer's three stages, and how well its kernel machine could be solved for."""
-    stages = {stage: vars(getattr(reading, stage)) for stage in STAGES}
-    values = {f"{stage}.{name}": value for stage, collapse in stages.items() for name, value in collapse.items()}
-    run.require_finite(**values, misfit=torch.tensor(reading.misfit))
-    numbers = {name: float(value) for name, value in values.items()}
-    return numbers | {"jitter": reading.jitter, "misfit": reading.misfit}
-
-
-def gram(model: DeepRFM, x: Float[Tensor, "n d"], chosen: Int[Tensor, "m"]) -> list[list[float]]:
-    """Figure 1: inner products after the last layer's M^½ (of the inputs, without one), centred and of unit length."""
-    if model.depth == 0:
-        mapped = torch.from_numpy(model.transform(x.numpy()))
-    else:
-        mapped = deque(model.stages(x.numpy()), maxlen=1).pop().mapped
-    points = unit(mapped - mapped.mean(0))[chosen.to(mapped.device)]
-    return [[round(value, 2) for value in row] for row in (points @ points.mT).tolist()]
 
 
 def logs(records: Sequence[Record], arm: str, stage: str, name: str = "nc1") -> list[float]:
@@ -311,8 +177,3 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         found.append(claim("random ReLU features change NC1 only marginally: geometric mean of the factor",
                            "appendix A, proposition A.1", raised, 0, MARGINAL, "relu"))  # fmt: skip
     return found
-
-
-EXPERIMENT = Experiment(
-    EXPERIMENTS["deep-rfm"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
-)

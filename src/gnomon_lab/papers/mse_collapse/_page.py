@@ -1,0 +1,105 @@
+"""What the pages of mse-collapse and mse-vs-ce share: terminal phases, curves, claims over runs."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from gnomon_lab.figures import Line, Mark, Panel
+from gnomon_lab.papers._shared import SEEN, UNSEEN
+from gnomon_lab.runs import Claim, Record, last
+
+SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073"
+NC1 = "train/nc1"
+SIGNS = {
+    "equinorm.means": ("NC2: equal norms", "Std / Ave of norms"),
+    "equiangularity.means": ("NC2: equal angles", "Std of cosines"),
+    "maximal_equiangularity.means": ("NC2: widest angles", "Ave |cos + 1/(C-1)|"),
+    "self_duality": ("NC3: self-duality", "squared distance"),
+    "nc1": ("NC1: variability within classes", "log10 of NC1"),
+    "disagreement": ("NC4: disagreement with the nearest mean", "share of images"),
+    "accuracy": ("Accuracy", "share correct"),
+}
+"""Figures 3 to 8: title and unit of each panel. The paper has a logarithmic axis for NC1 alone."""
+
+
+def terminal(records: Sequence[Record], arm: str) -> list[Record]:
+    """The readings of an arm from the first without training error on; none if there is no such."""
+    ours = [record for record in records if record["arm"] == arm]
+    starts = [place for place, record in enumerate(ours) if record[SEEN] == 1]
+    return ours[starts[0] :] if starts else []
+
+
+def chosen_arms(records: Sequence[Record], loss: str) -> dict[str, str]:
+    """By case, the arm of a loss with the best test accuracy at the end, of the learning rates that did not diverge."""
+    by_case: dict[str, list[str]] = {}
+    for arm in dict.fromkeys(record["arm"] for record in records):
+        case, of, _ = arm.split(" ")
+        if of == loss:
+            by_case.setdefault(case, []).append(arm)
+
+    def how_good(arm: str) -> tuple[int, float]:
+        end = last(records, arm)
+        return end["epoch"], end[UNSEEN]
+
+    return {case: max(arms, key=how_good) for case, arms in by_case.items()}
+
+
+def curve(
+    label: str,
+    records: Sequence[Record],
+    arm: str,
+    name: str,
+    colour: int = 0,
+    *,
+    dashed: bool = False,
+    log: bool = False,
+) -> Line:
+    """A quantity against epochs; its logarithm to base 10 if `log`, where zeros are left out."""
+    points = [(r["epoch"], r[name]) for r in records if r["arm"] == arm and name in r and (not log or r[name] > 0)]
+    values = tuple(math.log10(value) if log else float(value) for _, value in points)
+    return Line(label, tuple(float(epoch) for epoch, _ in points), values, dashed, colour)
+
+
+def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...]) -> dict[str, Panel]:
+    """A panel for each sign of collapse, on training and on test images; `arms` by the label of their curves."""
+    found = {}
+    for name, (title, unit) in SIGNS.items():
+        log, lines = unit.startswith("log10"), []
+        for colour, (label, arm) in enumerate(arms.items()):
+            lines.append(curve(f"{label}, training images", records, arm, f"train/{name}", colour, log=log))
+            lines.append(curve(f"{label}, test images", records, arm, f"test/{name}", colour, log=log, dashed=True))
+        found[name] = Panel(title, unit, tuple(lines), marks)
+    # The untrained network's would flatten all that follows: it gives all images one class, and little turns that.
+    trained = [record for record in records if record["epoch"] > 0]
+    attacked = (
+        curve(f"{label}, test images", trained, arm, "robustness.mean", colour, dashed=True)
+        for colour, (label, arm) in enumerate(arms.items())
+    )
+    return found | {"robustness.mean": Panel("Robustness", "Ave |r| / |x|", tuple(attacked), marks)}
+
+
+def starts(records: Sequence[Record], arm: str, label: str, colour: int = 0) -> tuple[Mark, ...]:
+    """The first epoch without training error, if there is one."""
+    return tuple(Mark(f"{label}, epoch {r['epoch']}", float(r["epoch"]), colour) for r in terminal(records, arm)[:1])
+
+
+def checked(
+    message: str,
+    figure: str,
+    expected: str,
+    values: Sequence[float | None],
+    how: str,
+    holds: Callable[[Sequence[float]], bool],
+) -> Claim:
+    """A claim about a value of each run; None where a network never gets all training images right."""
+    known = [value for value in values if value is not None]
+    measured, missed = [over_runs(known, how)] if known else [], len(values) - len(known)
+    if missed:
+        measured.append(f"no zero training error in {missed} of {len(values)}")
+    return Claim(message, f"{SOURCE}, {figure}", expected, ", ".join(measured), not missed and holds(known))
+
+
+def over_runs(values: Sequence[float], how: str) -> str:
+    """What was measured, in words: the value, or the lowest, the highest and the median of several runs."""
+    low, middle, high = (format(of(values), how) for of in (min, statistics.median, max))
+    return low if len(values) == 1 else f"{low} to {high} over {len(values)} runs, median {middle}"
