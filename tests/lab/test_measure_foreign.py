@@ -466,8 +466,9 @@ def test_the_head_may_be_named(others, measured, complaint):
 )
 def test_outputs_behind_a_softmax_are_said_and_the_logits_named(others, measured, model, logits, words):
     checkpoint = "small.pt" if model == "softmax" else "body.pt"
-    found, said = measured(checkpoint, f"others:{model}", "some.npz")
+    found, said = measured(checkpoint, f"others:{model}", "some.npz", "--report", "a.html")
     assert words in said
+    assert found["outputs"].partition(";")[0] in Path("a.html").read_text(encoding="utf-8")
     assert found["outputs"] in said
     if logits is None:
         return
