@@ -18,16 +18,15 @@ from timing import compare
 # To see where the rule lies, it is off: products are taken however few the outputs are.
 _operators.FEW_OUTPUTS = _estimates.FEW_OUTPUTS = 0
 QUANTITIES = [jacobian_norm, explained_variance_ratio, jacobian_alignment]
-SAMPLES = 16
 
 
 def network(kind, outputs):
     """A network with random weights, and samples."""
     generator = torch.Generator().manual_seed(0)
     if kind == "MLP":
-        return mlp((784, 512, 512, outputs), generator=generator), torch.randn(SAMPLES, 784, generator=generator)
+        return mlp((784, 512, 512, outputs), generator=generator), torch.randn(16, 784, generator=generator)
     model = resnet18(3, outputs, width=32, generator=generator).eval()
-    return model, torch.randn(SAMPLES, 3, 32, 32, generator=generator)
+    return model, torch.randn(8, 3, 32, 32, generator=generator)
 
 
 def by_svds(model, x):
@@ -69,7 +68,7 @@ def both(kind, outputs, rounds):
     if outputs == 1000:
         ways["norm alone, by products"] = lambda: Probe(model, x, [jacobian_norm]).read()
         ways["the first singular values alone, SciPy's svds"] = lambda: by_svds(model, x)
-    compare(f"Norm, PC1, alignment of {SAMPLES} samples, {kind}, {outputs} outputs", ways, rounds=rounds, calls=1)
+    compare(f"Norm, PC1, alignment of {len(x)} samples, {kind}, {outputs} outputs", ways, rounds=rounds, calls=1)
 
 
 if __name__ == "__main__":
