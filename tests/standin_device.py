@@ -2,12 +2,15 @@
 
 With `DEVICE` active, `value.to(DEVICE)` and `torch.zeros(3, device=DEVICE)` make tensors that are "on" it. What an
 accelerator refuses is refused: two tensors of different devices in one operation (numbers as tensors without
-dimensions, and the processor's indices, are taken), a generator of the processor, NumPy.
+dimensions, and the processor's indices, are taken), a generator of the processor, NumPy. And where the processor has to
+wait for one of its values is noted.
 """
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics import Metric
 
+import gnomon
+
 DEVICE = torch.device("lazy")
 """A kind of device that torch knows, whose gradients it takes without one, and which nothing here has."""
 ATEN = torch.ops.aten
@@ -23,6 +28,15 @@ CROSSING = {ATEN.copy_.default, ATEN._to_copy.default}
 """Operations that take tensors of two devices."""
 INDEXED = {ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default, ATEN._index_put_impl_.default}
 """Operations that take the processor's indices as their second argument."""
+READING = {
+    *(ATEN._local_scalar_dense.default, ATEN.is_nonzero.default, ATEN.equal.default, ATEN.nonzero.default),
+    *(ATEN.masked_select.default, ATEN._unique2.default, ATEN.unique_dim.default, ATEN.unique_consecutive.default),
+    ATEN.repeat_interleave.Tensor,
+}
+"""Operations whose results, or their sizes, are known when the device is done only."""
+HOME = str(Path(gnomon.__file__).parent) + "/"
+WAITED: set[str] = set()
+"""Where in gnomon the processor waited for a value, since the device was last made active: `file:function`."""
 
 
 class There(Tensor):
@@ -75,6 +89,7 @@ def standin() -> Iterator[None]:
     # So that torch.tensor([1.0], device=DEVICE) is made here and then moved.
     torch._C._set_only_lift_cpu_tensors(True)
     try:
+        WAITED.clear()
         with Active():
             yield
     finally:
@@ -87,6 +102,8 @@ def carried_out(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     there = any(isinstance(part, There) for part in given)
     wanted = kwargs.get("device")
     to = DEVICE if there and wanted is None else torch.device(wanted or "cpu")
+    if there and waits(operation, args, to):
+        WAITED.add(place())
     if to.type == DEVICE.type:
         refuse(operation, args, kwargs)
     if to.type != "cpu" or (there and wanted is not None):
@@ -101,6 +118,25 @@ def carried_out(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 def held(part: Any) -> Any:
     """The processor's tensor behind one that is on the device."""
     return part.here if isinstance(part, There) else part
+
+
+def waits(operation: Callable[..., Any], args: tuple[Any, ...], to: torch.device) -> bool:
+    """Whether the processor has to wait until the device is done."""
+    if operation in CROSSING:
+        return to.type == "cpu" or not isinstance(args[0], There)
+    masks = tree_leaves(args[1]) if operation in INDEXED else []
+    return operation in READING or any(isinstance(part, There) and part.dtype == torch.bool for part in masks)
+
+
+def place() -> str:
+    """The innermost function of gnomon; not the mode in which operations run in single steps."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(HOME) and not file.endswith("_single_steps.py"):
+            return f"{file.removeprefix(HOME)}:{frame.f_code.co_qualname.partition('.<locals>')[0]}"
+        frame = frame.f_back
+    return "outside of gnomon"
 
 
 def refuse(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

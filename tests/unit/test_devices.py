@@ -1,12 +1,14 @@
 """What is computed on an accelerator stays there: on a device that stands in for one, since there is none."""
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+import gnomon
 from gnomon import (
     CentralPath,
     ClusteredFlow,
@@ -40,9 +42,10 @@ from gnomon.regions import (
 )
 from tests.contract import Sizes, Source
 from tests.fuzz import callables
-from tests.standin_device import DEVICE, moved, standin
+from tests.standin_device import DEVICE, WAITED, moved, standin
 from tests.unit.test_regions import made
 from tests.values import tensors
+from tests.waits import WAITS
 from tests.zoo import BUILDERS, zoo
 
 EVERY = {name: (function, arguments) for name, function, arguments in callables() if "operator" not in name}
@@ -54,6 +57,7 @@ def both(compute, *given):
     with standin():
         there = list(tensors(compute(*moved(given))))
         assert [part.device for part in there] == [DEVICE] * len(here)
+        assert {place for place in WAITED if place != "outside of gnomon"} <= WAITS, "a wait that tests/waits.py lacks"
         return here, [part.detach().cpu() for part in there]
 
 
@@ -213,6 +217,19 @@ def test_what_is_on_two_devices_is_named():
             regions.region_of(moved(x))
         with pytest.raises(RangeError, match=r"migration\(after\): expected it on cpu as before is, got lazy"):
             migration(regions, moved(regions), x[:, :2])
+
+
+def test_waits_for_a_value_are_noted():
+    with standin():
+        norms = jacobian_norm(torch.ones(3, 2, 4).to(DEVICE))
+        assert "_checks.py:finite" in WAITED
+        assert WAITED <= WAITS
+        assert bool(norms.sum() > 0)
+        assert "outside of gnomon" in WAITED
+    root = Path(gnomon.__file__).parent
+    for place in WAITS:
+        file, _, function = place.partition(":")
+        assert f"def {function.rpartition('.')[2]}(" in (root / file).read_text("utf-8"), place
 
 
 def test_the_stand_in_refuses_what_an_accelerator_refuses():

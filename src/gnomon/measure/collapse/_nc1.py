@@ -44,5 +44,6 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     # What the rounding of the means makes is no separation.
     eps = torch.finfo(spread.dtype).eps
     rounding = len(root) * eps * torch.linalg.matrix_norm((root * class_moments.means).detach())
-    inverse = torch.linalg.pinv(spread, atol=rounding, rtol=eps * max(spread.shape))
+    # Both as tensors: of a number beside one, torch would wait for the other's value.
+    inverse = torch.linalg.pinv(spread, atol=rounding, rtol=torch.full_like(rounding, eps * max(spread.shape)))
     return class_moments.within_covariance.quadratic(inverse.mT).trace() / len(root)

@@ -1,0 +1,55 @@
+"""Where gnomon waits for a value of an accelerator, since it decides what comes next: `file:function`, by reason.
+
+Elsewhere no number leaves the device: a test that computes on one that stands in for it compares.
+"""
+
+ERRORS = {
+    *("_checks.py:class_labels", "_checks.py:every_class", "_checks.py:finite", "autodiff/_linear_map.py:follow"),
+    *("autodiff/_independence.py:differ", "autodiff/_independence.py:two_kinds", "data/_samples.py:_per_channel"),
+    *("data/_samples.py:normalise", "dynamics/_bias_flow.py:bias_flow", "dynamics/_bias_flow.py:require_one_cluster"),
+    *("dynamics/_central_path.py:_of_full_rank", "dynamics/_clustered_flow.py:ClusteredFlow._left"),
+    *("dynamics/_central_path.py:CentralPath._reading", "dynamics/_general_flow.py:GeneralFlow.__init__"),
+    *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:increasing_times"),
+    *("dynamics/_snr_growth.py:snr_growth", "dynamics/_truncation_time.py:truncation_time_bound"),
+    *("kernels/_agop.py:kernel_agop", "linalg/_gini.py:gini", "linalg/_polar_decomposition.py:polar_decomposition"),
+    *("linalg/_roots.py:Root.forward", "measure/_by_class.py:check_squares", "measure/_least_squares.py:fitted"),
+    *("measure/collapse/_snr.py:snr", "measure/truncation/_cumulative_parameters.py:cumulative_parameters"),
+    *("regions/_migration.py:migration", "regions/_partition.py:Regions.region_of", "regions/_plane.py:plane_through"),
+    *(
+        "regions/_plane.py:Plane.__post_init__",
+        "regions/_slice_regions.py:_polygon",
+        "regions/_slice_regions.py:_verify",
+    ),
+    *(
+        "regions/_steps.py:Network.hold_against",
+        "regions/_steps.py:_require_apart",
+        "steer/_input_noise.py:noise_level",
+    ),
+    *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
+    *("measure/_estimates.py:said", "steer/_amplified_gradients.py:_first_nonfinite"),
+}
+"""Whether the arguments, or the results, are refused, or warned of."""
+WAYS = {
+    *("linalg/_directions.py:length", "measure/_by_class.py:_lie_close", "dynamics/_snr_growth.py:_root"),
+    *("dynamics/_truncation_time.py:_at_radius", "linalg/_krylov.py:krylov", "linalg/_squared_norm.py:squared_norm"),
+    *("measure/_estimates.py:share_of_first", "measure/_estimates.py:squared_norm_of", "probe/_kept.py:same_bits"),
+}
+"""Which of two ways to compute, or whether to go on."""
+SIZES = {
+    *("dynamics/_clustered_flow.py:ClusteredFlow.__init__", "dynamics/_linear_deep_rfm.py:LinearDeepRFM.__init__"),
+    *("kernels/_distances.py:_expanded", "measure/robustness/_deepfool.py:deepfool"),
+    *("regions/_partition.py:Regions.region_of_points", "regions/_polygons.py:Polygons.__getitem__"),
+    *("regions/_polygons.py:_gathered", "regions/_split.py:Split.state", "regions/_split.py:_divided"),
+    *("regions/_split.py:_listed", "regions/_split.py:split_by_lines", "regions/_split.py:_cell"),
+    *("regions/_decision_boundary.py:_chained", "regions/_decision_boundary.py:_changes"),
+    *("regions/_decision_boundary.py:decision_boundary", "probe/_dry_run.py:few"),
+}
+"""How many samples, pieces or corners are left."""
+ELSEWHERE = {
+    *("dynamics/_clusters.py:Clusters.of", "dynamics/_collapsed_flow.py:CollapsedFlow._velocity"),
+    *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:integrated"),
+    *("history/_feature_learning_interval.py:as_numbers", "regions/_propagation.py:Propagation.forward"),
+    "regions/_slice_regions.py:regions_of",
+}
+"""What is computed by SciPy on the processor, and numbers that people are told."""
+WAITS = ERRORS | WAYS | SIZES | ELSEWHERE
