@@ -120,10 +120,6 @@ HEAD = (
     *("maximal_equiangularity", "mse_decomposition", "nc1", "nc1_trace_ratio", "nc2_etf", "nc2_orthogonal"),
     *("nearest_mean_disagreement", "self_duality", "snr", "snr_singular_values", "spectral_mse"),
 )
-NO_HEAD = dict.fromkeys(
-    (*HEAD, *CLASSIFIER, "classifier_equinorm"),
-    "expected a network whose final linear layer puts out the logits, got one that goes on",
-)
 OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "truncation_sectors")
 REFUSED = {
     "mlp": EVERYWHERE,
@@ -131,8 +127,8 @@ REFUSED = {
     "vision transformer": NO_SEQUENTIAL | BRANCHES,
     "bert": NO_SEQUENTIAL | BRANCHES,
     "distilbert": NO_SEQUENTIAL | BRANCHES,
-    "gpt2": NO_SEQUENTIAL | NO_HEAD,
-    "gpt2, eager, padded on the left": NO_SEQUENTIAL | NO_HEAD,
+    "gpt2": NO_SEQUENTIAL,
+    "gpt2, eager, padded on the left": NO_SEQUENTIAL,
     "regression, one output": EVERYWHERE
     | dict.fromkeys((*OF_CLASSES, *CLASSIFIER), "expected (classes 0 to 0|classes at least 2|.* at least 2 classes)")
     | {"deepfool": "expected at least 2 outputs"},
@@ -174,7 +170,12 @@ def features_of(built):
     handle = built.head.register_forward_hook(lambda head, inputs, output: seen.append(inputs[0].detach()))
     built.outputs()
     handle.remove()
-    return seen[0]
+    rows = seen[0]
+    if rows.ndim == 2:
+        return rows
+    # A decoder's logits are those of the last token that is no padding.
+    tokens = (built.x != 0).any(2) * torch.arange(rows.shape[1])
+    return rows[torch.arange(len(rows)), tokens.argmax(1)]
 
 
 def nc1_by_loops(features, labels):
