@@ -10,7 +10,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import EmptyError, RangeError, ShapeError
 
 
 @half_as_single
@@ -29,6 +29,7 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
         Symmetric, with the eigenvectors of G; unit: the root of G's. Turns with G, and $(cG)^{1/2} = c^{1/2}G^{1/2}$.
     Raises:
         ShapeError: if the matrix is not square.
+        EmptyError: if it has no entries.
         RangeError: at NaN or infinity, or at an eigenvalue below minus p single-precision epsilons of the largest.
     Cost: O(p³). Precision: half the digits in directions whose eigenvalue is rounding beside the largest. The gradient
         can be taken once.
@@ -40,6 +41,8 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     """
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass (p, p).")
+    if not len(matrix):
+        raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a sum of outer products.")
     _checks.finite(matrix=matrix)
     return root(matrix)
 

@@ -21,7 +21,7 @@ class Plane:
             orthonormal ones, as `plane_through` does, where these should be the input space's own.
 
     Raises:
-        ShapeError: if the directions are not two inputs like the origin.
+        ShapeError: if the origin has fewer than two entries, or the directions are not two inputs like it.
         RangeError: at NaN or infinity, if the directions are parallel, or on another device than the origin.
     """
 
@@ -31,6 +31,10 @@ class Plane:
     @public
     def __post_init__(self) -> None:
         _checks.floating(origin=self.origin, directions=self.directions)
+        if self.origin.numel() < 2:
+            raise ShapeError(
+                "origin", "inputs of two entries or more", f"shape {_checks.shape_of(self.origin)}", "Pass some."
+            )
         if self.directions.shape != (2, *self.origin.shape):
             raise ShapeError(
                 "directions",
