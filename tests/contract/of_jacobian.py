@@ -126,6 +126,18 @@ ROWS = [
         },
     ),
     Contract(
+        gnomon.stable_rank,
+        loop(lambda jacobian: 1 / first_share(jacobian)),
+        jacobian_only,
+        (1, 4),
+        {
+            "scale": scaled(jacobian=-7.0),
+            "tiny": scaled(jacobian=1e-200),
+            "inputs": rotate_inputs,
+            "outputs": rotate_outputs,
+        },
+    ),
+    Contract(
         gnomon.jacobian_norm,
         loop(lambda jacobian: sum(v**2 for v in jacobian.flatten().tolist()) ** 0.5),
         jacobian_only,

@@ -26,6 +26,7 @@ from gnomon import (
     jacobian_norm,
     ntk,
     snr_growth,
+    stable_rank,
     vector_jacobian,
 )
 from gnomon.errors import RangeError
@@ -70,7 +71,7 @@ def test_everything_is_computed_where_its_arguments_are(name):
     torch.testing.assert_close(there, here, equal_nan=True)
 
 
-@pytest.mark.parametrize("quantity", [jacobian_norm, explained_variance_ratio])
+@pytest.mark.parametrize("quantity", [jacobian_norm, explained_variance_ratio, stable_rank])
 @pytest.mark.parametrize("outputs", [3, 160])
 def test_estimates_are_made_where_the_network_is(quantity, outputs):
     """Of few outputs and of many, of which the random vectors are the same everywhere."""

@@ -15,7 +15,14 @@ from gnomon import Estimate, JacobianOperator, Probe
 from gnomon.autodiff import FEW_OUTPUTS
 from gnomon.errors import RangeError
 from gnomon.linalg import Products, krylov, squared_norm
-from gnomon.measure._estimates import Accuracy, first_values, root_of, share_of_first, squared_norm_of
+from gnomon.measure._estimates import (
+    Accuracy,
+    first_values,
+    root_of,
+    share_of_first,
+    squared_norm_of,
+    stable_rank_of,
+)
 from gnomon.models import mlp
 from gnomon.plot import reading as draw
 from gnomon_lab.measuring import Data, measure
@@ -85,6 +92,9 @@ def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
     shares = share_of_first(products, accuracy)
     assert share_held(shares, (values[0] / norm).square()) >= 0.9
     assert (shares.error <= 1.001 * rtol * shares.value).all()
+    ranks = stable_rank_of(products, accuracy)
+    assert share_held(ranks, (norm / values[0]).square()) >= 0.9
+    assert (ranks.error <= 1.001 * rtol * ranks.value).all()
     first = first_values(products, 2, accuracy)
     assert share_held(first, values[:2]) >= 0.9
 
@@ -130,7 +140,8 @@ def test_equal_singular_values_are_found_more_than_once(values):
 
 def test_a_zero_jacobian_is_zero_without_an_error():
     products, accuracy = of_matrix(torch.zeros(OUTPUTS, 9), 2), Accuracy.of(0.05, None, 0)
-    for found in (root_of(squared_norm_of(products, accuracy)), share_of_first(products, accuracy)):
+    norm = root_of(squared_norm_of(products, accuracy))
+    for found in (norm, share_of_first(products, accuracy), stable_rank_of(products, accuracy)):
         assert found.value.tolist() == found.error.tolist() == [0, 0]
 
 
@@ -143,7 +154,7 @@ def batches(x):
     return [(x[:5], torch.arange(5)), (x[5:], torch.arange(5, len(x)))]
 
 
-QUANTITIES = [gnomon.jacobian_norm, gnomon.explained_variance_ratio, gnomon.jacobian_alignment]
+QUANTITIES = [gnomon.jacobian_norm, gnomon.explained_variance_ratio, gnomon.stable_rank, gnomon.jacobian_alignment]
 
 
 def arguments(quantity, x):

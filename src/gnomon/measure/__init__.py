@@ -33,6 +33,7 @@ from gnomon.measure.jacobian._jacobian_norm import jacobian_norm
 from gnomon.measure.jacobian._layer_centroids import LayerCentroids, layer_centroids
 from gnomon.measure.jacobian._row_alignment import row_alignment
 from gnomon.measure.jacobian._singular_values import singular_values
+from gnomon.measure.jacobian._stable_rank import stable_rank
 from gnomon.measure.kernel._ntk import ntk
 from gnomon.measure.kernel._ntk_to_point import ntk_to_point
 from gnomon.measure.nfa._agop import agop
@@ -99,6 +100,7 @@ __all__ = [
     "snr",
     "snr_singular_values",
     "spectral_mse",
+    "stable_rank",
     "truncated_inputs",
     "truncation_map",
     "truncation_sectors",

@@ -115,15 +115,33 @@ def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
 
 def share_of_first(products: Products, accuracy: Accuracy) -> Estimate:
     """The share of the squared norm that the first singular value's square has."""
+    first, wider, norm, passes = first_and_norm(products, accuracy)
+    share = torch.where(norm.value > 0, first / norm.value, 0)
+    high = (share * wider * norm.value / norm.low).clamp(max=1)
+    error = torch.maximum(high - share, share - share * norm.value / norm.high)
+    return Estimate(share, torch.where(norm.value > 0, error, 0), passes)
+
+
+def stable_rank_of(products: Products, accuracy: Accuracy) -> Estimate:
+    """The squared norm over the first singular value's square."""
+    first, wider, norm, passes = first_and_norm(products, accuracy)
+    rank = torch.where(first > 0, norm.value / first, 0)
+    low = (rank / wider * norm.low / norm.value).clamp(min=1)
+    error = torch.maximum(rank - low, rank * norm.high / norm.value - rank)
+    return Estimate(rank, torch.where(first > 0, error, 0), passes)
+
+
+def first_and_norm(products: Products, accuracy: Accuracy) -> tuple[Tensor, Tensor, SquaredNorm, Tensor]:
+    """The first value's square in the norm's unit, by which factor it may be larger, the squared norm, and the passes.
+
+    As far as their quotient needs: the error of either counts towards it.
+    """
     known = krylov(products, 1, accuracy.rtol, accuracy.passes // 2)
     first, error = known.values[:, 0] / known.scale, known.errors[:, 0] / known.scale
     wider = torch.where(first > 0, ((first + error) / first).square(), 1)
     tolerance = ((1 + accuracy.rtol) / wider - 1).clamp_min(accuracy.rtol / 4)
     norm = squared_norm(products, tolerance, accuracy.passes - int(known.passes.max()), known)
-    share = torch.where(norm.value > 0, first.square() / norm.value, 0)
-    high = (share * wider * norm.value / norm.low).clamp(max=1)
-    error = torch.maximum(high - share, share - share * norm.value / norm.high)
-    return Estimate(share, torch.where(norm.value > 0, error, 0), known.passes + norm.passes)
+    return first.square(), wider, norm, known.passes + norm.passes
 
 
 def first_values(products: Products, k: int, accuracy: Accuracy) -> Estimate:

@@ -15,8 +15,8 @@ def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]
     $r(G) = \operatorname{tr}G / \lambda_1(G)$
 
     Another number goes by the same name, the exponential of the entropy of the eigenvalues' shares (Roy, Vetterli,
-    2007), which is never smaller. Of the rows of a matrix A with $A^\top A = G$ this one is the stable rank; of one
-    sample's Jacobian, 1 / `explained_variance_ratio`.
+    2007), which is never smaller. Of the rows of a matrix A with $A^\top A = G$ this one is the stable rank, as
+    `stable_rank` gives it of each sample's Jacobian.
 
     Source:
         Koltchinskii, Lounici, Concentration Inequalities and Moment Bounds for Sample Covariance Operators,

@@ -1,0 +1,76 @@
+"""How many directions carry the Jacobian."""
+
+from typing import overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.autodiff import RTOL, JacobianOperator
+from gnomon.linalg import Estimate, top_share
+from gnomon.measure._estimates import Accuracy, estimated, said, stable_rank_of
+
+
+@overload
+def stable_rank(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]: ...
+@overload
+def stable_rank(
+    jacobian: JacobianOperator, *, rtol: float | int = RTOL, passes: int | None = None, seed: int = 0
+) -> Estimate: ...
+@half_as_single
+def stable_rank(
+    jacobian: Float[Tensor, "n c *d"] | JacobianOperator,
+    *,
+    rtol: float | int = RTOL,
+    passes: int | None = None,
+    seed: int = 0,
+) -> Float[Tensor, "n"] | Estimate:
+    r"""The squared norm over the first singular value's square: how many directions, each as strong, would carry it.
+
+    $\|J\|_F^2 / \sigma_1^2$
+
+    One over `explained_variance_ratio`. Of all samples together `effective_rank` says the same of the AGOP.
+
+    Source:
+        Rudelson, Vershynin, Sampling from Large Matrices, arXiv:math/0503442, as the numerical rank; Ipsen, Saibaba,
+        Stable Rank and Intrinsic Dimension of Real and Complex Matrices, arXiv:2407.21594.
+    Args:
+        jacobian: the Jacobians, or an operator, of which products suffice.
+        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
+        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+            do not suffice.
+        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+    Returns:
+        In [1, min(c, d)], and at most the rank; 0 for a zero Jacobian. Invariant under scaling and under rotations of
+        inputs and of outputs. Of an operator an estimate.
+    Raises:
+        ShapeError: if the Jacobian has fewer than three axes.
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity.
+    Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). Of an operator that of
+        `explained_variance_ratio`.
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.stable_rank(torch.tensor([[[2.0, 0.0], [0.0, 1.0]]]))
+        tensor([1.2500])
+    """
+    if isinstance(jacobian, JacobianOperator):
+        accuracy = Accuracy.of(rtol, passes, seed)
+        found = estimated(
+            jacobian,
+            accuracy,
+            lambda matrix, _: _of_matrix(matrix),
+            lambda products, _: stable_rank_of(products, accuracy),
+        )
+        return said("stable_rank", found, accuracy)
+    _checks.samples(3, jacobian=jacobian)
+    _checks.finite(jacobian=jacobian)
+    return _of_matrix(jacobian)
+
+
+def _of_matrix(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
+    """From the share of the first direction, which is 0 for a zero Jacobian alone."""
+    share = top_share(jacobian.flatten(2))
+    return torch.where(share > 0, 1 / torch.where(share > 0, share, 1), 0)
