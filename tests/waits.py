@@ -12,7 +12,12 @@ ERRORS = {
     *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:increasing_times"),
     *("dynamics/_snr_growth.py:snr_growth", "dynamics/_truncation_time.py:truncation_time_bound"),
     *("kernels/_agop.py:kernel_agop", "linalg/_gini.py:gini", "linalg/_polar_decomposition.py:polar_decomposition"),
-    *("linalg/_roots.py:Root.forward", "measure/_by_class.py:check_squares", "measure/_least_squares.py:fitted"),
+    *(
+        "linalg/_roots.py:Root.forward",
+        "measure/_by_class.py:check_squares",
+        "measure/_by_class.py:check_classes",
+        "measure/_least_squares.py:fitted",
+    ),
     *("measure/collapse/_snr.py:snr", "measure/truncation/_cumulative_parameters.py:cumulative_parameters"),
     *("regions/_migration.py:migration", "regions/_partition.py:Regions.region_of", "regions/_plane.py:plane_through"),
     *(
@@ -43,6 +48,7 @@ SIZES = {
     *("regions/_split.py:_listed", "regions/_split.py:split_by_lines", "regions/_split.py:_cell"),
     *("regions/_decision_boundary.py:_chained", "regions/_decision_boundary.py:_changes"),
     *("regions/_decision_boundary.py:decision_boundary", "probe/_dry_run.py:few"),
+    *("measure/_by_class.py:further", "measure/collapse/_class_moments.py:ClassMoments.present"),
 }
 """How many samples, pieces or corners are left."""
 ELSEWHERE = {

@@ -172,13 +172,17 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
 
 def every_class(counts: Tensor) -> None:
     """Raises EmptyError that names the first of the classes that have no samples, and says how many more there are."""
-    missing = (counts == 0).nonzero().flatten().tolist()
-    if missing:
-        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-        named = f"{'class' if len(missing) == 1 else 'classes'} {', '.join(map(str, missing[:SHOWN]))}{more}"
+    missing = (counts == 0).nonzero().flatten()
+    if len(missing) > 0:
         raise EmptyError(
             "labels",
             "samples of every class",
-            f"none of {named}",
+            f"none of {'class' if len(missing) == 1 else 'classes'} {some_of(missing)}",
             "Pass more samples, or number the classes that there are from 0.",
         )
+
+
+def some_of(numbers: Tensor) -> str:
+    """The first of these numbers, and how many more there are."""
+    more = f" and {len(numbers) - SHOWN:,} more" if len(numbers) > SHOWN else ""
+    return ", ".join(map(str, numbers[:SHOWN].tolist())) + more

@@ -10,6 +10,9 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 
+FEW = 1024
+"""Up to so many rows their products with each other are taken, also if these are more than a whole matrix has."""
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -34,6 +37,11 @@ class Dense:
     def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
         r"""$a\Sigma a^\top$."""
         return a @ self.matrix @ a.mT
+
+    @full_precision
+    def quadratic_trace(self, a: Float[Tensor, "m p"]) -> Float[Tensor, ""]:
+        r"""$\operatorname{tr} a\Sigma a^\top$, without the m x m matrix."""
+        return ((a @ self.matrix) * a).sum()
 
     @full_precision
     def regression(
@@ -100,10 +108,17 @@ class Factored:
         return half @ half.mT
 
     @full_precision
+    def quadratic_trace(self, a: Float[Tensor, "m p"]) -> Float[Tensor, ""]:
+        r"""$\operatorname{tr} aF^\top F a^\top$."""
+        return (a @ self.rows.mT).square().sum()
+
+    @full_precision
     def regression(
         self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
     ) -> Float[Tensor, "m p"]:
         r"""$A\,(F^\top F + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
+        if len(self.rows) + len(rows) > max(rows.shape[1], FEW):
+            return Dense(self.dense()).regression(rows, shift, eps)
         joined = torch.cat([self.rows, rows])
         gram = joined @ joined.mT
         return shifted_solve(gram, identity(gram)[len(self.rows) :], shift, eps) @ joined

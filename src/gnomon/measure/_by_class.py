@@ -1,11 +1,14 @@
 """Counts, means and deviations of samples by class, and what is checked of them."""
 
+import math
+import warnings
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import RangeError
+from gnomon.errors import EmptyError, RangeError
 from gnomon.linalg import Covariance, Dense
 
 _CLOSE = 10
@@ -28,6 +31,18 @@ def further(
     each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
     the new samples' scatter is theirs about $\mu_b$ plus $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
     """
+    if len(counts) <= len(labels):
+        return _further(counts, means, features, labels)
+    # Of many classes most are not among these samples.
+    there, labels = torch.unique(labels, return_inverse=True)
+    total, moved, rows = _further(counts[there], means[there], features, labels)
+    return counts.index_copy(0, there, total), means.index_copy(0, there, moved), rows
+
+
+def _further(
+    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
+    """What `further` gives, with all classes at once."""
     classes = len(counts)
     first = _first_of_each(features.detach(), labels, classes)
     if _lie_close(features, labels, first):
@@ -44,6 +59,29 @@ def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
     _checks.samples(features=features)
     _checks.finite(features=features)
     _checks.class_labels(labels, len(features), classes)
+
+
+def check_classes(counts: Int[Tensor, "k"]) -> None:
+    """Raises EmptyError unless two classes have samples, and warns if not all have some."""
+    missing = (counts == 0).nonzero().flatten()
+    there = len(counts) - len(missing)
+    if there == 1:
+        only = f"those of class {int(counts.argmax())} alone"
+        raise EmptyError("labels", "samples of two classes or more", only, "Pass more samples.")
+    if there < len(counts):
+        ones = int((counts == 1).sum())
+        warnings.warn(
+            f"{len(missing):,} of {len(counts):,} classes without samples: {_checks.some_of(missing)}. What is "
+            f"measured is of the {there:,} others, {ones:,} of them with one sample and so no spread within. If all "
+            "should have some, pass more samples, or number the classes that there are from 0.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+
+def roundings(terms: int) -> float:
+    """How many epsilons a sum of so many terms may be off: of many, as random ones add up."""
+    return float(min(terms, 4 * math.sqrt(terms)))
 
 
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:

@@ -8,6 +8,10 @@ from gnomon import _checks
 from gnomon.errors import ShapeError
 from gnomon.linalg import length, unit
 
+BLOCK = 1024
+"""Vectors whose cosines with all others are held at once. Of more than these, and than dimensions, sums are taken of
+p x p products: of so many vectors none of the quantities is near 0 where that would cost digits."""
+
 
 def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     """The coefficient of variation of the lengths of the vectors, which come under the argument's name."""
@@ -22,24 +26,51 @@ def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     return lengths.std(correction=0) / torch.where(mean > 0, mean, 1)
 
 
-def pair_cosines(**named: Float[Tensor, "k p"]) -> Float[Tensor, "q"]:
-    """The cosines of all q = k(k - 1)/2 pairs of different vectors."""
-    vectors = at_least_two(**named)
-    first, second = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
-    directions = unit(vectors)
-    return (directions @ directions.mT)[first, second]
+def variation_of_cosines(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+    r"""The standard deviation of the cosines of all q = k(k - 1)/2 pairs of different vectors.
+
+    Of many vectors U from $\sum_{c\ne c'}\cos = \|\sum_c u_c\|^2 - \sum_c\|u_c\|^2$ and
+    $\sum_{c\ne c'}\cos^2 = \|U^\top U\|_F^2 - \sum_c\|u_c\|^4$.
+    """
+    directions = unit(at_least_two(**named))
+    k = len(directions)
+    if not _many(directions):
+        first, second = torch.triu_indices(k, k, 1, device=directions.device)
+        return (directions @ directions.mT)[first, second].std(correction=0)
+    gram, total, squares = _sums(directions)
+    pairs = k * (k - 1)
+    mean = (total.square().sum() - squares.sum()) / pairs
+    variance = (gram.square().sum() - squares.square().sum()) / pairs - mean.square()
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1).sqrt(), 0).to(directions.dtype)
 
 
 def distance_from_simplex(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     """The mean distance of the cosines of all pairs from that of a simplex, -1/(k - 1)."""
-    (vectors,) = named.values()
-    return (pair_cosines(**named) + 1 / (len(vectors) - 1)).abs().mean()
+    directions = unit(at_least_two(**named))
+    k = len(directions)
+    apart = directions.new_zeros((), dtype=torch.float64)
+    for start in range(0, k, BLOCK):
+        cosines = directions[start : start + BLOCK] @ directions[start:].mT
+        apart = apart + (cosines + 1 / (k - 1)).abs().triu(1).sum(dtype=torch.float64)
+    return (apart / (k * (k - 1) / 2)).to(directions.dtype)
 
 
-def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: Float[Tensor, "k k"]) -> Float[Tensor, ""]:
-    """The Frobenius norm of the difference of the cosines between all vectors from those wanted."""
+def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: float) -> Float[Tensor, ""]:
+    r"""The Frobenius norm of the difference of the cosines between all vectors from that wanted, with themselves 1.
+
+    Of many vectors, with S the cosines wanted, from $\|UU^\top - S\|^2 = \|U^\top U\|^2 - 2\langle UU^\top, S\rangle
+    + \|S\|^2$.
+    """
     directions = unit(vectors)
-    return torch.linalg.matrix_norm(directions @ directions.mT - wanted)
+    k = len(directions)
+    if not _many(directions):
+        eye = torch.eye(k, dtype=directions.dtype, device=directions.device)
+        return torch.linalg.matrix_norm(directions @ directions.mT - ((1 - wanted) * eye + wanted))
+    gram, total, squares = _sums(directions)
+    along = (1 - wanted) * squares.sum() + wanted * total.square().sum()
+    square = gram.square().sum() - 2 * along + (k + k * (k - 1) * wanted**2)
+    return square.clamp(min=0).sqrt().to(directions.dtype)
 
 
 def at_least_two(**named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
@@ -55,3 +86,21 @@ def at_least_two(**named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
             "Pass one for each class.",
         )
     return vectors
+
+
+def _many(directions: Float[Tensor, "k p"]) -> bool:
+    """Whether there are so many that their cosines are not held."""
+    return len(directions) > max(BLOCK, directions.shape[1] + 1)
+
+
+def _sums(
+    directions: Float[Tensor, "k p"],
+) -> tuple[Float[Tensor, "p p"], Float[Tensor, "p"], Float[Tensor, "k"]]:
+    r"""$U^\top U$ and the sum of all, and the squared length of each, 1 or 0: in float64, since differences follow."""
+    gram = torch.zeros((), dtype=torch.float64, device=directions.device)
+    total, squares = gram, []
+    for some in torch.split(directions, BLOCK):
+        rows = some.double()
+        gram, total = gram + rows.mT @ rows, total + rows.sum(0)
+        squares.append(rows.square().sum(1))
+    return gram, total, torch.cat(squares)

@@ -11,6 +11,9 @@ from gnomon.errors import RangeError, ShapeError
 from gnomon.linalg import smaller
 from gnomon.measure.collapse._class_moments import ClassMoments
 
+FEW = 1024
+"""Up to so many classes their outputs at the class means are held, k a class."""
+
 
 def parts_of_loss(
     classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments, weight_decay: float | int
@@ -22,13 +25,11 @@ def parts_of_loss(
     best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
     # In float64 throughout: outputs at large means are differences of large numbers.
     class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
-    eye = torch.eye(len(best), dtype=best.dtype, device=best.device)
     nc1 = spread(best, best_offset, class_moments, weight_decay)
-    nc23 = at_means(best, best_offset, eye, class_moments)
+    nc23 = at_means(best, best_offset, class_moments, one_hot=True)
     away, offset_away = weight - best, offset - best_offset
-    deviation = spread(away, offset_away, class_moments, weight_decay) + at_means(
-        away, offset_away, torch.zeros_like(eye), class_moments
-    )
+    deviation = spread(away, offset_away, class_moments, weight_decay)
+    deviation = deviation + at_means(away, offset_away, class_moments, one_hot=False)
     parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
     return tuple(part.to(dtype) for part in parts)
 
@@ -81,15 +82,28 @@ def decays(weight_decay: float | int) -> None:
 
 def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
     """Half the mean squared output around the class means, and the weight decay."""
-    within = class_moments.within.quadratic(weight).trace() / class_moments.n
+    within = class_moments.within.quadratic_trace(weight) / class_moments.n
     return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2
 
 
-def at_means(weight: Tensor, offset: Tensor, target: Tensor, class_moments: ClassMoments) -> Tensor:
-    """Half the mean squared distance of the class means' outputs from the target's rows, classes by their shares."""
-    # Summed in this order, outputs at means far from the origin cancel once, and in a vector.
-    outputs = class_moments.centred_means @ weight.mT + (weight @ class_moments.global_mean + offset)
-    return (class_moments.weights @ (outputs - target).square()).sum() / 2
+def at_means(weight: Tensor, offset: Tensor, class_moments: ClassMoments, *, one_hot: bool) -> Tensor:
+    r"""Half the mean squared distance of the class means' outputs from their labels, or from 0, classes by share.
+
+    Of many classes, whose means no classifier sends to their labels, without their k x k outputs: with
+    $r = W\mu_G + b$, and since $\sum_c w_c(\mu_c - \mu_G) = 0$, it is half of
+    $\operatorname{tr}W\Sigma_B W^\top + \|r\|^2 - 2\sum_c w_c(\langle W_c, \mu_c - \mu_G\rangle + r_c) + 1$.
+    """
+    shares, centred = class_moments.weights, class_moments.centred_means
+    middle = weight @ class_moments.global_mean + offset
+    if len(weight) <= max(FEW, weight.shape[1] + 1):
+        # Summed in this order, outputs at means far from the origin cancel once, and in a vector.
+        outputs = centred @ weight.mT + middle
+        eye = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
+        return (shares @ (outputs - eye if one_hot else outputs).square()).sum() / 2
+    square = smaller(shares.sqrt().unsqueeze(1) * centred).quadratic_trace(weight) + middle.square().sum()
+    if one_hot:
+        square = square - 2 * (shares @ ((weight * centred).sum(1) + middle)) + 1
+    return square / 2
 
 
 def in_dtype_of_moments(classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments) -> tuple[Tensor, Tensor]:

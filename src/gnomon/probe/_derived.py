@@ -20,13 +20,13 @@ def classes_of(logits: Float[Tensor, "n k"]) -> int:
 
 
 def class_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
-    """The means of the features of each class."""
-    return class_moments.means
+    """The means of the features of each class that has samples."""
+    return class_moments.present().means
 
 
 def centred_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
-    """The class means less the mean over all samples."""
-    return class_moments.centred_means
+    """These class means less the mean over all samples."""
+    return class_moments.present().centred_means
 
 
 def classifier_of(model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...]) -> Float[Tensor, "k p"]:

@@ -1,5 +1,6 @@
 """A reading of very few samples, before training: what quantities need, and the network or the samples lack."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +13,6 @@ from gnomon import _checks
 from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, Layer, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
-from gnomon.measure import class_moments
 from gnomon.probe._derived import agop_of, own, require_one_layer
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._plan import Plan, Quantity, presentable
@@ -60,9 +60,6 @@ def dry_run(
                     known[name] = JacobianOperator(model, some, memory=memory)
                 else:
                     known[name] = look(model, some, name, plan.features, memory)
-        if samples.tensors and not every_class and class_moments in plan.quantities.values():
-            with noting(why, "class_moments", every_class=True):
-                require_every_class(labels, known.get("logits"))
         for name, quantity in plan.quantities.items():
             wanted = plan.arguments[name]
             if inherit(why, plan, name):
@@ -73,7 +70,11 @@ def dry_run(
             if name not in why and own(quantity) and known.keys() >= set(wanted.values()):
                 features = next((known[key] for key in plan.features if key in known), None)
                 fewer = samples.tensors and isinstance(features, Tensor) and len(x) < features[0].numel()
-                with noting(why, name, every_class, fewer), in_a_sentence(name, "what it can be computed of", x):
+                with (
+                    noting(why, name, every_class, fewer),
+                    unsaid(),
+                    in_a_sentence(name, "what it can be computed of", x),
+                ):
                     value = IN_BRIEF.get(quantity, quantity)(**{of: known[key] for of, key in wanted.items()})
                     known[name] = presentable(name, value) if name in plan.reported else value
 
@@ -147,11 +148,12 @@ IN_BRIEF: dict[Quantity, Quantity] = {agop_of: agop_in_brief}
 """What stands in for a function that costs much."""
 
 
-def require_every_class(labels: Tensor | None, logits: object) -> None:
-    """Raises EmptyError if some class has no samples: the labels alone tell."""
-    if isinstance(labels, Tensor) and isinstance(logits, Tensor):
-        _checks.class_labels(labels, len(labels), logits.shape[1])
-        _checks.every_class(torch.bincount(labels, minlength=logits.shape[1]))
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """No warnings: a few samples lack what all have."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 @contextmanager

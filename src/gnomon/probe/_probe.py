@@ -35,10 +35,11 @@ class Probe:
     A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
     name), `logits` (n c), `jacobian` (n c *d) or products with it as `jacobian_operator`, `centroid` (n *d), `features`
     (n *p), which are the input of the linear layer at the end or of `layers`, the number of `classes`, the
-    `class_means` and `centred_means` of the features, the `classifier`, which is the final linear layer's weight (k p),
-    and its `bias`, the `agop` at the network's input and the `layer_weight` that goes with it, the `memory` budget, or
-    the name of another quantity: one here or any of gnomon's, such as `class_moments`. Each of these is computed once a
-    reading, from one graph, in chunks that fit the budget. Other settings are given by `functools.partial`.
+    `class_means` and `centred_means` of the features, of classes that have samples, the `classifier`, which is the
+    final linear layer's weight (k p), and its `bias`, the `agop` at the network's input and the `layer_weight` that
+    goes with it, the `memory` budget, or the name of another quantity: one here or any of gnomon's, such as
+    `class_moments`. Each of these is computed once a reading, from one graph, in chunks that fit the budget. Other
+    settings are given by `functools.partial`.
 
     Of many outputs the Jacobian is not made where all that look at it can do with products: they then give a
     `gnomon.Estimate`, to the accuracy `rtol`.
@@ -90,7 +91,7 @@ class Probe:
             first is always taken, and so are those that `read` asks for.
 
     Raises:
-        EmptyError: if there are no quantities, or none of the samples is of some class, and a quantity needs all.
+        EmptyError: if there are no quantities, or all samples are of one class, and a quantity needs more.
         RangeError: if the model is no module, the schedule no function, or the data are no samples; if a quantity asks
             for what is not there, or has an observation's name; if the samples are not of floating point, or labels not
             classes, and a quantity needs these; if max_overhead is not above 0.

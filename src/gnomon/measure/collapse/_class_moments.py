@@ -10,7 +10,14 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
 from gnomon.linalg import Covariance, Dense, Factored, smaller
-from gnomon.measure._by_class import at_least_single, check_samples, check_squares, further
+from gnomon.measure._by_class import (
+    at_least_single,
+    check_classes,
+    check_samples,
+    check_squares,
+    further,
+    roundings,
+)
 
 
 @dataclass(frozen=True)
@@ -21,9 +28,13 @@ class ClassMoments:
     $\Sigma_W + \Sigma_B$ is the covariance of all samples, whatever the sizes of the classes. For equal classes
     $w_c = 1/k$ and all is as printed in the papers, which have no others.
 
+    A class without samples has no mean. Its share is 0, and what is measured of moments leaves it out; k is then the
+    number of the others. Where means are passed on by themselves, take those of `present()`. A class of one sample has
+    no spread: it adds nothing to the scatter.
+
     Attributes:
-        counts: the number $n_c$ of samples of each class.
-        means: the class means $\mu_c$; unit: that of the features.
+        counts: the number $n_c$ of samples of each class, which may have none.
+        means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features.
         within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$.
     """
 
@@ -88,6 +99,16 @@ class ClassMoments:
         bridge = Factored((self.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step)
         return type(self)(counts, self.means + share * step, self.within + other.within + bridge)
 
+    def present(self) -> "ClassMoments":
+        """The same of those classes alone that have samples, in their order."""
+        there = self.counts > 0
+        return self if there.all() else type(self)(self.counts[there], self.means[there], self.within)
+
+    @property
+    def classes_present(self) -> Int[Tensor, ""]:
+        """How many classes have samples."""
+        return (self.counts > 0).sum()
+
     @property
     def n(self) -> Int[Tensor, ""]:
         """The number of samples."""
@@ -108,12 +129,13 @@ class ClassMoments:
     @property
     @full_precision
     def centred_means(self) -> Float[Tensor, "k p"]:
-        r"""$\mu_c - \mu_G$; of rank k - 1 at most, since the weighted sum is zero.
+        r"""$\mu_c - \mu_G$, 0 where there are no samples; of rank k - 1 at most, since the weighted sum is zero.
 
         What is not above the rounding of the means is 0: means that coincide up to rounding do coincide.
         """
-        centred = self.means - self.global_mean
-        rounding = len(centred) * torch.finfo(centred.dtype).eps * self.means.detach().abs().amax(0)
+        there = (self.counts > 0).unsqueeze(1)
+        centred = torch.where(there, self.means - self.global_mean, 0)
+        rounding = roundings(len(centred)) * torch.finfo(centred.dtype).eps * self.means.detach().abs().amax(0)
         # Taken off, not replaced, so that the gradient is that of the difference.
         return centred - torch.where(centred.detach().abs() <= rounding, centred.detach(), 0)
 
@@ -143,13 +165,13 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     Args:
         features: what a layer puts out at each sample; further axes are flattened.
         labels: their classes, 0 to `classes` - 1.
-        classes: the number k of classes, at least 2.
+        classes: the number k of classes, at least 2; a warning says which have no samples.
     Returns:
         In the features' dtype; half precision is taken up to float32. The scatter is held as n rows where n < p, so
         that no p x p matrix is made, and whole otherwise.
     Raises:
         ShapeError: if labels are not (n).
-        EmptyError: if there are no samples, or none of some class, which is named.
+        EmptyError: if there are no samples, or all are of one class.
         RangeError: at NaN or infinity, at a label that is no class, if `classes` is below 2, or if features are so
             large or small that their dtype does not hold their squares, as float32 from 1e19 on and below 1e-16.
     Cost: O(n p min(n, p)) time, O(n p) memory. Precision: centred before it is squared, so that large means cost no
@@ -166,6 +188,6 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     empty = ClassMoments.none(classes, rows)
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
     moments = ClassMoments(counts, means, smaller(deviations))
-    _checks.every_class(moments.counts)
+    check_classes(moments.counts)
     check_squares(moments.within, moments.means, moments.centred_means)
     return moments

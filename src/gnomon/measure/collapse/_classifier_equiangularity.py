@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.measure._frames import pair_cosines
+from gnomon.measure._frames import variation_of_cosines
 
 
 @half_as_single
@@ -24,10 +24,10 @@ def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor,
         ShapeError: if the classifier is not (k p) with k at least 2.
         EmptyError: if it has no rows.
         RangeError: at NaN or infinity.
-    Cost: O(k² p).
+    Cost: O(k p min(k, p)) time, O(k p) memory, and O(p²) or 1,024² numbers.
     Example:
         >>> import torch, gnomon
         >>> gnomon.classifier_equiangularity(torch.tensor([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0], [-1.0, 0.0]]))
         tensor(0.9428)
     """
-    return pair_cosines(classifier=classifier).std(correction=0)
+    return variation_of_cosines(classifier=classifier)

@@ -24,7 +24,7 @@ def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float
         ShapeError: if the classifier is not (k p) with k at least 2.
         EmptyError: if it has no rows.
         RangeError: at NaN or infinity.
-    Cost: O(k² p).
+    Cost: O(k² p) time, O(k p) memory; under gradients O(k²).
     Example:
         >>> import torch, gnomon
         >>> gnomon.classifier_maximal_equiangularity(torch.eye(3))

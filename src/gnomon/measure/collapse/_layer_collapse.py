@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import by_patches, show_layers, weight_of, weight_path, with_weight
-from gnomon.measure._by_class import at_least_single, check_samples, further
+from gnomon.measure._by_class import at_least_single, check_classes, check_samples, further
 from gnomon.measure.collapse._class_moments import ClassMoments
 from gnomon.measure.collapse._nc2_etf import nc2_etf
 from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
@@ -76,7 +76,7 @@ def layer_collapse(
     Args:
         model: a network to (n k), one output a class, whose samples do not mix.
         x: the samples.
-        labels: their classes, 0 to k - 1.
+        labels: their classes, 0 to k - 1; those without samples are left out, of which a warning says.
         layers: the names, as in `model.named_modules()`, of linear layers or convolutions, each called once, one after
             the other; all of the network if None, which takes one without branches.
         memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
@@ -86,7 +86,7 @@ def layer_collapse(
         UnsupportedModuleError: if a layer is none with a weight, is not called once, or does not lie behind the one
             before, or if BatchNorm in training mode mixes the samples.
         ShapeError: if labels are not (n), or the outputs not (n, k).
-        EmptyError: if there are no samples, or none of some class, which is named.
+        EmptyError: if there are no samples, or all are of one class.
         RangeError: at NaN or infinity, at a label that is no class, at a name that is no layer's, or at one output.
     Cost: two forward passes, and a singular value decomposition a weight; O(k p) memory a layer of p outputs.
     Example:
@@ -125,7 +125,7 @@ def layer_collapse(
             add(name, "before", rows, output)
 
     show_layers(model, x, path, see, memory=memory)
-    _checks.every_class(spreads[None, "given"].moments.counts)
+    check_classes(spreads[None, "given"].moments.counts)
     before = [spreads[name, "before"] for name in path]
     after = [spreads[name, "given"] for name in [*list(path)[1:], None]]
 
@@ -164,11 +164,11 @@ class _Spread:
 
     def orthogonal(self) -> Float[Tensor, ""]:
         """`nc2_orthogonal` of the means."""
-        return nc2_orthogonal(self.moments.means)
+        return nc2_orthogonal(self.moments.present().means)
 
     def etf(self) -> Float[Tensor, ""]:
         """`nc2_etf` of the means."""
-        return nc2_etf(self.moments.means)
+        return nc2_etf(self.moments.present().means)
 
 
 def _right(layer: nn.Module) -> Float[Tensor, "q *p"]:

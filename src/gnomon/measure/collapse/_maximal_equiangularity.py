@@ -27,7 +27,7 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.
         RangeError: at NaN or infinity.
-    Cost: O(k² p).
+    Cost: O(k² p) time, O(k p) memory; under gradients O(k²).
     Example:
         >>> import torch, gnomon
         >>> gnomon.maximal_equiangularity(torch.eye(3)), gnomon.maximal_equiangularity(torch.eye(3) - 1 / 3)

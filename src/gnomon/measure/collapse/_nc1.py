@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
+from gnomon.measure._by_class import roundings
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -23,27 +24,36 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 6, which is figure 7 of Han, Papyan, Donoho, arXiv:2106.02073.
-        Departs from them in the weights $w_c = n_c/n$ for unequal classes.
+        Departs from them in the weights $w_c = n_c/n$ for unequal classes; k is the number of those that have samples.
     Args:
         class_moments: those of the features.
     Returns:
-        At least 0; 0 where every sample stands at its class mean, and, by the pseudo-inverse, where all class means
-        coincide. Invariant under scaling, shift and rotation of the features, and if the means span all dimensions,
-        under every invertible linear map.
-    Cost: O(k² p), and O(k p²) for Σ_W held whole, O(k n p) held as rows. Precision: that of the pseudo-inverse of A,
-        which loses the digits that the means lose by being close, not twice these.
+        At least 0; 0 where every sample stands at its class mean, as it does where no class has two, and,
+        by the pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the
+        features, and if the means span all dimensions, under every invertible linear map.
+    Cost: O(k p min(k, p)), and O(k p²) for Σ_W held whole, O(k n p) held as rows; O(k p) memory. Precision:
+        that of the pseudo-inverse of A, which loses the digits that the means lose by being close, not twice these.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
         >>> gnomon.nc1(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
         tensor(0.0200)
     """
-    root = class_moments.weights.sqrt().unsqueeze(1)
-    others = torch.linalg.qr(root, mode="complete").Q[:, 1:]
-    spread = others.mT @ (root * class_moments.centred_means)
+    root = class_moments.weights.sqrt()
+    spread = _apart(root.unsqueeze(1) * class_moments.centred_means, root)
     # What the rounding of the means makes is no separation.
     eps = torch.finfo(spread.dtype).eps
-    rounding = len(root) * eps * torch.linalg.matrix_norm((root * class_moments.means).detach())
+    rounding = roundings(len(root)) * eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
     # Both as tensors: of a number beside one, torch would wait for the other's value.
-    inverse = torch.linalg.pinv(spread, atol=rounding, rtol=torch.full_like(rounding, eps * max(spread.shape)))
-    return class_moments.within_covariance.quadratic(inverse.mT).trace() / len(root)
+    inverse = torch.linalg.pinv(
+        spread, atol=rounding, rtol=torch.full_like(rounding, eps * roundings(max(spread.shape)))
+    )
+    return class_moments.within_covariance.quadratic_trace(inverse.mT) / class_moments.classes_present
+
+
+def _apart(rows: Float[Tensor, "k p"], direction: Float[Tensor, "k"]) -> Float[Tensor, "k-1 p"]:
+    """The rows turned so that this direction comes first, and that left out: by a reflection, no k x k matrix."""
+    unit = direction / torch.linalg.vector_norm(direction)
+    sign = torch.where(unit[:1] < 0, -1, 1)
+    normal = torch.cat([unit[:1] + sign, unit[1:]])
+    return (rows - torch.outer(normal, normal @ rows) / (1 + unit[0].abs()))[1:]

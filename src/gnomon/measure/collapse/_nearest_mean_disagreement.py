@@ -29,7 +29,8 @@ def nearest_mean_disagreement(
     Args:
         features: what the layer puts out at each sample; further axes are flattened.
         logits: the network's outputs at the same samples; the largest wins, the first of equals.
-        class_moments: those of the layer, of the training samples or of these.
+        class_moments: those of the layer, of the training samples or of these. A class that has no samples there is
+            never the nearest, so that where the network chooses it, they disagree.
     Returns:
         0 or 1 a sample, in the features' dtype, in which the distances are compared too, half precision in float32.
         Invariant under scaling, shift and rotation of features and means.
@@ -59,5 +60,7 @@ def nearest_mean_disagreement(
             )
     rows, centred = at_least_single(rows), class_moments.centred_means
     offset = centred @ class_moments.global_mean + centred.square().sum(1) / 2
+    # No sample is near a class that has none.
+    offset = torch.where(class_moments.counts > 0, offset, torch.inf)
     scores = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT)
     return (scores.argmax(1) != logits.argmax(1)).to(features.dtype)

@@ -1,5 +1,6 @@
 """Whether the classifier is the class means (NC3)."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -14,6 +15,8 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
     r"""The squared distance of the classifier from the centred class means, both of unit norm.
 
     $\left\|W/\|W\|_F - \bar M/\|\bar M\|_F\right\|_F^2$, the rows of $\bar M$ being $\mu_c - \mu_G$
+
+    Both without the rows of classes that have no samples.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 5. The statement of NC3 in Han, Papyan, Donoho, arXiv:2106.02073,
@@ -37,4 +40,6 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
     """
     _checks.same_shape(class_means=class_moments.means, classifier=classifier)
     _checks.finite(classifier=classifier)
-    return (unit(classifier.flatten()) - unit(class_moments.centred_means.flatten())).square().sum()
+    # Rows of classes without samples have nothing to be compared with.
+    weight = torch.where((class_moments.counts > 0).unsqueeze(1), classifier, 0)
+    return (unit(weight.flatten()) - unit(class_moments.centred_means.flatten())).square().sum()

@@ -27,9 +27,9 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     Args:
         class_moments: those of the features.
     Returns:
-        Unit: class means per within-class standard deviation. The mean over samples of its columns is zero. Turned by
-        rotations of the features; its singular values are invariant under every invertible affine map. Differentiable
-        once, for spreads of constant rank.
+        Unit: class means per within-class standard deviation. A column is 0 where a class has no samples. The mean
+        over samples of its columns is zero. Turned by rotations of the features; its singular values are invariant
+        under every invertible affine map. Differentiable once, for spreads of constant rank.
     Raises:
         RangeError: if means differ by more than rounding, the root of the dtype's epsilon, where samples of a class do
             not; always where there are fewer samples than features.

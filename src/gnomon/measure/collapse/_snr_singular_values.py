@@ -22,8 +22,8 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     Args:
         class_moments: those of the features.
     Returns:
-        min(k - 1, p) values, at least 0; unit: class means per within-class standard deviation. Invariant under every
-        invertible affine map of the features.
+        min(k - 1, p) values, at least 0; where m of the classes have samples, those from m on are 0. Unit: class means
+        per within-class standard deviation. Invariant under every invertible affine map of the features.
     Raises:
         RangeError: as `snr`.
     Cost: O(p³).

@@ -20,7 +20,7 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
     $\quad\mathcal L_{LS} = \frac12\sum_{j<k}\frac1{\omega_j^2 + k}$
 
     Equal to `mse_decomposition` at the least-squares classifier with bias, without weight decay, for classes of equal
-    size. For others the loss depends on the right singular vectors too.
+    size, of which none is without samples. For others the loss depends on the right singular vectors too.
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, lemma 1, which holds for a classifier with bias (docs/errata.md).

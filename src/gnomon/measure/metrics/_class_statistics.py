@@ -15,7 +15,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import Dense, Factored, smaller
-from gnomon.measure._by_class import at_least_single, check_samples, check_squares, further
+from gnomon.measure._by_class import at_least_single, check_classes, check_samples, check_squares, further
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 BLOCK = 4096
@@ -41,11 +41,11 @@ class ClassStatistics(Metric):
         kwargs: torchmetrics' own, such as `process_group`.
     Returns:
         From `compute`, the `ClassMoments` of all samples on all processes, on the features' device. Calling the metric
-        is the same as `update`, and returns nothing: one batch may lack classes.
+        is the same as `update`, and returns nothing: one batch may lack classes. All may: a warning says which.
     Raises:
         ShapeError: from `update`, if labels are not (n) or the features' width is not that of the batches before.
-        EmptyError: from `update` if there are no samples; from `compute` if there were none, or none of some class,
-            which is named.
+        EmptyError: from `update` if there are no samples; from `compute` if there were none, or all are of one
+            class.
         RangeError: from `update`, at NaN or infinity, or at a label that is no class. What was kept stays as it was.
             From both, if features are so large or small that their dtype does not hold their squares, as float32 from
             1e19 on and below 1e-16: then reset it.
@@ -122,7 +122,7 @@ class ClassStatistics(Metric):
             moments = self._joined(none)
         if moments.n == 0:
             raise EmptyError("features", "samples", "none", "Call update first.")
-        _checks.every_class(moments.counts)
+        check_classes(moments.counts)
         return self._apart(moments)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
