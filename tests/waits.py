@@ -37,7 +37,12 @@ ERRORS = {
 WAYS = {
     *("linalg/_directions.py:length", "measure/_by_class.py:_lie_close", "dynamics/_snr_growth.py:_root"),
     *("dynamics/_truncation_time.py:_at_radius", "linalg/_krylov.py:krylov", "linalg/_squared_norm.py:squared_norm"),
-    *("measure/_estimates.py:first_and_norm", "measure/_estimates.py:squared_norm_of", "probe/_kept.py:same_bits"),
+    *(
+        "measure/_estimates.py:first_and_norm",
+        "measure/_estimates.py:squared_norm_of",
+        "measure/_mixtures.py:traces",
+        "probe/_kept.py:same_bits",
+    ),
 }
 """Which of two ways to compute, or whether to go on."""
 SIZES = {

@@ -25,6 +25,7 @@ from gnomon import (
     explained_variance_ratio,
     jacobian_norm,
     ntk,
+    ntk_to_point,
     snr_growth,
     stable_rank,
     vector_jacobian,
@@ -82,6 +83,13 @@ def test_estimates_are_made_where_the_network_is(quantity, outputs):
         return [quantity(operator), operator.matvec(x), operator.rmatvec(torch.ones_like(model(x)))]
 
     here, there = both(compute, model, x)
+    torch.testing.assert_close(there, here)
+
+
+@pytest.mark.parametrize("outputs", [3, 160])
+def test_the_estimate_of_a_kernel_is_made_where_the_network_is(outputs):
+    model, x = mlp((6, 8, outputs), generator=torch.Generator().manual_seed(0)), torch.ones(3, 6)
+    here, there = both(lambda model, x: [ntk_to_point(model, x, x[0], rtol=0.2)], model, x)
     torch.testing.assert_close(there, here)
 
 

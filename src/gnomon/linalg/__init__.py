@@ -11,7 +11,7 @@ from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decompo
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
 from gnomon.linalg._spectra import top_share
-from gnomon.linalg._squared_norm import BLOCK, SquaredNorm, squared_norm
+from gnomon.linalg._squared_norm import BLOCK, SquaredNorm, squared_norm, student
 from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "psd_root",
     "smaller",
     "squared_norm",
+    "student",
     "top_eigenvectors",
     "top_share",
     "unit",

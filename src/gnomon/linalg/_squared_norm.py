@@ -12,8 +12,6 @@ from gnomon.linalg._products import Products
 
 BLOCK = 8
 """Random vectors between two looks at the error, whose products stand in memory together."""
-NORMAL, FIRST, SECOND = 1.959964, 2.3723, 2.8225
-"""95 % of Student's t with ν >= 7 degrees of freedom lie within NORMAL + FIRST/ν + SECOND/ν² of its middle."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,11 @@ def interval(
     square = mean.square()
     spread = (fourth / blocks).clamp(max=square)  # sum sigma^4, which is no more than the square of sum sigma^2
     narrow = 2 / (9 * count) * torch.where(square > 0, spread / square, 0)
-    width = NORMAL + FIRST / (count - 1) + SECOND / (count - 1) ** 2
+    width = student(count - 1)
     low, high = (mean / (1 - narrow + sign * width * narrow.sqrt()) ** 3 for sign in (1, -1))
     return mean, low, high
+
+
+def student(degrees: int) -> float:
+    """Within so many deviations of its middle lie 95 % of Student's t, of seven degrees of freedom or more."""
+    return 1.959964 + 2.3723 / degrees + 2.8225 / degrees**2

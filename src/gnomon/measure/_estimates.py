@@ -81,9 +81,13 @@ def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     return jacobian.known[accuracy]
 
 
-def said(name: str, estimate: Estimate, accuracy: Accuracy) -> Estimate:
-    """The estimate, with a warning if it is less accurate than asked for; of several values, measured by the first."""
-    size = estimate.value if estimate.value.ndim == 1 else estimate.value.amax(1, keepdim=True)
+def said(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None = None) -> Estimate:
+    """The estimate, with a warning if it is less accurate than asked for.
+
+    Measured by its value, or the first of several, unless a size is given.
+    """
+    if size is None:
+        size = estimate.value if estimate.value.ndim == 1 else estimate.value.amax(1, keepdim=True)
     # Rounding counts as well.
     beyond = estimate.error > (accuracy.rtol + 4 * torch.finfo(size.dtype).eps) * size
     if beyond.any():

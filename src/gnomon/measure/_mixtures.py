@@ -1,0 +1,83 @@
+"""Traces over the outputs, estimated from random mixtures of the outputs."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from gnomon.autodiff import DEFAULT_BUDGET, FEW_OUTPUTS, forward, gradient_kernel, outputs_of
+from gnomon.linalg import Estimate, student
+from gnomon.measure._estimates import Accuracy, certain
+
+BLOCK = 16
+"""Mixtures between two looks at the error."""
+
+
+class Mixtures(nn.Module):
+    """A network whose outputs are mixtures of another's: the others times vectors (c m)."""
+
+    def __init__(self, model: nn.Module, vectors: Float[Tensor, "c m"]) -> None:
+        super().__init__()
+        self.model, self.vectors = model, vectors
+
+    def forward(self, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n m"]:
+        """The mixtures."""
+        return outputs_of(self.model(x), x) @ self.vectors
+
+
+@torch.no_grad()
+def kernel_to_point(
+    model: nn.Module, x: Shaped[Tensor, "n *d"], point: Shaped[Tensor, "1 *d"], accuracy: Accuracy, memory: int | None
+) -> Estimate:
+    """The traces of the kernel's blocks between each sample and a point: exact of few outputs."""
+    like = forward(model, x[:2]).logits
+    outputs = like.shape[1]
+    if outputs <= FEW_OUTPUTS:
+        return certain(gradient_kernel(model, x, point, trace=True, memory=memory)[:, 0], outputs)
+    budget = DEFAULT_BUDGET if memory is None else memory
+    parts = torch.split(x, max(2, budget // (8 * 8 * BLOCK**2)))
+
+    def look(vectors: Float[Tensor, "c m"]) -> Float[Tensor, "n 2"]:
+        mixed = Mixtures(model, vectors)
+        kernels = (gradient_kernel(mixed, part, point, trace=False, memory=memory)[:, 0] for part in parts)
+        return torch.cat([traces_and_squares(kernel.double()) for kernel in kernels])
+
+    return traces(look, like[0], accuracy)
+
+
+def traces(
+    look: Callable[[Float[Tensor, "c m"]], Float[Tensor, "n 2"]], like: Float[Tensor, "c"], accuracy: Accuracy
+) -> Estimate:
+    r"""The traces $\operatorname{tr}\Theta_i$ of blocks that are known by their mixtures.
+
+    For normal v the mean of $v^\top\Theta_i v$ is the trace, and its variance $2\|S\|_F^2$ with the symmetric part S of
+    $\Theta_i$. Of m mixtures those $v_j^\top\Theta_i v_l$ with j = l give the trace, and the others' squares
+    $\|S\|_F^2$: there are more of them than of squared deviations. It ends when the error is small beside the largest
+    value.
+
+    Source:
+        Hutchinson 1990.
+    Args:
+        look: from some vectors to the sums of these, of each sample: `traces_and_squares`.
+        like: a row of outputs.
+        accuracy: what is asked for.
+    """
+    # Drawn on the processor in single precision: the same numbers on every device, in every precision.
+    generator = torch.Generator().manual_seed(accuracy.seed)
+    total: Tensor | float = 0.0
+    for count in range(BLOCK, accuracy.passes + 1, BLOCK):
+        total = total + look(torch.randn(len(like), BLOCK, generator=generator).to(like))
+        value, square = (total / count).unbind(1)
+        error = student(count - 1) * (2 * square / count).sqrt()
+        if (error <= accuracy.rtol * value.abs().max()).all():
+            break
+    return Estimate(value.to(like.dtype), error.to(like.dtype), torch.full_like(value, count, dtype=torch.long))
+
+
+def traces_and_squares(kernel: Float[Tensor, "n m m"]) -> Float[Tensor, "n 2"]:
+    """M times the mean of what stands on each diagonal, and of the squares of what stands off it, made symmetric."""
+    symmetric = (kernel + kernel.mT) / 2
+    diagonal = symmetric.diagonal(dim1=1, dim2=2)
+    beside = (symmetric.square().sum((1, 2)) - diagonal.square().sum(1)) / (kernel.shape[1] - 1)
+    return torch.stack([diagonal.sum(1), beside], dim=1)

@@ -1,0 +1,91 @@
+"""The kernel to a point of many outputs, estimated: the intervals hold, and nothing else is disturbed."""
+
+import pytest
+import torch
+
+import gnomon
+from gnomon import Estimate, ntk, ntk_to_point
+from gnomon.errors import RangeError
+from gnomon.measure._estimates import Accuracy
+from gnomon.measure._mixtures import traces, traces_and_squares
+from gnomon.models import mlp
+from tests.unit.test_estimates import NETWORKS, OUTPUTS, SEEDS, every_network
+from tests.zoo import zoo
+
+
+def at_three_points(name):
+    """A network, and three samples."""
+    model, x = NETWORKS[name]()
+    generator = torch.Generator().manual_seed(1)
+    return model, torch.cat([x, x + torch.randn(2, *x.shape[1:], generator=generator).double()])
+
+
+@every_network
+@pytest.mark.parametrize("rtol", [0.05, 0.2])
+def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
+    """Over 200 seeds, of each sample: of the point itself too, whose block is furthest from a multiple of one."""
+    model, x = at_three_points(name)
+    with torch.no_grad():
+        blocks = ntk(model, x, x[:1], trace=False)[:, 0]
+    truth = blocks.diagonal(dim1=1, dim2=2).sum(1)
+
+    def look(vectors):
+        return traces_and_squares(vectors.mT @ blocks @ vectors)
+
+    found = [traces(look, blocks[0, 0], Accuracy.of(rtol, 512, seed)) for seed in range(SEEDS)]
+    held = torch.stack([(each.value - truth).abs() <= each.error for each in found]).double().mean(0)
+    assert (held >= 0.9).all()
+    assert held.mean() <= 0.99
+    assert all((each.error <= rtol * each.value.abs().max()).all() for each in found)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_estimate_is_near_the_kernel(name):
+    model, x = at_three_points(name)
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    found = ntk_to_point(model, x, x[0], rtol=0.1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    exact = ntk_to_point(model, x, x[0])
+    assert exact.requires_grad
+    assert type(found) is Estimate
+    assert not found.value.requires_grad
+    assert ((found.value - exact).abs() <= 2 * found.error).all()
+    assert (found.error <= 0.1 * exact.max() * 1.1).all()
+    assert (found.passes < OUTPUTS).all()
+
+
+@pytest.mark.parametrize("name", ["conv", "attention", "shared"])
+def test_every_kind_of_layer_is_taken(name):
+    """Gram products, Jacobians of the other parameters, and products with these, in parts that fit the memory."""
+    body, x = zoo(name)
+    wide = torch.nn.Linear(body(x).shape[1], 160, dtype=x.dtype)
+    model = torch.nn.Sequential(body, wide)
+    exact = ntk_to_point(model, x, x[0]).detach()
+    whole, parts = (ntk_to_point(model, x, x[0], rtol=0.2, memory=memory) for memory in (None, 1))
+    assert ((whole.value - exact).abs() <= 2 * whole.error).all()
+    torch.testing.assert_close(parts.value, whole.value)
+    torch.testing.assert_close(parts.error, whole.error)
+
+
+def test_few_outputs_are_exact():
+    model, x = mlp((6, 8, 3), generator=torch.Generator().manual_seed(0)), torch.ones(4, 6)
+    found = ntk_to_point(model, x, x[0], rtol=0.05)
+    torch.testing.assert_close(found.value, ntk_to_point(model, x, x[0]).detach())
+    assert not found.error.any()
+    assert found.passes.tolist() == 4 * [3]
+
+
+def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning():
+    model, x = at_three_points("aligned")
+    with pytest.warns(RuntimeWarning, match=r"ntk_to_point: expected an error of at most 0.001 of the value"):
+        found = ntk_to_point(model, x, x[0], rtol=0.001, passes=20)
+    assert found.passes.tolist() == [16, 16, 16]
+    assert found.error[0] > 0.001 * found.value.max()
+
+
+@pytest.mark.bad_input
+def test_settings_out_of_range_are_named():
+    model, x = mlp((6, 8, 3)), torch.ones(4, 6)
+    with pytest.raises(RangeError, match=r"ntk_to_point: expected rtol above 0, got 0; passes at least 16, got 3"):
+        gnomon.ntk_to_point(model, x, x[0], rtol=0, passes=3)
