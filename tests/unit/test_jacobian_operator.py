@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import gnomon
 from gnomon import JacobianOperator
@@ -84,6 +85,66 @@ def test_a_jacobian_that_is_not_finite_is_said():
     model[0].weight.data[0, 0] = torch.nan
     with pytest.raises(RangeError, match=r"JacobianOperator.rmatvec\(jacobian\): expected finite numbers, got nan"):
         JacobianOperator(model, torch.ones(5, 6)).rmatvec(torch.ones(5, 3))
+
+
+class Dynamic(nn.Module):
+    """A convolution whose kernel follows from the sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = nn.Linear(50, 54)
+
+    def forward(self, x):
+        kernels = self.kernel(x.flatten(1)).view(-1, 2, 3, 3)
+        return nn.functional.conv2d(x.view(1, -1, 5, 5), kernels, groups=len(x)).view(len(x), -1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Conv1d(2, 3, 4, stride=3, padding=1, padding_mode="circular"), (2, 12)),
+        (nn.Conv2d(4, 6, (3, 2), stride=(2, 3), padding=(1, 0), dilation=(2, 1), groups=2, bias=False), (4, 8, 9)),
+        (nn.Conv2d(2, 3, 3, padding="same"), (2, 3, 4)),
+        (nn.Conv3d(2, 2, 2, stride=2, padding=1), (2, 3, 4, 5)),
+        (nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3)), (2, 5, 5)),
+        (nn.LazyConv2d(3, 3, stride=2), (2, 6, 5)),
+        (Dynamic(), (2, 5, 5)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_convolutions_of_all_kinds_have_products(layer, shape, generator):
+    model = nn.Sequential(layer.double(), nn.Tanh(), nn.Flatten())
+    x = torch.randn(3, *shape, generator=generator, dtype=torch.float64)
+    assert model(x).shape[1]
+    jacobian = gnomon.input_jacobian(model, x).detach().flatten(2)
+    operator = JacobianOperator(model, x)
+    u, v = torch.randn_like(x), torch.randn_like(jacobian[:, :, 0])
+    torch.testing.assert_close(operator.matvec(u), (jacobian @ u.flatten(1).unsqueeze(2)).squeeze(2))
+    torch.testing.assert_close(operator.rmatvec(v).flatten(1), (v.unsqueeze(1) @ jacobian).squeeze(1))
+
+
+class Convolutions(TorchDispatchMode):
+    """How many are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += operation in (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
+        return operation(*args, **(kwargs or {}))
+
+
+def test_a_product_costs_one_convolution_a_layer(generator):
+    """Of torch's own graph three, since the gradient in the weight comes along."""
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Conv2d(4, 3, 3, stride=2), nn.Flatten())
+    x = torch.randn(5, 2, 9, 9, generator=generator)
+    operator = JacobianOperator(model, x)
+    operator.matvec(x)  # the first makes the graph
+    for multiply, vector in ((operator.matvec, x), (operator.rmatvec, torch.ones(5, 27))):
+        with Convolutions() as convolutions:
+            multiply(vector)
+        assert convolutions.count == 2
 
 
 def test_the_graph_of_products_counts_towards_the_memory():

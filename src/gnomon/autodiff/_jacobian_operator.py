@@ -134,7 +134,7 @@ class JacobianOperator:
         def parts() -> Iterator[TapeProducts]:
             for start in range(0, len(x), size):
                 with torch.no_grad():
-                    tape = forward(model, x[start : start + size])
+                    tape = forward(model, x[start : start + size], products=True)
                 yield TapeProducts(tape, start)
 
         whole: list[TapeProducts] = []

@@ -56,7 +56,7 @@ def chunk_size(
     # A clone, since a slice would count with the storage of all samples.
 
     def made() -> tuple[Tape, tuple[object, int]]:
-        tape = forward(model, x[:2].clone())
+        tape = forward(model, x[:2].clone(), products=prepare is not None)
         return tape, (None, 0) if prepare is None else prepare(tape)
 
     (tape, (_, rows)), kept = kept_by(made, model)

@@ -141,7 +141,7 @@ def map_tapes(
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(x), size):
-        tape = forward(model, x[start : start + size], watch, apart=apart)
+        tape = forward(model, x[start : start + size], watch, apart=apart, products=products)
         for name, piece in read(tape, start).items():
             if len(piece) == len(x):
                 whole[name] = piece

@@ -4,7 +4,7 @@ Everything that differentiates reads it off such a tape.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from gnomon.autodiff._convolutions import towards_inputs
 from gnomon.autodiff._run import Model, outputs_of, recorded, run
 from gnomon.errors import UnsupportedModuleError
 
@@ -133,20 +134,23 @@ def forward(
     *,
     apart: Set[str] = frozenset(),
     mixed: bool = False,
+    products: bool = False,
 ) -> Tape:
     """Runs the model on `x` so that its outputs can be differentiated by the input.
 
     Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
     asks for gradients); under `torch.no_grad()` or `inference_mode()` they keep none. A lone sample is run beside
     itself, as `run` has it, unless samples may be `mixed`: then the batch is run as it is. Modules to `watch`, and
-    those of them that are taken `apart`, are given as `recording` has them.
+    those of them that are taken `apart`, are given as `recording` has them. For `products` with the Jacobian from both
+    sides, which keep no graph, convolutions are `towards_inputs`.
 
     Raises:
         ShapeError: if the model's output is not (n, c).
     """
     keep = torch.is_grad_enabled() and (x.requires_grad or _depends_on_parameters(model))
     calls: list[Call] = []
-    with recorded(), recording(watch, lambda call, output: calls.append(call), apart=apart):
+    cheap = towards_inputs() if products and not keep else nullcontext()
+    with recorded(), cheap, recording(watch, lambda call, output: calls.append(call), apart=apart):
         leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
         leaf.requires_grad_(leaf.is_floating_point())  # not tokens
         logits = outputs_of(model(leaf), x) if mixed else run(model, leaf)

@@ -1,0 +1,85 @@
+"""Convolutions whose gradient in the input is cheap to differentiate once more."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+Sizes = int | tuple[int, ...]
+
+
+class towards_inputs(TorchFunctionMode):  # noqa: N801 used as a function, as torch's own
+    """Inside, convolutions by parameters have a graph to their input alone, and the same values.
+
+    Where torch differentiates the backward pass of a convolution, it makes the gradient in the weight too, asked for or
+    not (torch 2.13): a product Ju then costs three convolutions a layer, and one here.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Calls the function, or what stands for it here."""
+        return TOWARDS_INPUTS.get(func, func)(*args, **(kwargs or {}))
+
+
+def _convolution(
+    func: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The convolution, by torch's own graph where its weight may follow from the samples."""
+    fixed = all(part is None or isinstance(part, nn.Parameter) or not part.requires_grad for part in (weight, bias))
+    if not fixed or isinstance(padding, str) or input.ndim != weight.ndim:
+        return func(input, weight, bias, stride, padding, dilation, groups)
+    axes = weight.ndim - 2
+    settings = [(size,) * axes if isinstance(size, int) else tuple(size) for size in (stride, padding, dilation)]
+    return _convolved(input, weight.detach(), None if bias is None else bias.detach(), settings, groups)
+
+
+class _Convolution(torch.autograd.Function):
+    """Its backward pass is the transposed convolution, whose own is a convolution again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 as torch's own
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        settings: list[tuple[int, ...]],
+        groups: int,
+    ) -> Tensor:
+        """The convolution; keeps its weight."""
+        ctx.save_for_backward(weight)
+        ctx.shape, ctx.settings, ctx.groups = x.shape[2:], settings, groups
+        stride, padding, dilation = settings
+        return torch.convolution(x, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401 as torch's own
+        """The gradient in the input."""
+        (weight,) = ctx.saved_tensors
+        stride, padding, dilation = ctx.settings
+        sizes = zip(ctx.shape, gradient.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+        # Of the input's end, what no kernel reached.
+        rest = [whole - ((n - 1) * step - 2 * rim + gap * (k - 1) + 1) for whole, n, k, step, rim, gap in sizes]
+        back = torch.convolution(gradient, weight, None, stride, padding, dilation, True, rest, ctx.groups)
+        return back, None, None, None, None
+
+
+_convolved: Callable[..., Tensor] = _Convolution.apply
+TOWARDS_INPUTS: dict[Callable[..., object], Callable[..., object]] = {
+    func: partial(_convolution, func) for func in (torch.conv1d, torch.conv2d, torch.conv3d)
+}
+"""By torch's function what stands for it."""
