@@ -32,7 +32,9 @@ class GnomonError(Exception):
 
     def __str__(self) -> str:
         place = (self.where or "gnomon") + ("" if self.argument is None else f"({self.argument})")
-        sentence = f"{place}: expected {self.expected}" + ("" if self.got is None else f", got {self.got}")
+        sentence = f"{place}: expected {self.expected}"
+        if self.got is not None:
+            sentence += ", got" + self.got if self.got.startswith("\n") else f", got {self.got}"
         end = "" if sentence.endswith((".", "?")) else "."
         return f"{sentence}{end} {self.advice}".rstrip()
 

@@ -394,7 +394,7 @@ def test_one_error_says_all_that_lacks():
             [gnomon.accuracy, gnomon.nc1, *good, gnomon.snr, gnomon.cumulative_parameters],
         )
     first, *lines = str(caught.value).splitlines()
-    assert first == "Probe(quantities): expected what this network has at these samples, got "
+    assert first == "Probe(quantities): expected what this network has at these samples, got"
     assert [line.partition(": ")[0] for line in lines] == ["  accuracy", "  nc1, snr", "  cumulative_parameters"]
     assert "accuracy(labels): expected classes 0 to 2, got 0.0 to 2.0 in torch.float64" in lines[0]
     assert "Probe(model): expected a network whose final linear layer puts out the logits" in lines[1]
