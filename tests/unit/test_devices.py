@@ -63,6 +63,7 @@ def both(compute, *given):
         return here, [part.detach().cpu() for part in there]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", sorted(set(EVERY) - {"modular_addition", "xor_clusters"}))
 def test_everything_is_computed_where_its_arguments_are(name):
     function, arguments = EVERY[name]

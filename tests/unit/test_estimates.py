@@ -78,6 +78,7 @@ def share_held(estimate, truth):
     return float(((estimate.value - truth).abs() <= estimate.error + 1e-9 * truth).double().mean())
 
 
+@pytest.mark.once
 @every_network
 @pytest.mark.parametrize("rtol", [0.05, 0.2])
 def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):

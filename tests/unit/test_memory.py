@@ -120,6 +120,7 @@ def test_slicing_keeps_to_its_budget():
     assert peak(SLICE, 16 * 2**20) < 1.15 * 16 * 2**20
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("measure", [gnomon.input_jacobian, gnomon.centroid, gnomon.ntk], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_nothing_stays_in_memory(name, measure):

@@ -164,6 +164,7 @@ def test_every_region_has_the_networks_affine_map(name):
     assert len(regions.pattern.unique()) == len(regions), "two regions with one activation pattern"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", NETWORKS)
 def test_slopes_are_the_jacobian_along_the_plane_and_norms_the_whole_jacobians(name):
     model, plane = made(name)
@@ -468,6 +469,7 @@ class Form(nn.Module):
         return self.last(self.form(self, self.first(x)).relu())
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("form", FORMS)
 def test_every_way_to_write_it_is_read(form):
     model = Form(FORMS[form]).eval()
@@ -548,6 +550,7 @@ def test_nearly_coincident_units_leave_no_regions_without_a_width():
         torch.testing.assert_close(regions.areas.sum().item(), 4.0, rtol=0, atol=1e-10)
 
 
+@pytest.mark.once
 def test_max_pooling_windows_of_any_size_match_brute_force():
     model = image(nn.MaxPool2d(5, 2, 2)).double().eval()
     plane = Plane(*(part.double() for part in (torch.randn(1, 5, 5), torch.randn(2, 1, 5, 5))))

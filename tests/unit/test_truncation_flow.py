@@ -117,6 +117,7 @@ def far(orbit, state):
     return float((state[0] - orbit.beta[-1]).norm() + (state[1] - orbit.rotation[-1]).norm())
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("seed", range(3))
 def test_flow_is_the_limit_of_small_steps(seed):
     data = (*clusters(3, seed), *start(2, 3, seed))
@@ -127,6 +128,7 @@ def test_flow_is_the_limit_of_small_steps(seed):
     assert fine < coarse / 4
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("layers", "seed"), [(1, 0), (2, 1), (3, 2)])
 def test_loss_falls_by_what_both_parts_take(layers, seed):
     falls(*clusters(3, seed, each=5), *start(layers, 3, seed), TIMES[:4])
@@ -201,6 +203,7 @@ def solved(velocity, beta, until):
     return float(trajectory.state[0, 0, 0]), [(time, alpha) for time, _, _, _, alpha in trajectory.events]
 
 
+@pytest.mark.once
 def test_a_velocity_without_end_is_reported():
     with pytest.raises(ConvergenceError, match=r"\(times\): expected an end of integration, got at time (0\.99|1)"):
         solved(lambda alpha, beta: beta**2, 1.0, 2.0)
@@ -214,6 +217,7 @@ def test_surfaces_without_a_way_on_are_named():
         solved(lambda alpha, beta: 1.0 if alpha < 0.5 else -1.0, 0.0, 1.0)
 
 
+@pytest.mark.once
 def test_points_that_are_taken_for_one_and_part_are_noticed(monkeypatch):
     points, labels, targets, beta, rotation = drawn(2, 1, 3, 54)
     monkeypatch.setattr(gnomon.GeneralFlow, "places", lambda flow, alpha: np.zeros(alpha.shape[:2], dtype=int))
@@ -255,6 +259,7 @@ def beside_an_idle_map(points, labels, targets, beta, rotation, times):
     return orbit
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("seed", range(3))
 def test_a_single_map_flows_as_before_one_that_truncates_nothing(seed):
     points, labels, targets = clusters(2, seed, each=5)
@@ -270,6 +275,7 @@ def test_a_single_map_flows_as_before_one_that_truncates_nothing(seed):
     assert one.events.points.tolist() == two.events.points.tolist()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("seed", range(2))
 def test_a_truncation_flow_is_that_of_one_layer_and_one_cluster(seed):
     points, target = normal(6, 2, seed=seed), 2 * normal(2, seed=seed + 1)
