@@ -345,3 +345,25 @@ def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
     logged = [entry for entry in trainer.state.log_history if "nc1" in entry]
     assert [entry["step"] for entry in logged] == [0, 1, 2]
     assert all(entry["nc1"] > 0 for entry in logged)
+
+
+@pytest.mark.parametrize("places", ["all", "last"])
+def test_a_language_model_is_read_at_its_positions(places):
+    settings = {"vocab_size": CLASSES, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).double().eval()
+    tokens = torch.randint(0, CLASSES, (N, TOKENS), generator=torch.Generator().manual_seed(0))
+    following = torch.randint(0, CLASSES, (N, TOKENS), generator=torch.Generator().manual_seed(1))
+    following[::2, 2] = -100
+    x = embeddings(network, tokens).detach()
+    quantities = [gnomon.accuracy, gnomon.nc1, gnomon.self_duality]
+    found = Probe(TextLogits(network), (x, following), quantities, positions=places).read().values
+    taken = slice(None) if places == "all" else [-1]
+    there = following[:, taken] != -100
+    with torch.no_grad():
+        hidden = network.transformer(tokens).last_hidden_state[:, taken][there]
+        logits = network(tokens).logits[:, taken][there]
+    labels = following[:, taken][there]
+    moments = gnomon.class_moments(hidden, labels, CLASSES)
+    torch.testing.assert_close(found["accuracy"], gnomon.accuracy(logits, labels))
+    torch.testing.assert_close(found["nc1"], gnomon.nc1(moments))
+    torch.testing.assert_close(found["self_duality"], gnomon.self_duality(network.lm_head.weight.detach(), moments))

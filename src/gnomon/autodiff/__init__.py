@@ -11,6 +11,7 @@ from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
 from gnomon.autodiff._memory import DEFAULT_BUDGET
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observe, timed
+from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
 from gnomon.autodiff._run import Model, outputs_of, recorded
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
@@ -18,14 +19,18 @@ from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, w
 __all__ = [
     "DEFAULT_BUDGET",
     "FEW_OUTPUTS",
+    "IGNORED",
     "OBSERVATIONS",
     "RTOL",
     "JacobianOperator",
     "Layer",
     "Model",
+    "Places",
+    "Positions",
     "Tape",
     "TapeProducts",
     "add_gradients",
+    "at_positions",
     "by_patches",
     "centroid_velocity",
     "entrance_weight",

@@ -1,12 +1,13 @@
 """The final linear layer of a network, or several: found by what the forward pass does, not by where it stands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon import _checks
 from gnomon.autodiff._layers import layer_named, modules_of
 from gnomon.autodiff._linear_map import (
     LinearMap,
@@ -18,9 +19,10 @@ from gnomon.autodiff._linear_map import (
     rows_of,
     side_by_side,
 )
+from gnomon.autodiff._positions import Positions
 from gnomon.autodiff._run import Model, outputs_of
 from gnomon.autodiff._tape import Call, Tape, recording
-from gnomon.errors import UnsupportedModuleError
+from gnomon.errors import ShapeError, UnsupportedModuleError
 
 MOST = 8
 """Layers that are tried together."""
@@ -45,13 +47,15 @@ class Head:
     exact: bool = True
 
 
-def linear_head(model: Model, x: Shaped[Tensor, "n *d"], names: Sequence[str] = ()) -> Head:
+def linear_head(
+    model: Model, x: Shaped[Tensor, "n *d"], names: Sequence[str] = (), positions: Positions | None = None
+) -> Head:
     """The layers whose inputs, weights and biases the logits follow from: linear, convolving single pixels, or others.
 
     Looked for in a pass over two samples, from the layer that was called last, by numbers: a layer that is registered
     elsewhere, or beside others like it, is found, and one with hooks or a forward of its own that do more is not. If it
     is none alone, it may be those that were called last, added up or averaged. Layers that are named are taken, also
-    if something goes on behind them.
+    if something goes on behind them. Where a network is read at several `positions`, each is a row.
 
     Raises:
         UnsupportedModuleError: if there is none; if one that was named puts out no logits, or is not called.
@@ -72,6 +76,8 @@ def linear_head(model: Model, x: Shaped[Tensor, "n *d"], names: Sequence[str] = 
     two = x[:2] if len(x) > 1 else torch.cat([x, x])
     with torch.no_grad(), recording(layers, lambda call, output: calls.append((call, output))):
         logits = outputs_of(model(two), two)
+    if positions is not None:
+        logits, calls = positions.split(logits), [at_rows(call, output, positions) for call, output in calls]
     if names:
         return _of_named(layers, [call for call, _ in calls], logits)
     # Whole networks too have parameters of the right shape: after those with a weight of their own.
@@ -85,11 +91,21 @@ def linear_head(model: Model, x: Shaped[Tensor, "n *d"], names: Sequence[str] = 
     return head
 
 
-def features_in(tape: Tape, watched: Sequence[str], head: Head | None) -> Float[Tensor, "n *p"]:
+def at_rows(call: Call, output: object, positions: Positions) -> tuple[Call, object]:
+    """A call as if each position were a sample, as far as input and output have positions."""
+    rows = positions.of_layer(output) if isinstance(output, Tensor) else None
+    given = positions.of_layer(call.x)
+    return call if given is None else replace(call, x=given), output if rows is None else rows
+
+
+def features_in(
+    tape: Tape, watched: Sequence[str], head: Head | None, positions: Positions | None = None
+) -> Float[Tensor, "n *p"]:
     """What went into the layer that was watched under this name; of a head, what the logits follow from.
 
     Raises:
         UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
+        ShapeError: if the layer is not given rows of the positions that are read.
     """
     seen: list[list[Tensor]] = []
     for name in watched:
@@ -98,8 +114,21 @@ def features_in(tape: Tape, watched: Sequence[str], head: Head | None) -> Float[
             raise not_called()
         # A lone sample has run beside itself.
         seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
-    features = seen[0][-1] if head is None else _followed(tape.logits, head, seen)
+    logits = tape.logits
+    if positions is not None:
+        logits, seen = positions.split(logits), [[_rows(given, positions) for given in each] for each in seen]
+    features = seen[0][-1] if head is None else _followed(logits, head, seen)
     return features if tape.create_graph else features.detach()
+
+
+def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:
+    """What a layer was given, a row for each position that is read."""
+    rows = positions.of_layer(given)
+    if rows is None:
+        expected = "a layer that is given what has the positions of the outputs"
+        got = f"shape {_checks.shape_of(given)}"
+        raise ShapeError("layers", expected, got, "Name one that is called at each position.")
+    return rows
 
 
 def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[Tensor]]) -> Float[Tensor, "n p"]:

@@ -21,6 +21,7 @@ from gnomon.autodiff._independence import (
 from gnomon.autodiff._jacobian_operator import JacobianOperator, prepare
 from gnomon.autodiff._layers import layer_named
 from gnomon.autodiff._memory import chunk_size
+from gnomon.autodiff._positions import Positions
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
 
@@ -49,6 +50,7 @@ def observe(
     independent: bool = False,
     copies: int = 1,
     first: int = 0,
+    positions: Positions | None = None,
     keep: Callable[[dict[str, Any], slice], dict[str, Tensor]] | None = None,
 ) -> Observed:
     """The named observations of `model` at `x`, in chunks that fit the memory budget, from one forward pass.
@@ -61,6 +63,7 @@ def observe(
     With `keep` the observations of a chunk, and where in x it lies, are handed to it, and what it returns, one row a
     sample, is all that is kept of them. Where it makes Jacobians of its own, `copies` is how many stand in memory. The
     operator of a chunk is there for `keep` alone; `first` is the number of the first sample, for its random vectors.
+    Where the network puts out the logits of several `positions` in a row, features have an axis for these too.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
@@ -68,7 +71,7 @@ def observe(
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "jacobian_operator", "centroid"})
     require_samples(model, x, derivative=derivative)
-    heads = {name: linear_head(model, x, of) for name, of in features.items() if not isinstance(of, str)}
+    heads = {name: linear_head(model, x, of, positions) for name, of in features.items() if not isinstance(of, str)}
     watched = {name: layers_of(model, of, heads.get(name)) for name, of in features.items()}
     watch = {f"{name} {place}": layer for name, layers in watched.items() for place, layer in enumerate(layers)}
     named = [layer for name, of in features.items() if of for layer in watched[name]]
@@ -85,7 +88,10 @@ def observe(
                 ones = torch.ones_like(tape.logits)
                 seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else tape.vector_jacobian(ones)
         for name, layers in watched.items():
-            seen[name] = features_in(tape, [f"{name} {place}" for place in range(len(layers))], heads.get(name))
+            places = [f"{name} {place}" for place in range(len(layers))]
+            seen[name] = features_in(tape, places, heads.get(name), positions)
+            if positions is not None and not positions.one:
+                seen[name] = seen[name].unflatten(0, (-1, positions.count))
         if "jacobian_operator" in names:
             seen["jacobian_operator"] = JacobianOperator.of(tape, first + start)
         if "logits" in names:

@@ -31,11 +31,13 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
     """What the model returned, if it is one row of outputs a sample; ShapeError otherwise."""
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
         got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        several = isinstance(outputs, Tensor) and outputs.ndim > 2
         raise ShapeError(
             "model",
             f"outputs of shape ({x.shape[0]}, c)",
             got,
-            "Wrap the model so that it returns one row of outputs a sample.",
+            "Wrap the model so that it returns one row of outputs a sample"
+            + (", or name the positions at which a Probe reads it." if several else "."),
         )
     return outputs
 

@@ -8,7 +8,15 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import measure
-from gnomon.autodiff import OBSERVATIONS, Layer, entrance_weight, gradient_products, layer_named, linear_head
+from gnomon.autodiff import (
+    OBSERVATIONS,
+    Layer,
+    Positions,
+    entrance_weight,
+    gradient_products,
+    layer_named,
+    linear_head,
+)
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import Covariance, Dense, Factored
 from gnomon.measure import ClassMoments
@@ -29,14 +37,18 @@ def centred_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
     return class_moments.present().centred_means
 
 
-def classifier_of(model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...]) -> Float[Tensor, "k p"]:
+def classifier_of(
+    model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...], positions: Positions | None
+) -> Float[Tensor, "k p"]:
     """The weight of the final linear layer, which a hook may make in the forward pass."""
-    return linear_head(model, x, head).weight
+    return linear_head(model, x, head, positions).weight
 
 
-def bias_of(model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...]) -> Float[Tensor, "k"] | None:
+def bias_of(
+    model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...], positions: Positions | None
+) -> Float[Tensor, "k"] | None:
     """The bias of the final linear layer; None if it has none."""
-    return linear_head(model, x, head).bias
+    return linear_head(model, x, head, positions).bias
 
 
 def layer_weight_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor, "q p"]:
@@ -113,10 +125,12 @@ def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
-def require_one_layer(model: nn.Module, x: Tensor, layers: Iterable[Layer], head: tuple[str, ...]) -> None:
+def require_one_layer(
+    model: nn.Module, x: Tensor, layers: Iterable[Layer], head: tuple[str, ...], positions: Positions | None
+) -> None:
     """Raises UnsupportedModuleError unless these are the final linear layer, or what stands for it."""
     for layer in layers:
-        if isinstance(layer, str) and (layer_named(model, layer),) != linear_head(model, x, head).layers:
+        if isinstance(layer, str) and (layer_named(model, layer),) != linear_head(model, x, head, positions).layers:
             raise UnsupportedModuleError(
                 "layers",
                 "the final linear layer, or none, for what looks at its weight and at features together",

@@ -10,13 +10,14 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, Layer, observe
+from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, Layer, Positions, at_positions, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
 from gnomon.probe._derived import agop_of, own, require_one_layer
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import Samples
+from gnomon.probe._sequences import of_one_position, of_several, rows_of, several
 from gnomon.probe._side_effects import side_effects_said
 from gnomon.probe._wrapped import has_shapes
 
@@ -25,7 +26,13 @@ CLASSES = 128
 
 
 def dry_run(
-    plan: Plan, model: nn.Module, samples: Samples, given: Mapping[str, object], *, memory: int | None
+    plan: Plan,
+    model: nn.Module,
+    samples: Samples,
+    given: Mapping[str, object],
+    *,
+    memory: int | None,
+    positions: Positions | None = None,
 ) -> tuple[dict[str, GnomonError], set[str]]:
     """Which quantities cannot be had, by name, and why; leaves everything as it was.
 
@@ -40,6 +47,11 @@ def dry_run(
     why: dict[str, GnomonError] = {}
     if "labels" not in samples.first:
         why["labels"] = RangeError("data", "labels", "samples alone", "Pass (x, labels).", where="Probe")
+    if several(positions):
+        for name, error in of_one_position(plan):
+            error.where = "Probe"
+            why[name] = error
+        plan = of_several(plan)
     if not ready(model, samples):
         for name in plan.quantities:
             inherit(why, plan, name)
@@ -53,20 +65,29 @@ def dry_run(
     some = x[rows.to(x.device)]
 
     def try_all() -> None:
+        with at_positions(model, positions):
+            try_each()
+
+    def try_each() -> None:
         for name in sorted(plan.observed):
             with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
                 _checks.finite(x=x)
                 if name == "jacobian_operator":
                     known[name] = JacobianOperator(model, some, memory=memory)
                 else:
-                    known[name] = look(model, some, name, plan.features, memory)
+                    known[name] = look(model, some, name, plan.features, memory, positions)
+        if positions is not None and several(positions) and "logits" in known:
+            with noting(why, "labels", every_class):
+                its = {name: known.pop(name) for name in plan.observed if name in known}
+                seen = rows_of(its, None if labels is None else labels[rows.to(labels.device)], positions)
+                known.update(seen if len(seen["logits"]) > 0 else {})
         for name, quantity in plan.quantities.items():
             wanted = plan.arguments[name]
             if inherit(why, plan, name):
                 continue
             if name in plan.across_layers:
                 with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
-                    require_one_layer(model, some, plan.features.values(), plan.head)
+                    require_one_layer(model, some, plan.features.values(), plan.head, positions)
             if name not in why and own(quantity) and known.keys() >= set(wanted.values()):
                 features = next((known[key] for key in plan.features if key in known), None)
                 fewer = samples.tensors and isinstance(features, Tensor) and len(x) < features[0].numel()
@@ -124,13 +145,21 @@ def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], boo
     return (first, True) if len(first) <= max(2, min(CLASSES, most)) else (first[[0, -1]], False)
 
 
-def look(model: nn.Module, x: Tensor, name: str, features: Mapping[str, Layer], memory: int | None) -> Tensor:
+def look(
+    model: nn.Module,
+    x: Tensor,
+    name: str,
+    features: Mapping[str, Layer],
+    memory: int | None,
+    positions: Positions | None = None,
+) -> Tensor:
     """One observation; for the Jacobian, equal rows, made by one backward pass and not c.
 
     They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
     """
     if name in features:
-        return observe(model, x, set(), features={name: features[name]}, memory=memory).values[name]
+        of = {name: features[name]}
+        return observe(model, x, set(), features=of, memory=memory, positions=positions).values[name]
     if name != "jacobian":
         return observe(model, x, {name}, memory=memory).values[name]
     seen = observe(model, x, {"centroid", "logits"}, memory=memory).values
@@ -196,7 +225,7 @@ def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
     """
     if isinstance(error, RangeError):
         # Where settings are wrong, the message names them behind the colon.
-        samples_or_settings = error.argument in (None, "x", "labels", "layer", "memory")
+        samples_or_settings = error.argument in (None, "x", "labels", "layer", "memory", "positions")
         return samples_or_settings or (error.argument == "class_moments" and fewer)
     if isinstance(error, EmptyError):
         return every_class or error.argument != "labels"

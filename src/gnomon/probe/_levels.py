@@ -27,13 +27,15 @@ class Level(IntEnum):
     ALL = 3
 
 
-def levels(plan: Plan) -> dict[str, Level]:
+def levels(plan: Plan, *, rows: bool = False) -> dict[str, Level]:
     """The level of all that a plan names.
 
     A quantity with one row a sample is computed of batches or chunks if all that it looks at is there then, and so is
-    what adds up; anything else waits for all samples.
+    what adds up; anything else waits for all samples. Where a sample has several `rows`, labels come with them.
     """
-    found = dict.fromkeys(("x", "labels"), Level.BATCH) | dict.fromkeys(plan.observed, Level.CHUNK)
+    found = {"x": Level.BATCH, "labels": Level.CHUNK if rows else Level.BATCH} | dict.fromkeys(
+        plan.observed, Level.CHUNK
+    )
     seen = dict(found)  # by those who look at it: what is the same of any samples is as good as the network's own
     for name, quantity in plan.quantities.items():
         arguments = plan.arguments[name].values()

@@ -2,20 +2,21 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, observe, timed
-from gnomon.errors import ShapeError
+from gnomon.autodiff import DEFAULT_BUDGET, IGNORED, JacobianOperator, Positions, observe, timed
+from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Estimate, joined
 from gnomon.probe._derived import as_asked
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples
+from gnomon.probe._sequences import rows_of, several
 from gnomon.probe._sums import Sum, sum_of
 
 COPIES = 3
@@ -23,6 +24,10 @@ COPIES = 3
 
 SMALL = 16
 """What class moments look at is held for all samples at once where it takes no more than this part of the memory."""
+
+
+Keep = Callable[[dict[str, Any], slice], dict[str, Tensor]]
+"""From the observations of a chunk, and where in a batch it lies, to what is kept of them."""
 
 
 class Look:
@@ -36,6 +41,7 @@ class Look:
         known: what is there before anything is looked at, by name.
         memory: bytes to use for a chunk.
         tolerated: the errors after which a quantity is NaN.
+        positions: those of a sample that are read, if it has some.
 
     Attributes:
         known: all that has been found, by name.
@@ -44,13 +50,19 @@ class Look:
     """
 
     def __init__(
-        self, plan: Plan, known: Mapping[str, object], memory: int | None, tolerated: tuple[type[Exception], ...]
+        self,
+        plan: Plan,
+        known: Mapping[str, object],
+        memory: int | None,
+        tolerated: tuple[type[Exception], ...],
+        positions: Positions | None = None,
     ) -> None:
         self.known = dict(known)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.missing: dict[str, str] = {}
         self._plan, self._memory, self._tolerated = plan, memory, tolerated
-        self._levels = levels(plan)
+        self._positions = positions
+        self._levels = levels(plan, rows=several(positions))
         asked = {key for name in self._at(Level.ALL) for key in plan.arguments[name].values()} | {*plan.reported}
         rows = {"x", "labels", *plan.observed, *filter(self._gives_rows, plan.quantities)}
         self._operator = "jacobian_operator" in asked
@@ -67,6 +79,8 @@ class Look:
         self._compute(Level.NETWORK, {}, alone=True)
         for batch in samples.batches(device):
             self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
+        if self._n == 0:
+            raise EmptyError("labels", "positions that have one", f"{IGNORED} at all", "Pass some that have.")
         for name, pieces in self._pieces.items():
             self.known[name] = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
         self.known |= {name: joined(estimates) for name, estimates in self._estimates.items()}
@@ -82,6 +96,9 @@ class Look:
     def _look(self, model: nn.Module, batch: Batch, *, alone: bool, independent: bool) -> None:
         """Looks at one batch, which is `alone` or has others beside it."""
         self._x = x = batch["x"]
+        if self._positions is not None and several(self._positions):
+            self._look_at_rows(model, batch, self._positions, independent=independent)
+            return
         self._n += len(x)
         rows: dict[str, Any] = dict(batch)
         self._compute(Level.BATCH, rows, alone=alone)
@@ -102,23 +119,51 @@ class Look:
 
         found: dict[str, Tensor] = {}
         if self._plan.observed:
-            seen = observe(
-                model,
-                x,
-                self._plan.observations,
-                features=self._plan.features,
-                memory=self._memory,
-                independent=independent,
-                copies=self._copies,
-                first=self._n - len(x),
-                keep=keep,
-            )
-            found |= seen.values
-            for name, took in seen.seconds.items():
-                self.seconds[name] += took
+            found |= self._observe(model, x, keep, independent=independent)
         found |= {name: rows[name] for name in self._held & rows.keys()}
         for name, piece in found.items():
             self._pieces[name].append(piece)
+
+    def _look_at_rows(self, model: nn.Module, batch: Batch, positions: Positions, *, independent: bool) -> None:
+        """Looks at several positions of each sample of a batch."""
+        labels = batch.get("labels")
+        self._compute(Level.BATCH, {"x": batch["x"]}, alone=False)  # what is the same of any samples
+
+        def keep(seen: dict[str, Any], part: slice) -> dict[str, Tensor]:
+            some = rows_of(seen, None if labels is None else labels[part], positions)
+            count = len(some["logits"])
+            if count > 0:
+                self._n += count
+                self._compute(Level.CHUNK, some, alone=False)
+                self._hold(some)
+            return {}
+
+        self._observe(model, batch["x"], keep, independent=independent)
+
+    def _hold(self, rows: Mapping[str, Tensor]) -> None:
+        """Keeps what is needed of all samples, of some of them."""
+        held = self._held & rows.keys() - {"x"}
+        require_room(self._plan, {name: rows[name][0].nbytes for name in held}, self._n, self._memory)
+        for name in held:
+            self._pieces[name].append(rows[name])
+
+    def _observe(self, model: nn.Module, x: Tensor, keep: Keep, *, independent: bool) -> dict[str, Tensor]:
+        """What `keep` returns of the observations of each chunk."""
+        seen = observe(
+            model,
+            x,
+            self._plan.observations,
+            features=self._plan.features,
+            memory=self._memory,
+            independent=independent,
+            copies=self._copies,
+            first=self._n - len(x),
+            positions=self._positions,
+            keep=keep,
+        )
+        for name, took in seen.seconds.items():
+            self.seconds[name] += took
+        return seen.values
 
     def _take_estimates(self, rows: dict[str, Any]) -> None:
         """Takes estimates out of what is joined as tensors are."""
@@ -154,7 +199,7 @@ class Look:
                         self._sums[name] = adds(**arguments)
                     self._sums[name].update(**arguments)
                 elif self._gives_rows(name):
-                    rows[name] = one_row_each(name, quantity(**arguments), len(rows["x"]))
+                    rows[name] = one_row_each(name, quantity(**arguments), self._count(rows))
                 else:
                     self.known[name] = quantity(**arguments)
 
@@ -169,6 +214,10 @@ class Look:
 
     def _at(self, level: Level) -> list[str]:
         return [name for name in self._plan.quantities if self._levels[name] == level]
+
+    def _count(self, rows: Mapping[str, Any]) -> int:
+        """How many samples these are, or positions of samples."""
+        return len(rows["logits" if several(self._positions) else "x"])
 
     def _gives_rows(self, name: str) -> bool:
         return gives_rows(self._plan.quantities[name], self._levels[name])

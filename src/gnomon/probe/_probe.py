@@ -3,14 +3,15 @@
 import math
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
-from gnomon.autodiff import RTOL
+from gnomon.autodiff import RTOL, Places, Positions, at_positions
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import named_layers, require_layers, require_one_layer
@@ -22,8 +23,11 @@ from gnomon.probe._plan import plan, presentable
 from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
+from gnomon.probe._sequences import of_several, several
 from gnomon.probe._splits import AskedBySplit, at_split, by_split
 from gnomon.probe._wrapped import check_shapes, check_whole, unwrapped
+
+T = TypeVar("T")
 
 FEW = 8
 """Samples of other splits that are looked at before training."""
@@ -59,6 +63,10 @@ class Probe:
             if reading := probe(step):
                 print(step, reading.scalars())
 
+    Where a network puts out logits at several positions of a sample, `positions` says which are read. Each is then a
+    row of logits, features and labels. All of a sample look at the same input: the Jacobian at one is that of its
+    logits with respect to all of that, such as the embeddings of a whole text, and can be had of one position a sample.
+
     Samples may be in splits: one reading then holds them all, `train/accuracy` beside `test/accuracy`, each split from
     one forward pass, and a quantity on one split may ask for another's samples: `train_x`, `train_labels`. With several
     `layers`, what looks at features is read at each: `test/LAYER/nc1`.
@@ -82,6 +90,9 @@ class Probe:
         head: the name of the final linear layer, or a list of those whose outputs are added up or averaged, and whose
             inputs then stand side by side as features; default: found by what a pass does. Of a layer that is named,
             more may be done with its outputs, such as SqueezeNet's ReLU and mean: then they are passed over.
+        positions: of a network that puts out logits at several positions of a sample, (n t c) as language models do or
+            (n c h w) as those that segment images, which of them are read: "all", "last", a number, or several. Labels
+            then are (n t), or (n h w), and a position of label -100 is no sample.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
         rtol: of more than 128 outputs, the error over the value at which an estimate ends; default: 0.05. 0 takes the
             Jacobian itself.
@@ -114,6 +125,7 @@ class Probe:
         *,
         layers: str | Sequence[str] | None = None,
         head: str | Sequence[str] | None = None,
+        positions: Places | None = None,
         memory: int | None = None,
         rtol: float | int = RTOL,
         passes: int | None = None,
@@ -141,7 +153,8 @@ class Probe:
         self.rtol, self.passes = rtol, passes
         self._meter = Meter(max_overhead)
         self._warned: set[str] = set()
-        self._samples = split_samples(data)
+        self.positions = None if positions is None else Positions(positions)
+        self._samples = split_samples(data, self.positions)
         self._plans = {
             split: plan(asked, self._names(split), layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
@@ -150,10 +163,15 @@ class Probe:
         self._written: set[str] = set()
         why: dict[str, GnomonError] = {}
         for split, each in self._plans.items():
-            lacking, written = dry_run(each, model, self._samples[split], self._start(split, few=True), memory=memory)
+            start = self._start(split, few=True)
+            lacking, written = dry_run(
+                each, model, self._samples[split], start, memory=memory, positions=self.positions
+            )
             why |= {at_split(split, name): error for name, error in lacking.items()}
             self._written |= written
         say(why)
+        if several(self.positions):
+            self._plans = {split: of_several(each) for split, each in self._plans.items()}
         self._settled: set[str] = set()
         # The dry run has looked whether samples mix, if it took place; else the first reading does.
         self._independent = {split: ready(model, self._samples[split]) for split in self._plans}
@@ -203,9 +221,19 @@ class Probe:
         tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
         with self._meter.reading():
             if self.rtol > 0 and self._settled < self._plans.keys():
-                in_eval_mode(self.model, self._settle, self._written)
+                in_eval_mode(self.model, self._with_positions(self._settle), self._written)
             streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
-            return in_eval_mode(self.model, lambda: self._look(step, tolerated), self._written, streams)[0]
+            look = self._with_positions(lambda: self._look(step, tolerated))
+            return in_eval_mode(self.model, look, self._written, streams)[0]
+
+    def _with_positions(self, look: Callable[[], T]) -> Callable[[], T]:
+        """The same, with a network that puts out what is read of it."""
+
+        def looked() -> T:
+            with at_positions(self.model, self.positions):
+                return look()
+
+        return looked
 
     def _look(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
         given = [tensor for samples in self._samples.values() for tensor in samples.first.values()]
@@ -215,8 +243,8 @@ class Probe:
             samples = self._samples[split]
             if each.across_layers:
                 x = samples.first_on(device_of(self.model))["x"]
-                require_one_layer(self.model, x, each.features.values(), self.head)
-            look = Look(each, self._start(split), self.memory, tolerated)
+                require_one_layer(self.model, x, each.features.values(), self.head, self.positions)
+            look = Look(each, self._start(split), self.memory, tolerated, self.positions)
             look.at(self.model, samples, independent=self._independent[split])
             self._independent[split] = True
             for name in each.reported:
@@ -238,7 +266,7 @@ class Probe:
     def _names(self, split: str) -> set[str]:
         """What quantities of a split may ask for beside observations and each other."""
         others = {f"{name}_{part}" for name, samples in self._samples.items() if name for part in samples.first}
-        return {*self._samples[split].first, "model", "parameters", "memory", "head", *others}
+        return {*self._samples[split].first, "model", "parameters", "memory", "head", "positions", *others}
 
     def _start(self, split: str, *, few: bool = False) -> dict[str, object]:
         """What is there before anything is looked at; of other splits' samples a `few`, or all."""
@@ -249,6 +277,7 @@ class Probe:
             "rtol": self.rtol,
             "passes": self.passes,
             "head": self.head,
+            "positions": self.positions,
         }
         asked = {key for keys in self._plans[split].arguments.values() for key in keys.values()}
         for name, samples in self._samples.items():

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
 from gnomon import _checks
+from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._kept import generator_as_it_is
 from gnomon.probe._surroundings import surroundings
@@ -25,20 +26,25 @@ PARTS = ("x", "labels")
 class Samples:
     """The samples of one split.
 
+    Args:
+        data: what holds them.
+        positions: at which the network is read, if that is one of each: the labels are those there, and samples that
+            have none there are left out.
     Attributes:
         first: the first batch; all samples where these are tensors.
         tensors: whether they are.
     """
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, positions: Positions | None = None) -> None:
         self._batches = data
+        self._position = positions if positions is not None and positions.one else None
         if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
             self._batches = data.tensors
         elif isinstance(data, Dataset):
             self._batches = DataLoader(data, BATCH)
         self.tensors = is_batch(self._batches)
         if self.tensors:
-            self.first = batch_of(self._batches)
+            self.first = self._labelled(batch_of(self._batches))
         else:
             check_again(self._batches)
             put_back = [*surroundings(set()), *self.streams()]
@@ -49,6 +55,8 @@ class Samples:
                     each()
         if not self.first:
             raise EmptyError("data", "at least one batch", "none", "Pass samples.")
+        if len(self.first["x"]) == 0:
+            raise EmptyError("labels", "some at the position that is read", f"{IGNORED} at all", "Read another.")
 
     def batches(self, device: torch.device | None) -> Iterator[Batch]:
         """All samples, batch by batch, on this device; tensors are one batch, and stay where they are."""
@@ -103,18 +111,28 @@ class Samples:
             batches = copy.copy(batches)
             vars(batches).update(persistent_workers=False, _iterator=None)
         for batch in batches:
-            yield batch_of(batch)
+            if len((labelled := self._labelled(batch_of(batch)))["x"]) > 0:
+                yield labelled
+
+    def _labelled(self, batch: Batch) -> Batch:
+        """The samples that have a label at the position that is read."""
+        if self._position is None or "labels" not in batch:
+            return batch
+        labels = self._position.of_labels(batch["labels"])
+        there = labels != IGNORED
+        some = batch | {"labels": labels}
+        return some if there.all() else {name: value[there.to(value.device)] for name, value in some.items()}
 
 
-def split_samples(data: Data | Mapping[str, Data]) -> dict[str, Samples]:
+def split_samples(data: Data | Mapping[str, Data], positions: Positions | None = None) -> dict[str, Samples]:
     """The samples by the name of their split, which is empty where there are no splits."""
     if not isinstance(data, Mapping):
-        return {"": Samples(data)}
+        return {"": Samples(data, positions)}
     if wrong := [name for name in data if not isinstance(name, str) or not name]:
         raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.")
     if not data:
         raise EmptyError("data", "at least one split", "none", "Pass samples.")
-    return {name: Samples(part) for name, part in data.items()}
+    return {name: Samples(part, positions) for name, part in data.items()}
 
 
 def is_batch(data: object) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from gnomon.autodiff import Places, Positions
 from gnomon.errors import GnomonError, within
 from gnomon.probe._derived import named_layers, require_layers
 from gnomon.probe._dry_run import dry_run
@@ -19,6 +20,7 @@ def unavailable(
     *,
     layers: str | Sequence[str] | None = None,
     head: str | Sequence[str] | None = None,
+    positions: Places | None = None,
     memory: int | None = None,
 ) -> dict[str, GnomonError]:
     """The quantities that a `Probe` of the same arguments would refuse, each with the reason; the others it reads.
@@ -27,7 +29,16 @@ def unavailable(
         GnomonError: if the data are no samples, quantities ask for what no probe has, or there is no such layer.
     """
     require_layers(model, layers, head)
-    samples = Samples(data)
+    its = None if positions is None else Positions(positions)
+    samples = Samples(data, its)
     ends = named_layers(head)
-    given = {"model": model, "parameters": dict(model.named_parameters()), "memory": memory, "head": ends}
-    return dry_run(plan(quantities, {*given, "x"}, layers, ends), model, samples, given, memory=memory)[0]
+    given = {
+        "model": model,
+        "parameters": dict(model.named_parameters()),
+        "memory": memory,
+        "head": ends,
+        "positions": its,
+    }
+    return dry_run(plan(quantities, {*given, "x"}, layers, ends), model, samples, given, memory=memory, positions=its)[
+        0
+    ]

@@ -11,7 +11,7 @@ from gnomon.probe import plan
 Quantity = Callable[..., object]
 """From what its argument names say to a tensor or a dataclass of tensors."""
 
-GIVEN = ("x", "labels", "model", "parameters", "memory", "head")
+GIVEN = ("x", "labels", "model", "parameters", "memory", "head", "positions")
 DEFAULT: tuple[Quantity, ...] = (
     gnomon.accuracy,
     gnomon.centroid_alignment,

@@ -1,0 +1,57 @@
+"""What quantities are given where several positions of a sample are read: a row for each, whatever sample it is of."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jaxtyping import Int
+from torch import Tensor
+
+from gnomon.autodiff import IGNORED, Positions
+from gnomon.errors import RangeError
+from gnomon.probe._derived import OF_ANY_SAMPLES
+from gnomon.probe._plan import Plan
+
+OF_INPUT = frozenset({"x", "jacobian", "jacobian_operator", "centroid"})
+"""What has no row for each of several positions, since all of a sample depend on the same input."""
+
+
+def several(positions: Positions | None) -> bool:
+    """Whether a sample has several rows."""
+    return positions is not None and not positions.one
+
+
+def rows_of(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positions: Positions) -> dict[str, Any]:
+    """The observations and labels of some samples, a row for each position that is one by its label."""
+    rows = {name: positions.split(value) if name == "logits" else value.flatten(0, 1) for name, value in seen.items()}
+    if labels is None:
+        return rows
+    its = positions.of_labels(labels).flatten()
+    there = its != IGNORED
+    rows["labels"] = its
+    return rows if there.all() else {name: value[there] for name, value in rows.items()}
+
+
+def of_several(plan: Plan) -> Plan:
+    """The plan for several positions: logits are seen, which say where labels belong."""
+    return replace(plan, observations=plan.observations - OF_INPUT | {"logits"})
+
+
+def of_one_position(plan: Plan) -> Iterator[tuple[str, RangeError]]:
+    """The quantities that can be had of one position a sample alone, and why."""
+    for name, quantity in plan.quantities.items():
+        wanted = OF_INPUT.intersection(plan.arguments[name].values())
+        if wanted and not any(quantity is each for each in OF_ANY_SAMPLES):
+            yield name, by_input(min(wanted))
+    for name in OF_INPUT.intersection(plan.reported):
+        yield name, by_input(name)
+
+
+def by_input(wanted: str) -> RangeError:
+    """The error for what looks at the input, or differentiates by it."""
+    return RangeError(
+        "positions",
+        f"one position a sample for what looks at its {wanted}",
+        "several",
+        "Name one, such as 'last': its Jacobian is that of the logits there, by all of the input.",
+    )

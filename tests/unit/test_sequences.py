@@ -1,0 +1,222 @@
+"""Logits at several positions of a sample: language models, and networks that segment images."""
+
+import pytest
+import torch
+from torch import nn
+
+import gnomon
+from gnomon import Probe, accuracy, class_moments
+from gnomon.errors import EmptyError, RangeError, ShapeError
+
+N, T, D, C, P = 12, 5, 4, 6, 7
+
+
+class Language(nn.Module):
+    """Each position sees those up to it; (n t d) to (n t c)."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.GRU(D, P, batch_first=True)
+        self.body = nn.Sequential(nn.Linear(P, P), nn.Tanh())
+        self.head = nn.Linear(P, C)
+
+    def hidden(self, x):
+        return self.body(self.mix(x)[0])
+
+    def forward(self, x):
+        return self.head(self.hidden(x))
+
+
+class AtOne(nn.Module):
+    """The logits at one position, as anyone would write it."""
+
+    def __init__(self, model, place):
+        super().__init__()
+        self.model, self.place = model, place
+
+    def forward(self, x):
+        return self.model(x)[:, self.place]
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Language().double()
+
+
+@pytest.fixture
+def labels():
+    found = torch.arange(N * T).view(N, T) % C
+    return found.masked_fill(normal(N, T, seed=1) > 0.8, -100)
+
+
+COLLAPSE = [gnomon.nc1, gnomon.nc1_trace_ratio, gnomon.equinorm, gnomon.maximal_equiangularity, gnomon.nc2_etf]
+OF_ROWS = [accuracy, *COLLAPSE, gnomon.self_duality, gnomon.nearest_mean_disagreement]
+
+
+def expected_of(model, hidden, labels):
+    """Of rows of hidden states and their labels."""
+    logits = model.head(hidden)
+    moments = class_moments(hidden, labels, C)
+    found = {each.__name__: each(moments) for each in COLLAPSE[:2]}
+    found |= {each.__name__: each(moments.centred_means) for each in COLLAPSE[2:4]}
+    found["nc2_etf"] = gnomon.nc2_etf(moments.means)
+    found["accuracy"] = accuracy(logits, labels)
+    found["self_duality"] = gnomon.self_duality(model.head.weight, moments)
+    found["nearest_mean_disagreement"] = gnomon.nearest_mean_disagreement(hidden, logits, moments)
+    return found
+
+
+def as_loader(x, labels, size):
+    return [*zip(x.split(size), labels.split(size), strict=True)]
+
+
+@pytest.mark.parametrize("form", ["tensors", "batches", "chunks"])
+@pytest.mark.parametrize("places", ["all", [1, -1]])
+def test_all_positions_with_a_label_are_samples(model, labels, places, form):
+    x = normal(N, T, D)
+    data = as_loader(x, labels, 5) if form == "batches" else (x, labels)
+    memory = 10_000 if form == "chunks" else None
+    found = Probe(model, data, OF_ROWS, positions=places, memory=memory).read().values
+    taken = slice(None) if places == "all" else places
+    there = labels[:, taken] != -100
+    assert 0 < there.sum() < there.numel()
+    with torch.no_grad():
+        expected = expected_of(model, model.hidden(x)[:, taken][there], labels[:, taken][there])
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value)
+
+
+def test_positions_of_one_label_all(model):
+    x, labels = normal(N, T, D), torch.arange(N * T).view(N, T) % C
+    found = Probe(model, (x, labels), [accuracy, gnomon.nc1], positions="all").read().values
+    expected = expected_of(model, model.hidden(x).flatten(0, 1).detach(), labels.flatten())
+    torch.testing.assert_close(found["accuracy"], expected["accuracy"])
+    assert found["accuracy"].shape == (N * T,)
+    torch.testing.assert_close(found["nc1"], expected["nc1"])
+
+
+@pytest.mark.parametrize(("places", "place"), [("last", -1), (1, 1), (-2, -2)])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.filterwarnings("ignore:.* classes without samples")
+def test_one_position_is_read_as_any_network_is(model, labels, places, place, whole):
+    x = normal(N, T, D)
+    quantities = [*OF_ROWS, gnomon.centroid_alignment, gnomon.jacobian_alignment, gnomon.jacobian_norm]
+    quantities += [gnomon.explained_variance_ratio, gnomon.effective_rank, gnomon.ntk]
+    its = labels[:, place]
+    there = its != -100
+    data = (x, labels) if whole else (x[there], its[there])
+    found = Probe(model, data, quantities, positions=places).read()
+    assert found == Probe(AtOne(model, place), (x[there], its[there]), quantities).read()
+    jacobian = gnomon.input_jacobian(AtOne(model, place), x[there])
+    assert jacobian.shape[1:] == (C, T, D)
+    torch.testing.assert_close(found.values["jacobian_norm"], gnomon.jacobian_norm(jacobian))
+
+
+def test_one_position_of_many_outputs_goes_by_products():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(D, 16), nn.Tanh(), nn.Linear(16, 200)).double()
+    x = normal(4, T, D)
+    found = Probe(model, x, [gnomon.jacobian_norm], positions="last").read().values["jacobian_norm"]
+    exact = gnomon.jacobian_norm(gnomon.input_jacobian(AtOne(model, -1), x))
+    assert isinstance(found, gnomon.Estimate)
+    assert ((found.value - exact).abs() < 0.1 * exact).all()
+
+
+@pytest.mark.parametrize("places", ["all", "last"])
+def test_a_layer_that_is_named_is_read_at_the_same_positions(model, places):
+    x, labels = normal(N, T, D), torch.arange(N * T).view(N, T) % C
+    taken = slice(None) if places == "all" else [-1]
+    found = Probe(model, (x, labels), [gnomon.nc1], positions=places, layers=["body.0", "head"]).read().values
+    states = {"body.0": model.mix(x)[0].detach(), "head": model.hidden(x).detach()}
+    for layer, state in states.items():
+        moments = class_moments(state[:, taken].flatten(0, 1), labels[:, taken].flatten(), C)
+        torch.testing.assert_close(found[f"{layer}/nc1"], gnomon.nc1(moments))
+
+
+def test_images_that_are_segmented():
+    """Outputs (n c h w), labels (n h w), the classifier a convolution of single pixels."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, P, 3, padding=1), nn.Tanh(), nn.Conv2d(P, C, 1)).double()
+    x, labels = normal(N, 2, 3, 4), torch.arange(N * 12).view(N, 3, 4) % C
+    labels[0, 1] = -100
+    found = Probe(model, (x, labels), [accuracy, gnomon.nc1, gnomon.self_duality], positions="all").read().values
+    there = labels != -100
+    hidden = model[:2](x).movedim(1, -1)[there].detach()
+    moments = class_moments(hidden, labels[there], C)
+    torch.testing.assert_close(found["nc1"], gnomon.nc1(moments))
+    torch.testing.assert_close(found["self_duality"], gnomon.self_duality(model[2].weight.detach().flatten(1), moments))
+    right = model(x).argmax(1) == labels
+    torch.testing.assert_close(found["accuracy"], right[there].double())
+
+
+def test_lengths_may_differ_between_batches(model):
+    x, longer = normal(N, T, D), normal(N, 2 * T, D, seed=3)
+    labels = torch.arange(3 * N * T) % C
+    data = [(x, labels[: N * T].view(N, T)), (longer, labels[N * T :].view(N, 2 * T))]
+    found = Probe(model, data, [gnomon.nc1, accuracy], positions="all").read().values
+    hidden = torch.cat([model.hidden(part).flatten(0, 1) for part in (x, longer)]).detach()
+    torch.testing.assert_close(found["nc1"], gnomon.nc1(class_moments(hidden, labels, C)))
+    assert found["accuracy"].shape == (3 * N * T,)
+
+
+def test_a_lone_sequence(model):
+    x, labels = normal(1, T, D), torch.arange(T).view(1, T) % 2
+    with pytest.warns(RuntimeWarning, match="4 of 6 classes without samples"):
+        found = Probe(model, (x, labels), [accuracy, gnomon.nc1], positions="all").read().values
+    assert found["accuracy"].shape == (T,)
+
+
+def test_tokens_of_a_language_model():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(C, P), nn.Linear(P, P), nn.Tanh(), nn.Linear(P, C))
+    tokens = torch.arange(N * T).view(N, T).square() % C
+    following = torch.cat([tokens[:, 1:], torch.full((N, 1), -100)], 1)
+    with pytest.warns(RuntimeWarning, match="of 6 classes without samples"):
+        found = Probe(model, (tokens, following), [accuracy, gnomon.nc1], positions="all").read().values
+    assert found["accuracy"].shape == (N * (T - 1),)
+    with pytest.raises(RangeError, match=r"jacobian_norm: .*pass their embeddings"):
+        Probe(model, tokens, [gnomon.jacobian_norm], positions="last")
+
+
+def test_the_network_is_left_as_it_was(model, labels):
+    hooks = dict(model._forward_hooks)
+    probe = Probe(model, (normal(N, T, D), labels), [accuracy], positions="all")
+    probe.read()
+    assert model._forward_hooks == hooks
+    assert model(normal(2, T, D)).shape == (2, T, C)
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named(model, labels):
+    x = normal(N, T, D)
+    for quantity, of in (
+        (gnomon.jacobian_norm, "jacobian"),
+        (gnomon.centroid_alignment, "centroid"),
+        (gnomon.ntk, "x"),
+    ):
+        expected = rf"Probe\(positions\): expected one position a sample for what looks at its {of}, got several"
+        with pytest.raises(RangeError, match=expected):
+            Probe(model, (x, labels), [quantity], positions="all")
+    with pytest.raises(RangeError, match=r"expected positions 'all', 'last', a whole number, .* got 'first'"):
+        Probe(model, (x, labels), [accuracy], positions="first")
+    with pytest.raises(RangeError, match=r"expected positions 'all', 'last', a whole number, .* got \[\]"):
+        Probe(model, (x, labels), [accuracy], positions=[])
+    with pytest.raises(RangeError, match=r"\(positions\): expected -5 to 4, got 5\. Name some of these"):
+        Probe(model, (x, labels[:, 0]), [accuracy], positions=5)
+    with pytest.raises(
+        ShapeError, match=r"\(positions\): expected outputs \(n, t, c\) of sequences .*got shape \(\d, 6\)"
+    ):
+        Probe(AtOne(model, 0), (x, labels), [accuracy], positions="all")
+    with pytest.raises(
+        ShapeError, match=r"\(labels\): expected shape \(2, 5\), as the outputs' positions have, got \(2,"
+    ):
+        Probe(model, (x, labels[:, 1:]), [accuracy], positions="all")
+    with pytest.raises(ShapeError, match=r"got shape \(3, 5, 6\)\. .* or name the positions at which"):
+        Probe(model, (x, labels), [accuracy])
+    with pytest.raises(EmptyError, match=r"\(labels\): expected positions that have one, got -100 at all"):
+        Probe(model, (x, torch.full((N, T), -100)), [accuracy], positions="all").read()
