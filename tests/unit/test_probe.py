@@ -182,34 +182,6 @@ def test_a_distributed_network_is_read_by_one_process(tmp_path):
     on_processes(3, "from gnomon import Probe, centroid_alignment, every, nc1", DISTRIBUTED, tmp_path)
 
 
-SHARDED = """
-x = torch.randn(12, 4)
-for shard in (FullyShardedDataParallel, fully_shard):
-    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    probe = Probe(net, x, [explained_variance_ratio])
-    probe.read()
-    model = shard(net, device_id=torch.device("cpu")) if shard is FullyShardedDataParallel else shard(net, mesh=mesh)
-    for read in (lambda: Probe(model, x, [explained_variance_ratio]), *([probe.read] if model is net else [])):
-        try:
-            read()
-        except UnsupportedModuleError as error:
-            assert "parameters that are whole on each process, got " in str(error)
-        else:
-            raise AssertionError(shard)
-"""
-SHARDING = """
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from gnomon import Probe, explained_variance_ratio
-from gnomon.errors import UnsupportedModuleError
-"""
-
-
-@pytest.mark.once
-def test_sharded_parameters_are_refused_instead_of_a_reading_that_waits_for_ever(tmp_path):
-    on_processes(2, SHARDING, 'mesh = init_device_mesh("cpu", (world,))' + SHARDED, tmp_path)
-
-
 @pytest.mark.parametrize("name", BUILDERS)
 def test_training_is_the_same_with_and_without(name):
     """Bit for bit: parameters, buffers, modes, gradients, what asks for them, the optimizer and the random stream."""

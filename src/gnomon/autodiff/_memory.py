@@ -1,16 +1,17 @@
 """How many samples fit into a memory budget."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 from jaxtyping import Shaped
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, UnsupportedModuleError
 
 T = TypeVar("T")
 
@@ -23,16 +24,52 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
+        storage = storage_of(tensor)
         kept[storage.data_ptr()] = storage.nbytes()
         # Detached: a node that holds its own output is never freed.
         return tensor.detach()
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with staying(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         built = build()
     for parameter in model.parameters() if isinstance(model, nn.Module) else ():
-        kept.pop(parameter.untyped_storage().data_ptr(), None)
+        kept.pop(storage_of(parameter).data_ptr(), None)
     return built, sum(kept.values())
+
+
+def storage_of(tensor: Tensor) -> UntypedStorage:
+    """Where a tensor lies: one that is sharded over processes lies nowhere.
+
+    Raises:
+        UnsupportedModuleError: if it is.
+    """
+    if hasattr(tensor, "device_mesh"):
+        raise sharded()
+    return tensor.untyped_storage()
+
+
+def sharded() -> UnsupportedModuleError:
+    """The error for a network that is sharded over processes."""
+    return UnsupportedModuleError(
+        "model",
+        "parameters that are whole on this process",
+        "ones that are sharded over several",
+        "Read them with a Probe, or inside gnomon.probe.whole, on all processes.",
+    )
+
+
+@contextmanager
+def staying() -> Iterator[None]:
+    """Parameters stay where they are inside: where a backward pass shards them again, as FSDP does, none follows it.
+
+    Raises:
+        UnsupportedModuleError: if they do not.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "storage of size 0" not in str(error):
+            raise
+        raise sharded() from error
 
 
 def chunk_size(

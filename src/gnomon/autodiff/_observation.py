@@ -20,7 +20,7 @@ from gnomon.autodiff._independence import (
 )
 from gnomon.autodiff._jacobian_operator import JacobianOperator, prepare
 from gnomon.autodiff._layers import layer_named
-from gnomon.autodiff._memory import chunk_size
+from gnomon.autodiff._memory import chunk_size, staying
 from gnomon.autodiff._positions import Positions
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
@@ -148,7 +148,9 @@ def map_tapes(
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(x), size):
         tape = forward(model, x[start : start + size], watch, apart=apart, products=products)
-        for name, piece in read(tape, start).items():
+        with staying():
+            found = read(tape, start)
+        for name, piece in found.items():
             if len(piece) == len(x):
                 whole[name] = piece
             elif tape.create_graph:
@@ -158,7 +160,7 @@ def map_tapes(
                 if name not in whole:
                     whole[name] = piece.new_empty((len(x), *piece.shape[1:]))
                 whole[name][start : start + size] = piece
-        del tape
+        del tape, found
     return whole | {name: torch.cat(parts) for name, parts in pieces.items()}
 
 

@@ -8,6 +8,7 @@ from gnomon.probe._reading import Reading
 from gnomon.probe._schedule import Schedule, at, every, log_spaced
 from gnomon.probe._stopping import Stop, stop_when
 from gnomon.probe._unavailable import unavailable
+from gnomon.probe._whole import whole
 
 __all__ = [
     "Cost",
@@ -22,4 +23,5 @@ __all__ = [
     "plan",
     "stop_when",
     "unavailable",
+    "whole",
 ]

@@ -1,7 +1,7 @@
 """What reading costs beside training, and whether a budget has room for one more reading."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -41,16 +41,19 @@ class Meter:
         self._readings = self._skipped = 0
         self._seconds = 0.0
 
-    def allows(self) -> bool:
-        """Whether there is room for a reading like those so far; the first is always allowed. Counts a refusal."""
+    def allows(self, agreed: Callable[[bool], bool]) -> bool:
+        """Whether there is room for a reading like those so far; the first is always allowed. Counts a refusal.
+
+        Processes that read together have a clock each: what they have `agreed` on counts.
+        """
         self._begin()
-        if self.budget is None or self._readings == 0:
+        if self.budget is None:
             return True
         cost = self.cost()
-        if cost.reading_seconds * (1 + 1 / cost.readings) <= self.budget * cost.training_seconds:
-            return True
-        self._skipped += 1
-        return False
+        needed = cost.reading_seconds * (1 + 1 / max(1, cost.readings))
+        allowed = agreed(needed <= self.budget * cost.training_seconds)
+        self._skipped += not allowed
+        return allowed
 
     @contextmanager
     def reading(self) -> Iterator[None]:

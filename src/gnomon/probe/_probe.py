@@ -25,7 +25,8 @@ from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
 from gnomon.probe._splits import AskedBySplit, at_split, by_split
-from gnomon.probe._wrapped import check_shapes, check_whole, unwrapped
+from gnomon.probe._whole import agreed, whole
+from gnomon.probe._wrapped import check_shapes, unwrapped
 
 T = TypeVar("T")
 
@@ -73,6 +74,11 @@ class Probe:
 
         Probe(model, {"train": loader, "test": (x, labels)}, {"train": [nc1], "test": [accuracy]}, layers=["2", "4"])
 
+    A network that is sharded over processes, by `fully_shard` or `parallelize_module`, is gathered for a reading: each
+    process then reads on its own, at its own samples, and holds the whole network meanwhile. All of them have to make
+    the probe, and to call it at the same steps; where one does not come, the others say so within half a minute. With
+    `max_overhead` they read where all have room.
+
     A quantity whose return annotation begins with n, `-> Float[Tensor, "n"]`, is computed for some samples at a time,
     whose observations are then let go; class moments and the AGOP are added up. So memory does not grow with the
     samples. A function without an annotation gets all samples, if what it looks at fits `memory`.
@@ -108,8 +114,8 @@ class Probe:
             classes, and a quantity needs these; if max_overhead is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
-            if parameters are sharded over processes; if one looks at the weight at the end and at another layer's
-            features; if the forward pass makes layers or parameters.
+            if parameters are sharded by FullyShardedDataParallel, or not all processes that have them come; if one looks
+            at the weight at the end and at another layer's features; if the forward pass makes layers or parameters.
         DataError: if the network does not take the samples.
     Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
         the number of samples.
@@ -143,9 +149,7 @@ class Probe:
             ),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
-        model = unwrapped(model)
-        check_whole(model)
-        self.model = model
+        self.model = model = unwrapped(model)
         self.layers = layers
         self.head = named_layers(head)
         self.schedule = every(1) if schedule is None else schedule
@@ -161,20 +165,8 @@ class Probe:
         }
         require_layers(model, layers, head)
         self._written: set[str] = set()
-        why: dict[str, GnomonError] = {}
-        for split, each in self._plans.items():
-            start = self._start(split, few=True)
-            lacking, written = dry_run(
-                each, model, self._samples[split], start, memory=memory, positions=self.positions
-            )
-            why |= {at_split(split, name): error for name, error in lacking.items()}
-            self._written |= written
-        say(why)
-        if several(self.positions):
-            self._plans = {split: of_several(each) for split, each in self._plans.items()}
         self._settled: set[str] = set()
-        # The dry run has looked whether samples mix, if it took place; else the first reading does.
-        self._independent = {split: ready(model, self._samples[split]) for split in self._plans}
+        whole(model, self._dry_run)
 
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due.
@@ -183,7 +175,7 @@ class Probe:
         `Reading.missing` explains, and the first time a warning.
         """
         step = operator.index(step)  # of NumPy and torch too
-        if not (self.schedule(step) and self._meter.allows()):
+        if not (self.schedule(step) and self._has_room()):
             return None
         reading = self._read(step, tolerant=True)
         for name in reading.missing.keys() - self._warned:
@@ -213,18 +205,39 @@ class Probe:
         given = ", ".join(f"{split} {samples}".strip() for split, samples in self._samples.items())
         return f"Probe({type(self.model).__name__}, {given}, quantities {', '.join(self.quantities)})"
 
+    def _dry_run(self) -> None:
+        why: dict[str, GnomonError] = {}
+        for split, each in self._plans.items():
+            start = self._start(split, few=True)
+            lacking, written = dry_run(
+                each, self.model, self._samples[split], start, memory=self.memory, positions=self.positions
+            )
+            why |= {at_split(split, name): error for name, error in lacking.items()}
+            self._written |= written
+        say(why)
+        if several(self.positions):
+            self._plans = {split: of_several(each) for split, each in self._plans.items()}
+        # The dry run has looked whether samples mix, if it took place; else the first reading does.
+        self._independent = {split: ready(self.model, self._samples[split]) for split in self._plans}
+
+    @within("Probe")
+    def _has_room(self) -> bool:
+        return self._meter.allows(lambda room: agreed(self.model, room))
+
     @within("Probe")
     def _read(self, step: int, *, tolerant: bool) -> Reading:
-        check_whole(self.model)
         check_shapes(self.model)
         check_thread(self.model)
         tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
         with self._meter.reading():
-            if self.rtol > 0 and self._settled < self._plans.keys():
-                in_eval_mode(self.model, self._with_positions(self._settle), self._written)
-            streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
-            look = self._with_positions(lambda: self._look(step, tolerated))
-            return in_eval_mode(self.model, look, self._written, streams)[0]
+            return whole(self.model, lambda: self._read_whole(step, tolerated))
+
+    def _read_whole(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
+        if self.rtol > 0 and self._settled < self._plans.keys():
+            in_eval_mode(self.model, self._with_positions(self._settle), self._written)
+        streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
+        look = self._with_positions(lambda: self._look(step, tolerated))
+        return in_eval_mode(self.model, look, self._written, streams)[0]
 
     def _with_positions(self, look: Callable[[], T]) -> Callable[[], T]:
         """The same, with a network that puts out what is read of it."""

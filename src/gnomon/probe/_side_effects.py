@@ -34,7 +34,7 @@ def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
         warnings.warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not put back: training "
             f"may go on otherwise than without it. Keep what forward passes change in buffers.",
-            stacklevel=8,
+            stacklevel=10,
         )
     return result
 

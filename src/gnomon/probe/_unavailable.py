@@ -10,6 +10,7 @@ from gnomon.probe._derived import named_layers, require_layers
 from gnomon.probe._dry_run import dry_run
 from gnomon.probe._plan import Asked, plan
 from gnomon.probe._samples import Data, Samples
+from gnomon.probe._whole import whole
 
 
 @within("Probe")
@@ -32,13 +33,16 @@ def unavailable(
     its = None if positions is None else Positions(positions)
     samples = Samples(data, its)
     ends = named_layers(head)
-    given = {
-        "model": model,
-        "parameters": dict(model.named_parameters()),
-        "memory": memory,
-        "head": ends,
-        "positions": its,
-    }
-    return dry_run(plan(quantities, {*given, "x"}, layers, ends), model, samples, given, memory=memory, positions=its)[
-        0
-    ]
+
+    def look() -> dict[str, GnomonError]:
+        given = {
+            "model": model,
+            "parameters": dict(model.named_parameters()),
+            "memory": memory,
+            "head": ends,
+            "positions": its,
+        }
+        asked = plan(quantities, {*given, "x"}, layers, ends)
+        return dry_run(asked, model, samples, given, memory=memory, positions=its)[0]
+
+    return whole(model, look)

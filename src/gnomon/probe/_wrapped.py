@@ -1,8 +1,7 @@
-"""Networks inside what compiles them or runs them on several devices, and what of them cannot be read."""
+"""Networks inside what compiles them or runs them on several devices, and those that have no shapes yet."""
 
 from itertools import chain
 
-import torch.distributed
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -18,24 +17,6 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.get_submodule("_orig_mod")
         else:
             return model
-
-
-def check_whole(model: nn.Module) -> None:
-    """Raises UnsupportedModuleError if parameters are sharded: a process that reads alone would wait for the others."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return
-    from torch.distributed.fsdp import FullyShardedDataParallel  # a second's import, which DDP does too
-    from torch.distributed.tensor import DTensor
-
-    parts = (*model.modules(), *model.parameters())
-    sharded = [type(part).__name__ for part in parts if isinstance(part, FullyShardedDataParallel | DTensor)]
-    if sharded:
-        raise UnsupportedModuleError(
-            "model",
-            "parameters that are whole on each process",
-            sharded[0],
-            "Train in DistributedDataParallel, or read a copy on one process, made from the full state dict.",
-        )
 
 
 def has_shapes(model: nn.Module) -> bool:

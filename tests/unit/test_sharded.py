@@ -1,0 +1,163 @@
+"""Networks that are sharded over processes: all read them together, as one process reads the whole network."""
+
+import pytest
+
+from tests.unit.processes import on_processes
+
+IMPORTS = """
+import time
+import torch._dynamo  # before the processes part, which FSDP would have import it each
+from datetime import timedelta
+from types import SimpleNamespace
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.testing import assert_close
+from gnomon import Probe, centroid_alignment, input_jacobian, layer_centroids, nc1, ntk, self_duality
+from gnomon.errors import UnsupportedModuleError
+from gnomon.models import mlp
+from gnomon.probe import _cost, _meeting, whole
+"""
+NETWORKS = """
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(5, 6), nn.Linear(6, 5), nn.BatchNorm1d(5)
+
+    def encode(self, x):  # and no `forward`
+        return x + self.down(self.up(self.norm(x)).tanh())
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder, self.mix, self.again, self.end = Encoder(), nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+        self.again.weight = self.mix.weight
+
+    def forward(self, x):
+        return self.end(self.again(self.mix(self.encoder.encode(x)).tanh()).tanh())
+
+mesh = init_device_mesh("cpu", (world,))
+
+def fsdp():
+    model = Net()
+    fully_shard(model.encoder, mesh=mesh)
+    register_fsdp_forward_method(model.encoder, "encode")
+    return fully_shard(model, mesh=mesh)
+
+def tensor_parallel():
+    return parallelize_module(Net(), mesh, {"encoder.up": ColwiseParallel(), "encoder.down": RowwiseParallel()})
+
+def products(jacobian_operator, x):  # by a derivative of the backward pass
+    return jacobian_operator.matvec(x)
+
+def norms(parameters):
+    return torch.stack([parameter.norm() for parameter in parameters.values()])
+
+x, labels = torch.randn(12, 5, generator=torch.Generator().manual_seed(1)), torch.arange(12) % 3
+QUANTITIES = [centroid_alignment, nc1, self_duality, ntk, products, norms]
+
+def state(model):
+    names = [(name, id(part)) for name, part in (*model.named_parameters(), *model.named_buffers())]
+    hooks = [[*there] for module in model.modules() for name, there in vars(module).items() if "hooks" in name]
+    return names, hooks, [(type(module), [*vars(module)]) for module in model.modules()]
+
+def refusal(call):
+    try:
+        call()
+    except UnsupportedModuleError as error:
+        return str(error)
+    raise AssertionError("no error")
+"""
+READ = """
+for shard in (fsdp, tensor_parallel):
+    def trained(read):
+        model = shard()
+        optimizer = torch.optim.AdamW(model.parameters(), 0.1, foreach=False)
+        probe, losses = Probe(model, (x, labels), QUANTITIES) if read else lambda step: None, []
+        for step in range(2):
+            mine = slice(rank, None, world) if shard is fsdp else slice(None)
+            losses.append(nn.functional.cross_entropy(model(x[mine]), labels[mine]))
+            probe(step)  # while parameters are still whole, for the backward pass
+            losses[-1].backward()
+            probe(step)
+            optimizer.step()
+            optimizer.zero_grad()
+        return model, [*losses, *model.state_dict().values(), torch.rand(1)]
+
+    model, numbers = trained(read=False)
+    for number, without in zip(trained(read=True)[1], numbers, strict=True):
+        assert_close(number, without, rtol=0, atol=0)
+
+    alone = Net()  # The same network on one process, which its own samples have trained.
+    alone.load_state_dict({n: getattr(v, "full_tensor", lambda: v)() for n, v in model.state_dict().items()})
+    before, mine = state(model), slice(0, 9 + rank)  # Each has other samples, and more of them.
+    reading = Probe(model, (x[mine], labels[mine]), QUANTITIES).read()
+    for name, value in Probe(alone, (x[mine], labels[mine]), QUANTITIES).read().values.items():
+        assert_close(reading.values[name], value, rtol=0, atol=0)
+    assert state(model) == before
+
+    def interrupted(x):
+        if rank == 0:
+            raise KeyboardInterrupt
+        return x
+    try:
+        Probe(model, x, [interrupted]).read()
+        assert rank > 0
+    except KeyboardInterrupt:
+        pass
+    assert state(model) == before
+
+    clock = [0.0]
+    _cost.time = SimpleNamespace(perf_counter=lambda: clock[0])
+    def slow(x):
+        clock[0] += 1
+        return x
+    probe, read = Probe(model, x, {"slow": slow}, max_overhead=0.1), []
+    for step in range(3):
+        clock[0] += 100 if step == 2 or rank == 0 else 1  # At step 1 the first alone has room.
+        read.append(probe(step) is not None)
+    assert (read, probe.cost.skipped) == ([True, False, True], 1)
+    _cost.time = time
+
+    model.eval(), alone.eval()
+    for measure in (ntk, input_jacobian):
+        assert "expected parameters that are whole on this process" in refusal(lambda: measure(model, x))
+    assert_close(whole(model, lambda: ntk(model, x)), ntk(alone, x), rtol=0, atol=0)
+"""
+REFUSED = """
+model = fsdp()
+probe = Probe(model, (x, labels), QUANTITIES)
+if rank == 1:
+    _meeting.PATIENCE, start = timedelta(seconds=0.5), time.monotonic()
+    for read in (probe.read, lambda: Probe(model, x, [norms])):
+        said = refusal(read)
+        assert "Probe(model): expected the 2 processes that have a part of it, together, got process 1" in said
+    assert time.monotonic() - start < 10
+    _meeting.PATIENCE = timedelta(seconds=20)
+dist.barrier()
+assert probe.read() == probe.read()
+
+root = fully_shard(mlp((5, 6, 4, 3)), mesh=mesh)
+assert "expected parameters that are whole on this process" in refusal(lambda: layer_centroids(root, x))
+
+old = FullyShardedDataParallel(Net(), device_id=torch.device("cpu"))
+assert "got FullyShardedDataParallel. Shard with torch.distributed.fsdp.fully_shard" in refusal(
+    lambda: Probe(old, x, [norms])
+)
+with torch.device("meta"):
+    empty = fully_shard(Net(), mesh=mesh)
+if rank == 0:  # There is nothing to gather.
+    Probe(empty, x, [norms])
+
+dist.destroy_process_group()
+assert "expected the process group over which its parameters are sharded, got none" in refusal(probe.read)
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("world", "body"), [(2, READ + REFUSED), (3, READ)])
+def test_a_sharded_network_is_read_by_all_processes_together(world, body, tmp_path):
+    on_processes(world, IMPORTS, NETWORKS + body, tmp_path)
