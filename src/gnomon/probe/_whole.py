@@ -71,7 +71,7 @@ def sharded(model: nn.Module) -> list[Slot]:
     """The parameters and buffers that are sharded, after those have been again that a forward pass has left whole.
 
     Raises:
-        UnsupportedModuleError: if they are sharded in a way that cannot be undone for a while, or by a group that ended.
+        UnsupportedModuleError: if they are sharded in a way that cannot be undone for a while, or the group has ended.
     """
     old, new = of_torch("torch.distributed.fsdp", "FullyShardedDataParallel", "FSDPModule")
     modules = [*model.modules()]
