@@ -3,7 +3,7 @@
 from contextlib import suppress
 from datetime import timedelta
 
-from torch.distributed import PrefixStore, ProcessGroup
+from torch.distributed import ProcessGroup
 from torch.distributed.distributed_c10d import _get_default_store
 
 from gnomon.errors import UnsupportedModuleError
@@ -22,24 +22,23 @@ def meet(group: ProcessGroup, yes: bool) -> bool:
     Raises:
         UnsupportedModuleError: if some do not come.
     """
-    store, size = PrefixStore(f"gnomon/{group.group_name}", _get_default_store()), group.size()
-    mine = f"of/{group.rank()}"
-    number = store.add(mine, 1)
-    while store.check([f"{number}/end"]):
-        number = store.add(mine, 1)
-    end = f"{number}/end"
-    store.add(f"{number}/yes", int(yes))
-    last = store.add(f"{number}/came", 1) == size
+    store, size, here = _get_default_store(), group.size(), f"gnomon/{group.group_name}"
+    number = store.add(f"{here}/of/{group.rank()}", 1)
+    while store.check([f"{here}/{number}/end"]):
+        number = store.add(f"{here}/of/{group.rank()}", 1)
+    at = f"{here}/{number}"
+    store.add(f"{at}/yes", int(yes))
+    last = store.add(f"{at}/came", 1) == size
     if not last:
         with suppress(RuntimeError):
-            store.wait([end], PATIENCE)
-    if store.add(f"{number}/turn", 1) == 1:  # The last one, or the first whose patience is at its end: it says.
-        store.set(end, "met" if last else "missed")
-    if store.get(end) != b"met":
+            store.wait([f"{at}/end"], PATIENCE)
+    if store.add(f"{at}/turn", 1) == 1:  # The last one, or the first whose patience is at its end: it says.
+        store.set(f"{at}/end", "met" if last else "missed")
+    if store.get(f"{at}/end") != b"met":
         raise UnsupportedModuleError(
             "model",
             f"the {size} processes that have a part of it, together",
             f"process {group.rank()} without some of them for {PATIENCE.total_seconds():g} s",
             "Call the probe on each of them at the same steps, behind torch.distributed.barrier() where one is late.",
         )
-    return store.add(f"{number}/yes", 0) == size
+    return store.add(f"{at}/yes", 0) == size

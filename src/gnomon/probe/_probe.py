@@ -114,8 +114,8 @@ class Probe:
             classes, and a quantity needs these; if max_overhead is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
-            if parameters are sharded by FullyShardedDataParallel, or not all processes that have them come; if one looks
-            at the weight at the end and at another layer's features; if the forward pass makes layers or parameters.
+            if FullyShardedDataParallel shards it, or not all processes that have a part of it come; if one looks at the
+            weight at the end and at another layer's features; if the forward pass makes layers or parameters.
         DataError: if the network does not take the samples.
     Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
         the number of samples.
