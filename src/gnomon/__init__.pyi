@@ -92,7 +92,7 @@ from .measure import (
     truncation_sectors,
 )
 from .measure.metrics import AGOP, ClassStatistics
-from .probe import Cost, Probe, Reading, Stop, at, every, log_spaced, stop_when
+from .probe import Cost, ExpectedCost, Probe, Reading, Stop, at, every, log_spaced, stop_when
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
 __version__: str
@@ -117,6 +117,7 @@ __all__ = [
     "DeepRFMStage",
     "Eigenvectors",
     "Estimate",
+    "ExpectedCost",
     "FeatureLearningInterval",
     "GeneralFlow",
     "GrokAlign",

@@ -45,8 +45,11 @@ def complaint(folder, monkeypatch, capsys):
         assert (code, out) == (2, ""), said
         assert "Traceback" not in said
         assert last.startswith("gnomon: ")
-        # Before it at most what was taken, and what the user's own module prints.
-        assert all(re.match(r"a word at import$|\S+: (\d+ of )?\d+ tensors", line) for line in said.splitlines()[:-1])
+        # Before it at most what was taken, what it will cost, and what the user's own module prints.
+        assert all(
+            re.match(r"a word at import$|reading \d+ |\S+: (\d+ of )?\d+ tensors", line)
+            for line in said.splitlines()[:-1]
+        )
         return last
 
     return ask

@@ -102,6 +102,21 @@ def test_progress_is_by_batches_and_jacobians_fit_the_memory(monkeypatch):
     )
 
 
+def test_what_it_will_cost_is_said_and_estimates_are_as_accurate_as_asked_for(measured):
+    found, said = measured("small.pt", "nets:small", "some.npz", "--rtol", "0.1", "--passes", "32")
+    assert re.search(rf"^reading {N} samples, 3 outputs: about [\d.e-]+ s, \d+ MiB$", said, re.MULTILINE)
+    assert found["quantities"]["jacobian_norm"]["mean"] > 0
+
+    from gnomon_lab.measuring import Data, measure
+
+    told, model, data = [], mlp((6, 8, 160), generator=torch.Generator().manual_seed(0)), Data(numbers(4, 6), None, "")
+    asked = {"jacobian_norm": gnomon.jacobian_norm}
+    coarse, fine = (measure(model.double(), data, asked, rtol=rtol, say=told.append).values for rtol in (0.5, 0.1))
+    assert (fine["jacobian_norm.error"] < coarse["jacobian_norm.error"]).all()
+    assert measure(model, data, asked, rtol=0).values.keys() == asked.keys()
+    assert all(words.startswith("reading 4 samples, 160 outputs by products: about ") for words in told)
+
+
 def test_defaults_are_the_first_samples_and_the_default_quantities(measured):
     found, _ = measured("small.pt", "nets:small", "some.npz", "--samples", "11")
     assert found["samples"] == 11
@@ -317,6 +332,8 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
         (["--device", "nowhere"], "expected a device of this machine, got 'nowhere'"),
         (["--dtype", "float16"], "'float16'"),
         (["--memory", "0"], "expected at least 1 MiB, got 0"),
+        (["--rtol", "-1"], "measure(--rtol): expected 0 or above, got -1"),
+        (["--passes", "3"], "measure(--passes): expected at least 16, got 3"),
         (["--layer", "9"], "(layer): expected one of 0, 1, 2, got '9'"),
         (["--out", "nowhere/a.json"], "measure(--out): expected a file in a folder, got 'nowhere/a.json'"),
         (["--report", "nowhere/a.html"], "measure(--report): expected a file in a folder"),

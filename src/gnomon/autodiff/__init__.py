@@ -10,7 +10,7 @@ from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperat
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
 from gnomon.autodiff._memory import DEFAULT_BUDGET
-from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observe, timed
+from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
 from gnomon.autodiff._run import Model, outputs_of, recorded
 from gnomon.autodiff._tape import Tape, forward
@@ -44,6 +44,7 @@ __all__ = [
     "linear_head",
     "map_tapes",
     "named_weights",
+    "observation_bytes",
     "observe",
     "outputs_of",
     "projected_norm",

@@ -82,21 +82,34 @@ def chunk_size(
 ) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least two, at most all n.
 
-    Two, since one alone is run beside itself. Measured on the first two. The graph counts three times, for what it
-    keeps, what it makes on the way and the gradients in flight; of the chunk's Jacobians as many count as stand in
-    memory at once, and the row that is being made. `prepare` makes what else is kept of the tape, and says how many
-    rows stand beside that.
+    Two, since one alone is run beside itself.
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
         raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.")
-    # A clone, since a slice would count with the storage of all samples.
+    sample = sample_bytes(model, x, jacobian=jacobian, prepare=prepare)
+    return min(x.shape[0], max(2, budget // max(1, sample)))
+
+
+def sample_bytes(
+    model: Model,
+    x: Shaped[Tensor, "n *d"],
+    *,
+    jacobian: int = 0,
+    prepare: Callable[[Tape], tuple[object, int]] | None = None,
+) -> int:
+    """What one sample takes of the memory, measured on the first two.
+
+    The graph counts three times, for what it keeps, what it makes on the way and the gradients in flight; of the
+    chunk's Jacobians as many count as stand in memory at once, and the row that is being made. `prepare` makes what
+    else is kept of the tape, and says how many rows stand beside that.
+    """
 
     def made() -> tuple[Tape, tuple[object, int]]:
+        # A clone, since a slice would count with the storage of all samples.
         tape = forward(model, x[:2].clone(), products=prepare is not None)
         return tape, (None, 0) if prepare is None else prepare(tape)
 
     (tape, (_, rows)), kept = kept_by(made, model)
     rows = max(jacobian * tape.logits.shape[1], rows, 1)
-    sample = 3 * math.ceil(kept / 2) + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
-    return min(x.shape[0], max(2, budget // max(1, sample)))
+    return 3 * math.ceil(kept / 2) + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()

@@ -20,7 +20,7 @@ from gnomon.autodiff._independence import (
 )
 from gnomon.autodiff._jacobian_operator import JacobianOperator, prepare
 from gnomon.autodiff._layers import layer_named
-from gnomon.autodiff._memory import chunk_size, staying
+from gnomon.autodiff._memory import chunk_size, sample_bytes, staying
 from gnomon.autodiff._positions import Positions
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
@@ -116,6 +116,12 @@ def observe(
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     seconds.pop("", None)
     return Observed(values, dict(seconds))
+
+
+def observation_bytes(model: Model, x: Shaped[Tensor, "n *d"], names: Set[str], copies: int) -> int:
+    """What one sample takes of the memory while these observations are made of it, measured on the first two."""
+    operator = prepare if "jacobian_operator" in names else None
+    return sample_bytes(model, x, jacobian=copies if "jacobian" in names else 0, prepare=operator)
 
 
 def layers_of(model: Model, of: Layer, head: Head | None) -> tuple[nn.Module, ...]:

@@ -2,6 +2,7 @@
 
 from gnomon.probe._cost import Cost
 from gnomon.probe._eval_mode import in_eval_mode
+from gnomon.probe._expected import ExpectedCost
 from gnomon.probe._plan import plan
 from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
@@ -12,6 +13,7 @@ from gnomon.probe._whole import whole
 
 __all__ = [
     "Cost",
+    "ExpectedCost",
     "Probe",
     "Reading",
     "Schedule",

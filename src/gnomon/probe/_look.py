@@ -47,6 +47,7 @@ class Look:
         known: all that has been found, by name.
         seconds: what each took.
         missing: by quantity, why it has no value.
+        held: the names of what is kept of all samples.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Look:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.missing: dict[str, str] = {}
         self._plan, self._memory, self._tolerated = plan, memory, tolerated
-        self._positions = positions
+        self.positions = positions
         self._levels = levels(plan, rows=several(positions))
         asked = {key for name in self._at(Level.ALL) for key in plan.arguments[name].values()} | {*plan.reported}
         rows = {"x", "labels", *plan.observed, *filter(self._gives_rows, plan.quantities)}
         self._operator = "jacobian_operator" in asked
-        self._held = asked & rows - {"jacobian_operator"} | ({"x"} if self._operator else set())
+        self.held = asked & rows - {"jacobian_operator"} | ({"x"} if self._operator else set())
         self._pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
         self._estimates: defaultdict[str, list[Estimate]] = defaultdict(list)
         self._sums: dict[str, Sum] = {}
@@ -96,8 +97,8 @@ class Look:
     def _look(self, model: nn.Module, batch: Batch, *, alone: bool, independent: bool) -> None:
         """Looks at one batch, which is `alone` or has others beside it."""
         self._x = x = batch["x"]
-        if self._positions is not None and several(self._positions):
-            self._look_at_rows(model, batch, self._positions, independent=independent)
+        if self.positions is not None and several(self.positions):
+            self._look_at_rows(model, batch, self.positions, independent=independent)
             return
         self._n += len(x)
         rows: dict[str, Any] = dict(batch)
@@ -111,7 +112,7 @@ class Look:
                 self._hold_what_is_small(some, len(x))
             self._compute(Level.CHUNK, some, alone=alone and part == slice(0, len(x)))
             self._take_estimates(some)
-            held = self._held & some.keys()
+            held = self.held & some.keys()
             require_room(
                 self._plan, {name: some[name][0].nbytes for name in held.difference(given)}, self._n, self._memory
             )
@@ -120,7 +121,7 @@ class Look:
         found: dict[str, Tensor] = {}
         if self._plan.observed:
             found |= self._observe(model, x, keep, independent=independent)
-        found |= {name: rows[name] for name in self._held & rows.keys()}
+        found |= {name: rows[name] for name in self.held & rows.keys()}
         for name, piece in found.items():
             self._pieces[name].append(piece)
 
@@ -142,7 +143,7 @@ class Look:
 
     def _hold(self, rows: Mapping[str, Tensor]) -> None:
         """Keeps what is needed of all samples, of some of them."""
-        held = self._held & rows.keys() - {"x"}
+        held = self.held & rows.keys() - {"x"}
         require_room(self._plan, {name: rows[name][0].nbytes for name in held}, self._n, self._memory)
         for name in held:
             self._pieces[name].append(rows[name])
@@ -156,9 +157,9 @@ class Look:
             features=self._plan.features,
             memory=self._memory,
             independent=independent,
-            copies=self._copies,
+            copies=self.copies,
             first=self._n - len(x),
-            positions=self._positions,
+            positions=self.positions,
             keep=keep,
         )
         for name, took in seen.seconds.items():
@@ -177,7 +178,7 @@ class Look:
             looks = some.keys() & set(self._plan.arguments[name].values())
             if sum_of(self._plan.quantities[name]) and n * sum(some[key][0].nbytes for key in looks) <= room:
                 self._levels[name] = Level.ALL
-                self._held |= looks
+                self.held |= looks
 
     def _compute(self, level: Level, rows: dict[str, Any], *, alone: bool) -> None:
         """Computes the quantities of a level, of `rows` of some samples, or all if `alone`, and of what is known."""
@@ -217,13 +218,13 @@ class Look:
 
     def _count(self, rows: Mapping[str, Any]) -> int:
         """How many samples these are, or positions of samples."""
-        return len(rows["logits" if several(self._positions) else "x"])
+        return len(rows["logits" if several(self.positions) else "x"])
 
     def _gives_rows(self, name: str) -> bool:
         return gives_rows(self._plan.quantities[name], self._levels[name])
 
     @property
-    def _copies(self) -> int:
+    def copies(self) -> int:
         """How many Jacobians of a chunk stand in memory at once."""
         looks = any("jacobian" in self._plan.arguments[name].values() for name in self._at(Level.CHUNK))
         return COPIES if looks else 1

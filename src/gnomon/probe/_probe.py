@@ -5,6 +5,7 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from torch import nn
@@ -17,6 +18,7 @@ from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import named_layers, require_layers, require_one_layer
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
+from gnomon.probe._expected import ExpectedCost, expected, together
 from gnomon.probe._look import Look
 from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable
@@ -24,14 +26,11 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
-from gnomon.probe._splits import AskedBySplit, at_split, by_split
+from gnomon.probe._splits import AskedBySplit, at_split, by_split, of_splits
 from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, unwrapped
 
 T = TypeVar("T")
-
-FEW = 8
-"""Samples of other splits that are looked at before training."""
 
 
 class Probe:
@@ -137,16 +136,12 @@ class Probe:
         passes: int | None = None,
         max_overhead: float | None = None,
     ) -> None:
+        due = schedule is None or callable(schedule)
         _checks.settings(
             ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
             ("passes", passes, "at least 16", passes is None or passes >= 16),
             ("model", model, "an nn.Module", isinstance(model, nn.Module)),
-            (
-                "schedule",
-                schedule,
-                "a function of the step, such as every(100)",
-                schedule is None or callable(schedule),
-            ),
+            ("schedule", schedule, "a function of the step, such as every(100)", due),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
         self.model = model = unwrapped(model)
@@ -191,6 +186,13 @@ class Probe:
         """
         return self._read(operator.index(step), tolerant=False)
 
+    @within("Probe")
+    def expected_cost(self) -> ExpectedCost:
+        """What a reading will cost, before it is made, from looks at few samples: mostly within a factor of two."""
+        check_shapes(self.model)
+        check_thread(self.model)
+        return self._in_eval_mode(lambda: together(self._expected(split) for split in self._plans))
+
     @property
     def quantities(self) -> tuple[str, ...]:
         """The names of what is read."""
@@ -226,27 +228,27 @@ class Probe:
 
     @within("Probe")
     def _read(self, step: int, *, tolerant: bool) -> Reading:
+        tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
         check_shapes(self.model)
         check_thread(self.model)
-        tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
         with self._meter.reading():
-            return whole(self.model, lambda: self._read_whole(step, tolerated))
+            return self._in_eval_mode(lambda: self._look(step, tolerated))
 
-    def _read_whole(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
-        if self.rtol > 0 and self._settled < self._plans.keys():
-            in_eval_mode(self.model, self._with_positions(self._settle), self._written)
-        streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
-        look = self._with_positions(lambda: self._look(step, tolerated))
-        return in_eval_mode(self.model, look, self._written, streams)[0]
-
-    def _with_positions(self, look: Callable[[], T]) -> Callable[[], T]:
-        """The same, with a network that puts out what is read of it."""
+    def _in_eval_mode(self, look: Callable[[], T]) -> T:
+        """What `look` returns, called as a reading is: with a whole network that puts out what is read of it."""
+        positions = at_positions(self.model, self.positions)
 
         def looked() -> T:
-            with at_positions(self.model, self.positions):
-                return look()
+            if self.rtol > 0 and self._settled < self._plans.keys():
+                in_eval_mode(self.model, positions(self._settle), self._written)
+            streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
+            return in_eval_mode(self.model, positions(look), self._written, streams)[0]
 
-        return looked
+        return whole(self.model, looked)
+
+    def _expected(self, split: str) -> ExpectedCost:
+        look = partial(Look, self._plans[split], self._start(split), self.memory, positions=self.positions)
+        return expected(look, self.model, self._samples[split], self._plans[split], self.memory)
 
     def _look(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
         given = [tensor for samples in self._samples.values() for tensor in samples.first.values()]
@@ -293,8 +295,4 @@ class Probe:
             "positions": self.positions,
         }
         asked = {key for keys in self._plans[split].arguments.values() for key in keys.values()}
-        for name, samples in self._samples.items():
-            if name and not asked.isdisjoint(f"{name}_{part}" for part in samples.first):
-                batch = {k: v[:FEW] for k, v in samples.first.items()} if few else samples.joined(device_of(self.model))
-                known |= {f"{name}_{part}": tensor for part, tensor in batch.items()}
-        return known
+        return known | of_splits(self._samples, asked, device_of(self.model), few=few)

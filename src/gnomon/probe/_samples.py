@@ -77,6 +77,10 @@ class Samples:
         """The first batch as `batches` has it."""
         return self.first if self.tensors else {name: part.to(device) for name, part in self.first.items()}
 
+    def count(self) -> int:
+        """How many there are, for which batches are gone through."""
+        return len(self.first["x"]) if self.tensors else sum(len(batch["x"]) for batch in self._each())
+
     def joined(self, device: torch.device | None) -> Batch:
         """All samples at once."""
         batches = [*self.batches(device)]

@@ -1,9 +1,16 @@
-"""Which quantities are read on which split."""
+"""Which quantities are read on which split, and what they see of the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+
+import torch
+from torch import Tensor
 
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._plan import Asked, Quantity, named
+from gnomon.probe._samples import Samples
+
+FEW = 8
+"""Samples of other splits that are looked at before training."""
 
 AskedBySplit = Sequence[Quantity] | Mapping[str, Quantity | Asked]
 """Quantities that are read on all splits, or by split those that are read on it."""
@@ -47,3 +54,15 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
 def at_split(split: str, name: str) -> str:
     """What a quantity of this split goes by: `SPLIT/NAME`, and its name alone where there are no splits."""
     return f"{split}/{name}" if split else name
+
+
+def of_splits(
+    splits: Mapping[str, Samples], asked: Set[str], device: torch.device | None, *, few: bool
+) -> dict[str, Tensor]:
+    """The samples of splits that are asked for by name, such as `train_x`: of each a `few`, or all."""
+    found: dict[str, Tensor] = {}
+    for name, samples in splits.items():
+        if name and not asked.isdisjoint(f"{name}_{part}" for part in samples.first):
+            batch = {part: tensor[:FEW] for part, tensor in samples.first.items()} if few else samples.joined(device)
+            found |= {f"{name}_{part}": tensor for part, tensor in batch.items()}
+    return found

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,6 +54,10 @@ class Options:
     """The final linear layer, or several that are added up or averaged; default: found by what a pass does."""
     memory: int | None = None
     """MiB for the samples that are looked at together; default: 512."""
+    rtol: float = 0.05
+    """Of more than 128 outputs, the error over the value at which an estimate ends; 0 takes the Jacobian itself."""
+    passes: int | None = None
+    """The products with a Jacobian that an estimate may take; default: 256."""
     device: str = "cpu"
     """Where to compute, such as cuda."""
     dtype: Literal["float32", "float64"] = "float32"
@@ -80,6 +85,10 @@ def main(arguments: Sequence[str]) -> int:
     refuse(options.outputs(), [options.checkpoint, Path(options.data)])
     if options.memory is not None and options.memory < 1:
         raise RangeError("--memory", "at least 1 MiB", options.memory, "Allow more.")
+    if not 0 <= options.rtol < math.inf:
+        raise RangeError("--rtol", "0 or above", options.rtol, "Pass one such as 0.05.")
+    if options.passes is not None and options.passes < 16:
+        raise RangeError("--passes", "at least 16", options.passes, "Allow more.")
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import as_json, as_report
     from gnomon_lab.report import write
@@ -155,6 +164,9 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
             layer=options.layer,
             head=options.head,
             memory=memory,
+            rtol=options.rtol,
+            passes=options.passes,
+            say=partial(say, terminal=console),
             show=partial(progress.show, "measuring"),
         )
     setting = {

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from gnomon import Estimate, Probe
+from gnomon.autodiff import RTOL
 from gnomon.probe import unavailable
 from gnomon_lab.measuring.network import foreign
 from gnomon_lab.measuring.quantities import Quantity
@@ -29,12 +30,12 @@ class Measured(NamedTuple):
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batches:
     """Samples, some at a time; `show` is told how many of how many parts are done."""
 
     data: Data
-    show: Callable[[int, int], None]
+    show: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def parts(self) -> int:
@@ -81,6 +82,9 @@ def measure(
     layer: str | None = None,
     head: Sequence[str] = (),
     memory: int | None = None,
+    rtol: float = RTOL,
+    passes: int | None = None,
+    say: Callable[[str], None] = lambda words: None,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Measured:
     """The quantities of the network at the samples, in eval mode.
@@ -92,14 +96,20 @@ def measure(
         layer: whose input the features are; default: the final linear layer.
         head: the names of the final linear layers; default: found by what a pass does.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
+        rtol: as `Probe` has it.
+        passes: as `Probe` has it.
+        say: is told before the work what it will cost.
         show: is told how many of how many parts are done.
 
     Raises:
         DataError: if the network raises what is no GnomonError.
     """
-    batches = Batches(data, show)
+    batches = Batches(data)
     with running(data.x):
-        reading = Probe(model, batches, quantities, layers=layer, head=head, memory=memory).read()
+        probe = Probe(model, batches, quantities, layers=layer, head=head, memory=memory, rtol=rtol, passes=passes)
+        say(f"reading {probe.expected_cost()}")
+        batches.show = show
+        reading = probe.read()
     show(batches.parts, batches.parts)
     return Measured({name: value.cpu() for name, value in parts_of(reading.values).items()}, reading.seconds)
 

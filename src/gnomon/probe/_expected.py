@@ -1,0 +1,120 @@
+"""What a reading will cost, before it is made: from looks at few of its samples."""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
+
+from gnomon.autodiff import DEFAULT_BUDGET, forward, observation_bytes, timed
+from gnomon.errors import GnomonError
+from gnomon.probe._dry_run import device_of
+from gnomon.probe._look import Look
+from gnomon.probe._plan import Plan
+from gnomon.probe._samples import Samples
+
+ENOUGH = 0.1
+"""Seconds of a look which is long enough for the clock."""
+MOST = 5 * ENOUGH
+"""Seconds after which no more samples are looked at, where at least two looks were taken."""
+
+
+@dataclass(frozen=True)
+class ExpectedCost:
+    """What a reading will cost, as far as looks at few samples tell; `str` gives it in words.
+
+    Of a large network eight samples are looked at, of a small one as many as take a tenth of a second; loaders are gone
+    through once, to count. What grows faster than the samples, as `ntk` does, costs more, and what cannot be had of so
+    few is left out.
+
+    Attributes:
+        seconds: wall time.
+        memory: the bytes of tensors that stand in memory together, beside the network and the samples.
+        samples: how many are read, in all splits.
+        outputs: of the network; 0 if nothing is seen of it.
+        by_products: whether products with the Jacobian are taken in its place.
+    """
+
+    seconds: float
+    memory: int
+    samples: int
+    outputs: int
+    by_products: bool
+
+    def __str__(self) -> str:
+        outputs = f", {self.outputs:,} outputs" if self.outputs else ""
+        way = " by products" if self.by_products else ""
+        seconds = f"{float(f'{self.seconds:.2g}'):,g}"
+        return f"{self.samples:,} samples{outputs}{way}: about {seconds} s, {self.memory / 2**20:,.0f} MiB"
+
+
+def together(costs: Iterable[ExpectedCost]) -> ExpectedCost:
+    """Those of the splits, which are read one after another."""
+    costs = list(costs)
+    return ExpectedCost(
+        sum(cost.seconds for cost in costs),
+        max(cost.memory for cost in costs),
+        sum(cost.samples for cost in costs),
+        max(cost.outputs for cost in costs),
+        any(cost.by_products for cost in costs),
+    )
+
+
+def expected(
+    look_of: Callable[[tuple[type[Exception], ...]], Look],
+    model: nn.Module,
+    samples: Samples,
+    plan: Plan,
+    memory: int | None,
+) -> ExpectedCost:
+    """That of a split, of whose first batch some samples are looked at, by what `look_of` makes.
+
+    Two, then more each time, until a look is long enough: where one at two is long, eight are read in all.
+    """
+    first = samples.first_on(device_of(model))
+    x, n = first["x"], samples.count()
+    look: Look
+
+    def took(size: int) -> float:
+        nonlocal look
+        look = look_of((GnomonError, LinAlgError))
+        seconds: defaultdict[str, float] = defaultdict(float)
+        with timed(seconds, "", x), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of too few samples; the reading says its own
+            look.at(model, Samples(tuple(part[:size] for part in first.values())), independent=False)
+        return seconds[""]
+
+    seconds, seen = extrapolated(took, n, len(x))
+    rows = [value for name, value in look.known.items() if name in look.held and name not in first]
+    held = sum(value.nbytes for value in rows if isinstance(value, Tensor)) // seen * n
+    outputs = chunk = 0
+    if plan.observed:
+        outputs = forward(model, x[:2]).logits.shape[1] // (1 if look.positions is None else look.positions.count)
+        each = observation_bytes(model, x, plan.observations, look.copies)
+        budget = DEFAULT_BUDGET if memory is None else memory
+        chunk = each * min(n, len(x), max(2, budget // max(1, each)))
+    return ExpectedCost(seconds, chunk + held, n, outputs, "jacobian_operator" in plan.observations)
+
+
+def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float, int]:
+    """The seconds of n samples, from what up to `most` take, and how many were looked at in the end.
+
+    On a straight line through the first look and the last, which is long enough, and half as long again as the first.
+    The first is taken twice, for what is made in a first pass, and short ones, for other work on the machine.
+    """
+
+    def least(size: int) -> float:
+        once = took(size)
+        return min(once, took(size)) if min(once, first) < ENOUGH else once
+
+    first = 0.0
+    size = few = min(2, n, most)
+    first = now = spent = least(few)
+    while size < min(n, most) and (size == few or (spent < MOST and now < max(ENOUGH, 1.5 * first))):
+        size = min((2 if now >= ENOUGH else 4) * size, n, most)
+        now = least(size)
+        spent += now
+    each = max(0.0, now - first) / (size - few) if size > few else now / size
+    return now + (n - size) * each, size
