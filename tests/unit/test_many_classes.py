@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, TensorDataset
 
 import gnomon
-from gnomon import ClassStatistics, class_moments
+from gnomon import ClassStatistics, Probe, class_moments
 from gnomon.linalg import Factored
 from tests.contract.of_collapse import nc1_by_loops
 
@@ -133,3 +136,54 @@ def test_no_tensor_has_the_squared_number_of_classes():
         statistics.update(features, labels)
         statistics.compute()
     assert largest.numbers <= 1024 * k < k * k
+
+
+PASSED = []
+"""How many samples went through a network; outside of it, where a reading does not put it back."""
+
+
+class Counting(torch.nn.Sequential):
+    """Counts the samples that go through it."""
+
+    def forward(self, x):
+        PASSED.append(len(x))
+        return super().forward(x)
+
+
+def asked():
+    def farther(nearest_mean_disagreement) -> torch.Tensor:
+        return nearest_mean_disagreement.sum()
+
+    def beside(accuracy, nearest_mean_disagreement) -> Float[Tensor, "n"]:
+        return 2 * accuracy + nearest_mean_disagreement
+
+    return [gnomon.nearest_mean_disagreement, gnomon.nc1, farther, beside, gnomon.accuracy]
+
+
+@pytest.mark.parametrize("data", ["loader", "tensors", "positions"])
+def test_what_does_not_fit_is_looked_at_in_a_second_pass(data):
+    """Not held: neither features nor logits; in the order of the first pass, though a loader shuffles."""
+    torch.manual_seed(0)
+    x, labels = torch.randn(240, 4), torch.arange(240) % 6
+    layers = torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 6)
+    settings = {}
+    given = (x, labels)
+    if data == "loader":
+        given = DataLoader(TensorDataset(x, labels), 24, shuffle=True)
+    if data == "positions":
+        given, settings = (x.view(60, 4, 4), labels.view(60, 4)), {"positions": "all"}
+    found, passed = {}, {}
+    for memory in (None, 4000):
+        model = Counting(*layers)
+        probe = Probe(model, given, asked(), memory=memory, **settings)
+        torch.manual_seed(1)
+        PASSED.clear()
+        found[memory] = probe.read()
+        passed[memory] = sum(PASSED)
+    n = 60 if data == "positions" else 240
+    assert passed[None] < 1.2 * n < 2 * n < passed[4000]
+    for name, value in found[None].values.items():
+        torch.testing.assert_close(found[4000].values[name], value)
+    disagree, accuracy = (found[4000].values[name] for name in ("nearest_mean_disagreement", "accuracy"))
+    torch.testing.assert_close(found[4000].values["beside"], 2 * accuracy + disagree)
+    assert 0 < disagree.mean() < 1

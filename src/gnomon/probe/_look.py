@@ -16,6 +16,7 @@ from gnomon.probe._derived import as_asked
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples
+from gnomon.probe._second_pass import SecondPass
 from gnomon.probe._sequences import rows_of, several
 from gnomon.probe._sums import Sum, sum_of
 
@@ -72,11 +73,14 @@ class Look:
         self._estimates: defaultdict[str, list[Estimate]] = defaultdict(list)
         self._sums: dict[str, Sum] = {}
         self._n = 0
+        self._second = SecondPass(plan, self._levels, memory)
 
     def at(self, model: nn.Module, samples: Samples, *, independent: bool) -> None:
         """Looks at the network at all these samples, of which it is known or not that they do not mix."""
         device = next((parameter.device for parameter in model.parameters()), None)
         self._x = samples.first["x"]
+        self._model, self._samples = model, samples
+        self._second.begin(samples)
         self._compute(Level.NETWORK, {}, alone=True)
         for batch in samples.batches(device):
             self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
@@ -108,8 +112,10 @@ class Look:
 
         def keep(seen: dict[str, Any], part: slice) -> dict[str, Tensor]:
             some = {name: value[part] for name, value in rows.items()} | seen
-            if alone and part.start == 0:
-                self._hold_what_is_small(some, len(x))
+            if part.start == 0:
+                if alone:
+                    self._hold_what_is_small(some, len(x))
+                self._let_go({name: some[name] for name in some.keys() - given}, len(x))
             self._compute(Level.CHUNK, some, alone=alone and part == slice(0, len(x)))
             self._take_estimates(some)
             held = self.held & some.keys()
@@ -136,12 +142,14 @@ class Look:
             if count > 0:
                 self._n += count
                 self._compute(Level.CHUNK, some, alone=False)
+                self._take_estimates(some)
+                self._let_go(some, count)
                 self._hold(some)
             return {}
 
         self._observe(model, batch["x"], keep, independent=independent)
 
-    def _hold(self, rows: Mapping[str, Tensor]) -> None:
+    def _hold(self, rows: Mapping[str, Any]) -> None:
         """Keeps what is needed of all samples, of some of them."""
         held = self.held & rows.keys() - {"x"}
         require_room(self._plan, {name: rows[name][0].nbytes for name in held}, self._n, self._memory)
@@ -171,6 +179,25 @@ class Look:
         for name in [name for name, value in rows.items() if isinstance(value, Estimate)]:
             self._estimates[name].append(rows.pop(name))
 
+    def _let_go(self, rows: Mapping[str, Any], n: int) -> None:
+        """Keeps nothing of what a second pass will look at, where of n more rows it would not fit."""
+        rest = set(self._at(Level.ALL)) - self._second.names
+        others = {key for name in rest for key in self._plan.arguments[name].values()}
+        for name in self._second.take(rows, n, others):
+            self._held.discard(name)
+            self._pieces.pop(name, None)
+
+    def _look_again(self) -> None:
+        """Computes in a second pass what needs one and can be computed by now."""
+        self._second.begin_again()
+        plan, known = self._second.plan(self.known, self.missing), self._second.without_rows(self.known)
+        look = Look(plan, known, self._memory, self._tolerated, self._positions)
+        look.at(self._model, self._samples, independent=True)
+        self.known |= {name: look.known[name] for name in plan.reported}
+        self.missing |= {name: why for name, why in look.missing.items() if name in plan.reported}
+        for name, took in look.seconds.items():
+            self.seconds[name] += took
+
     def _hold_what_is_small(self, some: Mapping[str, Tensor], n: int) -> None:
         """Lets sums that look at few numbers wait for all n samples: their last digits are the functions' then."""
         room = (DEFAULT_BUDGET if self._memory is None else self._memory) // SMALL
@@ -188,6 +215,9 @@ class Look:
             quantity, keys = self._plan.quantities[name], self._plan.arguments[name]
             if absent := [self.missing[key] for key in (name, *keys.values()) if key in self.missing]:
                 self.missing[name] = absent[0]
+                continue
+            if name in self._second:
+                self._look_again()
                 continue
             arguments = {
                 argument: as_asked(quantity, argument, rows[key] if key in rows else self.known[key])

@@ -39,6 +39,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         >>> gnomon.nc1(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
         tensor(0.0200)
     """
+    if len(class_moments.counts) > class_moments.means.shape[1]:
+        class_moments = class_moments.present()  # of many, those without samples would cost as much
     root = class_moments.weights.sqrt()
     spread = _apart(root.unsqueeze(1) * class_moments.centred_means, root)
     # What the rounding of the means makes is no separation.

@@ -1,0 +1,93 @@
+"""Rows that look at what is known of all samples: of a second pass, where what they look at does not fit."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from gnomon.autodiff import DEFAULT_BUDGET
+from gnomon.probe._levels import Level, gives_rows, one_row_a_sample
+from gnomon.probe._plan import Plan
+from gnomon.probe._samples import Samples
+from gnomon.probe._surroundings import surroundings
+
+
+class SecondPass:
+    """The quantities with one row a sample that look at results of all samples too, such as class moments.
+
+    What they look at of each sample is held during the first pass while it fits the memory, and looked at again in a
+    second one if it does not.
+
+    Args:
+        plan: what is computed in all.
+        levels: how many samples each needs at once.
+        memory: bytes that may be held.
+
+    Attributes:
+        names: of these quantities.
+        due: whether a second pass is needed.
+    """
+
+    def __init__(self, plan: Plan, levels: Mapping[str, Level], memory: int | None) -> None:
+        self._plan, self._levels = plan, levels
+        self._room = DEFAULT_BUDGET if memory is None else memory
+        self.names = {
+            name
+            for name, quantity in plan.quantities.items()
+            if levels[name] is Level.ALL and one_row_a_sample(quantity)
+        }
+        self._streams: list[Callable[[], object]] = []
+        self.due = False
+
+    def __contains__(self, name: str) -> bool:
+        return self.due and name in self.names
+
+    def begin(self, samples: Samples) -> None:
+        """Notes from where random numbers are drawn, so that a loader gives the samples in the same order again."""
+        if self.names and not samples.tensors:
+            self._streams = [*surroundings(set()), *samples.streams()]
+
+    def begin_again(self) -> None:
+        """Puts random numbers back to where they were."""
+        for put_back in self._streams:
+            put_back()
+
+    def take(self, rows: Mapping[str, Any], n: int, others: set[str]) -> set[str]:
+        """What of n more rows is not to be held, since it does not fit; `others` is what is held for others."""
+        looked_at = {key for name in self.names for key in self._plan.arguments[name].values()}
+        mine = {name for name, value in rows.items() if isinstance(value, Tensor)} & looked_at
+        mine -= others | {*self._plan.reported}
+        self._room -= n * sum(rows[key][0].nbytes for key in mine)
+        self.due = self.due or self._room < 0
+        return mine if self.due else set()
+
+    def plan(self, known: Mapping[str, object], missing: Mapping[str, str]) -> Plan:
+        """What is computed in the second pass: all whose other arguments are known by now."""
+        rows = {"x", "labels", *self._plan.observed, *filter(self._has_rows, self._plan.quantities)}
+        chosen: list[str] = []
+        for name in self._plan.quantities:
+            rest = set(self._plan.arguments[name].values()) - rows
+            if self._has_rows(name) and not missing.keys() & {name, *rest} and rest <= known.keys():
+                chosen.append(name)
+        asked = [name for name in chosen if name in self.names]
+        needed = {*asked}
+        for name in reversed(chosen):
+            if name in needed:
+                needed |= set(self._plan.arguments[name].values())
+        return replace(
+            self._plan,
+            quantities={name: self._plan.quantities[name] for name in chosen if name in needed},
+            arguments={name: self._plan.arguments[name] for name in chosen if name in needed},
+            observations=self._plan.observations & needed,
+            features={name: layer for name, layer in self._plan.features.items() if name in needed},
+            reported=tuple(asked),
+        )
+
+    def without_rows(self, known: Mapping[str, object]) -> dict[str, object]:
+        """What is known that has no row for each sample."""
+        rows = {"x", "labels", *self._plan.observed, *filter(self._has_rows, self._plan.quantities)}
+        return {name: value for name, value in known.items() if name not in rows}
+
+    def _has_rows(self, name: str) -> bool:
+        return name in self.names or gives_rows(self._plan.quantities[name], self._levels[name])
