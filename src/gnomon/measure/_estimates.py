@@ -102,7 +102,11 @@ def said(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None 
 
 
 def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
-    """The squared norms, for norms to this accuracy: by random vectors alone where these are few."""
+    """The squared norms, for norms to this accuracy: by random vectors alone where these are few.
+
+    Hutch++ and XTrace spend products on a space in any case: after as many they are up to twice as far off where many
+    directions carry the norm, and no nearer where few do, since a space is then found here too (benchmarks/norm.py).
+    """
     tolerance = products.like.new_full((products.shape[0],), (1 + accuracy.rtol) ** 2 - 1)
     plain = squared_norm(products, tolerance, accuracy.passes, worth=WORTH)
     open_ = plain.relative() > tolerance
