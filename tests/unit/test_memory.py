@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import gnomon
+from gnomon import Estimate
+from gnomon.probe._pieces import Pieces
 from tests.zoo import BUILDERS, zoo
 
 HIGHEST = """
@@ -158,3 +160,15 @@ def test_the_peak_of_a_reading_does_not_depend_on_the_number_of_samples():
     # 13 or 19 MB, whatever the number of samples and with the garbage collector off too: it goes by the hash seed.
     assert many < few + budget / 4
     assert many < budget < 10_000 * 10 * 3 * 16 * 16 * 4, "the Jacobians would have fitted: the test shows nothing"
+
+
+def test_of_many_batches_few_pieces_are_kept():
+    """Each is a block of memory between larger ones that come and go, of which the allocator loses the room."""
+    rows = torch.arange(1000.0)
+    tensors, estimates = Pieces(), Pieces()
+    for part in rows.split(2):
+        tensors.add(part)
+        estimates.add(Estimate(part, 2 * part, part.long()))
+    assert len(tensors._pieces) == len(estimates._pieces) == (500).bit_count()
+    found = estimates.joined()
+    torch.testing.assert_close([tensors.joined(), found.value, found.error], [rows, rows, 2 * rows])

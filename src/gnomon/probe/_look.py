@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from gnomon.autodiff import DEFAULT_BUDGET, IGNORED, JacobianOperator, Positions, observe, timed
 from gnomon.errors import EmptyError, ShapeError
-from gnomon.linalg import Estimate, joined
+from gnomon.linalg import Estimate
 from gnomon.probe._derived import as_asked
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
+from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples
 from gnomon.probe._second_pass import SecondPass
@@ -69,8 +70,7 @@ class Look:
         rows = {"x", "labels", *plan.observed, *filter(self._gives_rows, plan.quantities)}
         self._operator = "jacobian_operator" in asked
         self.held = asked & rows - {"jacobian_operator"} | ({"x"} if self._operator else set())
-        self._pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
-        self._estimates: defaultdict[str, list[Estimate]] = defaultdict(list)
+        self._pieces: defaultdict[str, Pieces] = defaultdict(Pieces)
         self._sums: dict[str, Sum] = {}
         self._n = 0
         self._second = SecondPass(plan, self._levels, memory)
@@ -86,12 +86,10 @@ class Look:
             self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
         if self._n == 0:
             raise EmptyError("labels", "positions that have one", f"{IGNORED} at all", "Pass some that have.")
-        for name, pieces in self._pieces.items():
-            self.known[name] = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-        self.known |= {name: joined(estimates) for name, estimates in self._estimates.items()}
+        rows: dict[str, Any] = {name: pieces.joined() for name, pieces in self._pieces.items()}
+        self.known |= rows
         if self._operator:
-            x = torch.cat(self._pieces["x"])
-            self.known["jacobian_operator"] = JacobianOperator(model, x, memory=self._memory)
+            self.known["jacobian_operator"] = JacobianOperator(model, rows["x"], memory=self._memory)
         for name in self._sums.keys() - self.missing.keys():
             with self._noting(name):
                 self.known[name] = self._sums[name].result()
@@ -129,7 +127,7 @@ class Look:
             found |= self._observe(model, x, keep, independent=independent)
         found |= {name: rows[name] for name in self.held & rows.keys()}
         for name, piece in found.items():
-            self._pieces[name].append(piece)
+            self._pieces[name].add(piece)
 
     def _look_at_rows(self, model: nn.Module, batch: Batch, positions: Positions, *, independent: bool) -> None:
         """Looks at several positions of each sample of a batch."""
@@ -154,7 +152,7 @@ class Look:
         held = self.held & rows.keys() - {"x"}
         require_room(self._plan, {name: rows[name][0].nbytes for name in held}, self._n, self._memory)
         for name in held:
-            self._pieces[name].append(rows[name])
+            self._pieces[name].add(rows[name])
 
     def _observe(self, model: nn.Module, x: Tensor, keep: Keep, *, independent: bool) -> dict[str, Tensor]:
         """What `keep` returns of the observations of each chunk."""
@@ -177,7 +175,7 @@ class Look:
     def _take_estimates(self, rows: dict[str, Any]) -> None:
         """Takes estimates out of what is joined as tensors are."""
         for name in [name for name, value in rows.items() if isinstance(value, Estimate)]:
-            self._estimates[name].append(rows.pop(name))
+            self._pieces[name].add(rows.pop(name))
 
     def _let_go(self, rows: Mapping[str, Any], n: int) -> None:
         """Keeps nothing of what a second pass will look at, where of n more rows it would not fit."""
