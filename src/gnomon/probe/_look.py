@@ -182,14 +182,14 @@ class Look:
         rest = set(self._at(Level.ALL)) - self._second.names
         others = {key for name in rest for key in self._plan.arguments[name].values()}
         for name in self._second.take(rows, n, others):
-            self._held.discard(name)
+            self.held.discard(name)
             self._pieces.pop(name, None)
 
     def _look_again(self) -> None:
         """Computes in a second pass what needs one and can be computed by now."""
         self._second.begin_again()
         plan, known = self._second.plan(self.known, self.missing), self._second.without_rows(self.known)
-        look = Look(plan, known, self._memory, self._tolerated, self._positions)
+        look = Look(plan, known, self._memory, self._tolerated, self.positions)
         look.at(self._model, self._samples, independent=True)
         self.known |= {name: look.known[name] for name in plan.reported}
         self.missing |= {name: why for name, why in look.missing.items() if name in plan.reported}
