@@ -11,7 +11,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import register_fsdp_forward_method
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.testing import assert_close
 from gnomon import Probe, centroid_alignment, input_jacobian, layer_centroids, nc1, ntk, self_duality
@@ -42,9 +43,11 @@ mesh = init_device_mesh("cpu", (world,))
 
 def fsdp():
     model = Net()
-    fully_shard(model.encoder, mesh=mesh)
+    for part in (model.encoder, model.end, model):  # In passes of training only; a reading has the parameters as they are.
+        kind = torch.float32 if part is model.encoder else torch.bfloat16
+        fully_shard(part, mesh=mesh, mp_policy=MixedPrecisionPolicy(kind, output_dtype=torch.bfloat16))
     register_fsdp_forward_method(model.encoder, "encode")
-    return fully_shard(model, mesh=mesh)
+    return model
 
 def tensor_parallel():
     return parallelize_module(Net(), mesh, {"encoder.up": ColwiseParallel(), "encoder.down": RowwiseParallel()})
@@ -55,8 +58,11 @@ def products(jacobian_operator, x):  # by a derivative of the backward pass
 def norms(parameters):
     return torch.stack([parameter.norm() for parameter in parameters.values()])
 
+def linear(model):
+    return torch.tensor([float(type(module) is nn.Linear) for module in model.modules()])
+
 x, labels = torch.randn(12, 5, generator=torch.Generator().manual_seed(1)), torch.arange(12) % 3
-QUANTITIES = [centroid_alignment, nc1, self_duality, ntk, products, norms]
+QUANTITIES = [centroid_alignment, nc1, self_duality, ntk, products, norms, linear]
 
 def state(model):
     names = [(name, id(part)) for name, part in (*model.named_parameters(), *model.named_buffers())]
