@@ -43,7 +43,7 @@ mesh = init_device_mesh("cpu", (world,))
 
 def fsdp():
     model = Net()
-    for part in (model.encoder, model.end, model):  # In passes of training only; a reading has the parameters as they are.
+    for part in (model.encoder, model.end, model):  # In passes of training, which a reading does not share.
         kind = torch.float32 if part is model.encoder else torch.bfloat16
         fully_shard(part, mesh=mesh, mp_policy=MixedPrecisionPolicy(kind, output_dtype=torch.bfloat16))
     register_fsdp_forward_method(model.encoder, "encode")
