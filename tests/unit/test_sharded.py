@@ -99,7 +99,9 @@ for shard in (fsdp, tensor_parallel):
     alone = Net()  # The same network on one process, which its own samples have trained.
     alone.load_state_dict({n: getattr(v, "full_tensor", lambda: v)() for n, v in model.state_dict().items()})
     before, mine = state(model), slice(0, 9 + rank)  # Each has other samples, and more of them.
-    reading = Probe(model, (x[mine], labels[mine]), QUANTITIES).read()
+    probe = Probe(model, (x[mine], labels[mine]), QUANTITIES)
+    probe.expected_cost()
+    reading = probe.read()
     for name, value in Probe(alone, (x[mine], labels[mine]), QUANTITIES).read().values.items():
         assert_close(reading.values[name], value, rtol=0, atol=0)
     assert state(model) == before
