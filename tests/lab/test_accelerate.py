@@ -57,7 +57,7 @@ def test_settings_are_checked_together():
 @pytest.mark.data
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Every method with both losses; stopped in the middle of one, the run ends as an unbroken one."""
-    config = Config(losses=("cross-entropy", "mse"), methods=METHODS, samples=300, width=8, steps=12, goal=0.99)
+    config = Config(losses=("cross-entropy", "mse"), methods=METHODS, samples=40, width=8, steps=12, goal=0.99)
 
     records = resumed(run, config, tmp_path, step=6, arm="cross-entropy Grokfast")
     ends = {record["train/jacobian_norm"] for record in records if record["step"] == 12}

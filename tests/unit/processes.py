@@ -33,4 +33,4 @@ def on_processes(world, imports, body, folder):
         timeout=120,
         check=False,
     )
-    assert done.stdout == "all\n", done.stderr
+    assert done.stdout.splitlines()[-1:] == ["all"], done.stderr  # gloo may say before that it is connected

@@ -31,10 +31,11 @@ def add_products(
                 point = x2[j : j + 1]
                 for _, k, gradient in single_gradients(model, parameters, point, keep=False):
                     column = multiply(gradient)
-                    if kernel.ndim == 2:
-                        rows[:, j] += column[:, k]
-                    else:
-                        rows[:, j, :, k] += column
+                    with torch.no_grad():  # as the rows were taken, which are views
+                        if kernel.ndim == 2:
+                            rows[:, j] += column[:, k]
+                        else:
+                            rows[:, j, :, k] += column
 
 
 def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]) -> Multiply:
