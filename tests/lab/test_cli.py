@@ -136,8 +136,8 @@ def test_runs_repeat_bit_for_bit(ran, tmp_path, here):
     assert plain(again) == plain(ran[2])
 
 
-def test_seeds_are_runs(tmp_path):
-    assert gnomon(tmp_path, "run", *TINY, "--steps", "2", "--seeds", "1,3-3").returncode == 0
+def test_seeds_are_runs(tmp_path, here):
+    assert here(tmp_path, "run", *TINY, "--steps", "2", "--seeds", "1,3-3").returncode == 0
     assert sorted(path.name[-5:] for path in (tmp_path / "runs" / "grok-digits").iterdir()) == [
         "seed1",
         "seed3",
