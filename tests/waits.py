@@ -53,7 +53,11 @@ SIZES = {
     *("regions/_split.py:_listed", "regions/_split.py:split_by_lines", "regions/_split.py:_cell"),
     *("regions/_decision_boundary.py:_chained", "regions/_decision_boundary.py:_changes"),
     *("regions/_decision_boundary.py:decision_boundary", "probe/_dry_run.py:few"),
-    *("measure/_by_class.py:further", "measure/collapse/_class_moments.py:ClassMoments.present"),
+    *(
+        "measure/_by_class.py:further",
+        "measure/collapse/_nearest_mean_disagreement.py:nearest_mean_disagreement",
+        "measure/collapse/_class_moments.py:ClassMoments.present",
+    ),
 }
 """How many samples, pieces or corners are left."""
 ELSEWHERE = {

@@ -393,6 +393,16 @@ def test_of_a_sequence_one_position_is_measured(saved, measured, complaint):
         logits = made(tokens[:, :5]).logits[:, position].detach()
         expected = gnomon.accuracy(logits, tokens[:, 1:][:, position]).mean().item()
         torch.testing.assert_close(found["quantities"]["accuracy"]["mean"], expected)
+    found, said = measured("saved", None, "tokens.npz", "--position", "all", "--quantities", "accuracy", "nc1")
+    with torch.no_grad():
+        hidden, logits = made.model(tokens[:, :5]).last_hidden_state, made(tokens[:, :5]).logits
+    labels = tokens[:, 1:].flatten()
+    expected = gnomon.accuracy(logits.flatten(0, 1), labels).mean().item()
+    assert found["quantities"]["accuracy"]["mean"] == pytest.approx(expected)
+    nc1 = gnomon.nc1(gnomon.class_moments(hidden.flatten(0, 1), labels, 9)).item()
+    assert found["quantities"]["nc1"]["value"] == pytest.approx(nc1, rel=1e-4)
+    said = complaint("saved", None, "tokens.npz", "--position", "all", "--quantities", "jacobian_norm")
+    assert "expected one position a sample for what looks at its jacobian, got several" in said
     said = complaint("saved", None, "tokens.npz", "--position", "5")
     assert "measure(--position): expected -5 to 4, got 5" in said
 

@@ -4,7 +4,8 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,8 +41,8 @@ class Options:
     """
     logits: str | None = None
     """The layer whose outputs are the logits, such as the one before a softmax; default: what the network returns."""
-    position: int | None = None
-    """Of outputs that have several rows a sample, the one to measure at: 0 is the first, -1 the last."""
+    position: int | Literal["all"] | None = None
+    """Of outputs that have several rows a sample, the one to measure at: 0 is the first, -1 the last; or all."""
     quantities: tuple[str, ...] = ()
     """Their names; a wrong one shows them all. Default: twelve for classifiers."""
     samples: int | None = None
@@ -148,7 +149,7 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     if outputs is not None:
         say(outputs, console)
     data = data.at(options.position)
-    without = left_out(network, data, quantities, layer=options.layer, head=options.head)
+    without = left_out(network, data, quantities, layer=options.layer, head=options.head, position=options.position)
     left = {name: quantity for name, quantity in quantities.items() if name not in without}
     if not left or (without and options.quantities):
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
@@ -156,13 +157,14 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
     for reason, names in by_reason(without).items():
         say(f"left out {', '.join(names)}: {reason}", console)
     memory = None if options.memory is None else options.memory * 2**20
-    with Progress(console) as progress:
+    with Progress(console) as progress, warnings_said(console):
         measured = measure(
             network,
             data,
             left,
             layer=options.layer,
             head=options.head,
+            position=options.position,
             memory=memory,
             rtol=options.rtol,
             passes=options.passes,
@@ -184,6 +186,15 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         "dtype": options.dtype,
     }
     return Summary(setting, measured, without)
+
+
+@contextlib.contextmanager
+def warnings_said(console: "Terminal") -> Iterator[None]:
+    """What gnomon warns of inside is one line each, and said once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", RuntimeWarning)
+        warnings.showwarning = lambda message, *rest: say(str(message), console)
+        yield
 
 
 def network_of(options: Options) -> "tuple[nn.Module, Taken]":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor, nn
 
@@ -12,7 +12,7 @@ from gnomon.autodiff import RTOL
 from gnomon.probe import unavailable
 from gnomon_lab.measuring.network import foreign
 from gnomon_lab.measuring.quantities import Quantity
-from gnomon_lab.measuring.samples import Data
+from gnomon_lab.measuring.samples import Data, Position
 
 BATCH = 256
 """So that there is progress to show."""
@@ -61,6 +61,7 @@ def left_out(
     *,
     layer: str | None = None,
     head: Sequence[str] = (),
+    position: Position = None,
 ) -> dict[str, str]:
     """By quantity that cannot be measured, the reason.
 
@@ -68,7 +69,7 @@ def left_out(
         RangeError: if the network has no layer of this name.
     """
     with running(data.x):
-        why = unavailable(model, list(tensors(data)), quantities, layers=layer, head=head)
+        why = unavailable(model, list(tensors(data)), quantities, layers=layer, head=head, positions=of_each(position))
     return {
         name: f"expected {error.expected}, got {error.got}. {error.advice}".rstrip(". ") for name, error in why.items()
     }
@@ -81,6 +82,7 @@ def measure(
     *,
     layer: str | None = None,
     head: Sequence[str] = (),
+    position: Position = None,
     memory: int | None = None,
     rtol: float = RTOL,
     passes: int | None = None,
@@ -95,6 +97,7 @@ def measure(
         quantities: by name, in the order in which they are to be shown.
         layer: whose input the features are; default: the final linear layer.
         head: the names of the final linear layers; default: found by what a pass does.
+        position: "all" where the network puts out rows of several positions, each of which is measured.
         memory: bytes to use for the samples that are looked at together; default: 512 MiB.
         rtol: as `Probe` has it.
         passes: as `Probe` has it.
@@ -106,12 +109,27 @@ def measure(
     """
     batches = Batches(data)
     with running(data.x):
-        probe = Probe(model, batches, quantities, layers=layer, head=head, memory=memory, rtol=rtol, passes=passes)
+        probe = Probe(
+            model,
+            batches,
+            quantities,
+            layers=layer,
+            head=head,
+            positions=of_each(position),
+            memory=memory,
+            rtol=rtol,
+            passes=passes,
+        )
         say(f"reading {probe.expected_cost()}")
         batches.show = show
         reading = probe.read()
     show(batches.parts, batches.parts)
     return Measured({name: value.cpu() for name, value in parts_of(reading.values).items()}, reading.seconds)
+
+
+def of_each(position: Position) -> Literal["all"] | None:
+    """What a probe is told: one position is all that the network puts out."""
+    return "all" if position == "all" else None
 
 
 def running(x: Tensor) -> AbstractContextManager[None]:

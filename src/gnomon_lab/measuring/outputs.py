@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon.probe import in_eval_mode
 from gnomon_lab.measuring.measure import running
+from gnomon_lab.measuring.samples import Position
 
 FEW = 8
 """Samples at which outputs are looked at."""
@@ -19,9 +20,11 @@ CLOSE = 1e-4
 
 
 def take_outputs(
-    network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, position: int | None = None
+    network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, position: Position = None
 ) -> str | None:
     """Lets the network put out one row of logits a sample: those of a layer and of a position, where these are named.
+
+    Of all positions, a row for each: what `Probe` takes apart.
 
     Returns:
         What its outputs are where they are no logits, in a sentence.
@@ -78,7 +81,7 @@ def plain(output: object, n: int) -> bool:
     return isinstance(output, Tensor) and output.ndim == 2 and len(output) == n
 
 
-def attach(network: nn.Module, layer: str | None, position: int | None) -> None:
+def attach(network: nn.Module, layer: str | None, position: Position) -> None:
     """Lets the network put out what `rows` makes of its outputs, or of those of a layer."""
     samples: list[int] = []
     seen: list[object] = []
@@ -105,7 +108,7 @@ def attach(network: nn.Module, layer: str | None, position: int | None) -> None:
     network.register_forward_hook(end)
 
 
-def rows(output: object, n: int, position: int | None) -> Float[Tensor, "n c"]:
+def rows(output: object, n: int, position: Position) -> Float[Tensor, "n *c"]:
     """The outputs as one row a sample: alone or as `logits` in what holds them, of all positions or of one.
 
     Raises:
@@ -121,9 +124,11 @@ def rows(output: object, n: int, position: int | None) -> Float[Tensor, "n c"]:
             "Name the layer whose output are the logits: --logits NAME.",
         )
     shape = tuple(logits.shape)
-    if logits.ndim == 3 and len(logits) == n:
+    if position == "all" and logits.ndim in (3, 4) and len(logits) == n:
+        return logits
+    if isinstance(position, int | None) and logits.ndim == 3 and len(logits) == n:
         if position is None:
-            advice = "Name the one to measure at: --position -1 is the last."
+            advice = "Name the one to measure at: --position -1 is the last; or each: --position all."
             raise no_rows(n, f"{shape}, rows of {shape[1]} positions", advice)
         if not -shape[1] <= position < shape[1]:
             raise RangeError("--position", f"{-shape[1]} to {shape[1] - 1}", position, "Name one of these.")
@@ -143,26 +148,33 @@ def no_rows(n: int, got: str, advice: str) -> ShapeError:
     return ShapeError("outputs", f"({n}, c) of {n} samples", got, advice)
 
 
-def normalised(outputs: Float[Tensor, "n c"]) -> str | None:
+def normalised(outputs: Float[Tensor, "n *c"]) -> str | None:
     """Of what kind outputs are that are no logits: probabilities, or their logarithms; None if neither."""
-    if outputs.shape[1] < 2 or not outputs.is_floating_point():
+    axis = of_classes(outputs)
+    if outputs.shape[axis] < 2 or not outputs.is_floating_point():
         return None
     values = outputs.double()
-    if values.min() >= 0 and ((values.sum(1) - 1).abs() < CLOSE).all():
+    if values.min() >= 0 and ((values.sum(axis) - 1).abs() < CLOSE).all():
         return "probabilities, as a softmax puts them out"
-    if values.max() <= 0 and (values.logsumexp(1).abs() < CLOSE).all():
+    if values.max() <= 0 and (values.logsumexp(axis).abs() < CLOSE).all():
         return "logarithms of probabilities, as log_softmax puts them out"
     return None
 
 
-def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n c"]) -> str | None:
+def of_classes(outputs: Tensor) -> int:
+    """The axis of the classes: the last, but of images the second."""
+    return 1 if outputs.ndim == 4 else -1
+
+
+def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n *c"]) -> str | None:
     """The layer whose outputs a softmax, or its logarithm, makes these of; None if no layer puts them out."""
     found: list[str] = []
     of_probabilities = bool(outputs.min() >= 0)
 
     def note(name: str, output: object) -> None:
         if isinstance(output, Tensor) and output.shape == outputs.shape and output.is_floating_point():
-            after = output.softmax(1) if of_probabilities else output.log_softmax(1)
+            axis = of_classes(output)
+            after = output.softmax(axis) if of_probabilities else output.log_softmax(axis)
             if not torch.equal(output, outputs) and torch.allclose(after, outputs, atol=CLOSE):
                 found.append(name)
 

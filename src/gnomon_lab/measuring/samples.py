@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -28,6 +28,10 @@ NUMBERS = "iuf"
 """NumPy's kinds of them."""
 
 
+Position = int | Literal["all"] | None
+"""Of outputs with several rows a sample, the one to measure at, or each."""
+
+
 class Data(NamedTuple):
     """The samples to measure at.
 
@@ -47,9 +51,9 @@ class Data(NamedTuple):
         """The same on a device."""
         return self._replace(x=self.x.to(device), labels=None if self.labels is None else self.labels.to(device))
 
-    def at(self, position: int | None) -> Self:
+    def at(self, position: Position) -> Self:
         """The same with the labels at one position, where there are some for each."""
-        if position is None or self.labels is None or self.labels.ndim != 2:
+        if not isinstance(position, int) or self.labels is None or self.labels.ndim != 2:
             return self
         return self._replace(labels=self.labels.select(1, position))
 

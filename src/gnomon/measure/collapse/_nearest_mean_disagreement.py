@@ -58,9 +58,10 @@ def nearest_mean_disagreement(
                 width,
                 "Pass the moments of the same layer.",
             )
-    rows, centred = at_least_single(rows), class_moments.centred_means
-    offset = centred @ class_moments.global_mean + centred.square().sum(1) / 2
-    # No sample is near a class that has none.
-    offset = torch.where(class_moments.counts > 0, offset, torch.inf)
-    scores = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT)
-    return (scores.argmax(1) != logits.argmax(1)).to(features.dtype)
+    there = class_moments.present()
+    rows, centred = at_least_single(rows), there.centred_means
+    offset = centred @ there.global_mean + centred.square().sum(1) / 2
+    nearest = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT).argmax(1)
+    if there is not class_moments:
+        nearest = (class_moments.counts > 0).nonzero().flatten()[nearest]
+    return (nearest != logits.argmax(1)).to(features.dtype)
