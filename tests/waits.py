@@ -32,6 +32,7 @@ ERRORS = {
     ),
     *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
     *("measure/_estimates.py:said", "steer/_amplified_gradients.py:_first_nonfinite"),
+    *("_checks.py:some_of", "measure/metrics/_class_statistics.py:ClassStatistics.compute"),
 }
 """Whether the arguments, or the results, are refused, or warned of."""
 WAYS = {
@@ -58,6 +59,7 @@ SIZES = {
         "measure/collapse/_nearest_mean_disagreement.py:nearest_mean_disagreement",
         "measure/collapse/_class_moments.py:ClassMoments.present",
     ),
+    "probe/_sequences.py:rows_of",
 }
 """How many samples, pieces or corners are left."""
 ELSEWHERE = {

@@ -1,11 +1,13 @@
 """What is computed on an accelerator stays there: on a device that stands in for one, since there is none."""
 
 import copy
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 import gnomon
@@ -22,10 +24,16 @@ from gnomon import (
     TruncationFlow,
     accuracy,
     bias_flow,
+    centroid_alignment,
     explained_variance_ratio,
+    jacobian_alignment,
     jacobian_norm,
+    nc1,
+    nearest_mean_disagreement,
     ntk,
     ntk_to_point,
+    row_alignment,
+    self_duality,
     snr_growth,
     stable_rank,
     vector_jacobian,
@@ -73,7 +81,11 @@ def test_everything_is_computed_where_its_arguments_are(name):
     torch.testing.assert_close(there, here, equal_nan=True)
 
 
-@pytest.mark.parametrize("quantity", [jacobian_norm, explained_variance_ratio, stable_rank])
+ESTIMATED = [jacobian_norm, explained_variance_ratio, stable_rank, jacobian_alignment]
+"""Of an operator."""
+
+
+@pytest.mark.parametrize("quantity", ESTIMATED)
 @pytest.mark.parametrize("outputs", [3, 160])
 def test_estimates_are_made_where_the_network_is(quantity, outputs):
     """Of few outputs and of many, of which the random vectors are the same everywhere."""
@@ -81,10 +93,54 @@ def test_estimates_are_made_where_the_network_is(quantity, outputs):
 
     def compute(model, x):
         operator = JacobianOperator(model, x)
-        return [quantity(operator), operator.matvec(x), operator.rmatvec(torch.ones_like(model(x)))]
+        of = (operator, x) if quantity is jacobian_alignment else (operator,)
+        return [quantity(*of), operator.matvec(x), operator.rmatvec(torch.ones_like(model(x)))]
 
     here, there = both(compute, model, x)
     torch.testing.assert_close(there, here)
+
+
+class Averaged(nn.Module):
+    """Convolutions and two heads, as DeiT has them, at several positions or one."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GELU(), nn.Flatten(2), nn.LayerNorm(9))
+        self.one, self.other = nn.Linear(4, outputs), nn.Linear(4, outputs)
+
+    def forward(self, x):
+        features = self.body(x).mT
+        return (self.one(features) + self.other(features)) / 2
+
+
+class First(Averaged):
+    def forward(self, x):
+        return super().forward(x)[:, 0]
+
+
+@pytest.mark.parametrize("outputs", [3, 160])
+@pytest.mark.parametrize("network", [Averaged, First])
+def test_probes_of_many_outputs_heads_and_positions_read_where_the_network_is(network, outputs):
+    """Products with a convolution's Jacobian, and class statistics of classes without samples, among them."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = network(outputs)
+    x = torch.randn(6, 2, 5, 5, generator=torch.Generator().manual_seed(1))
+    several = network is Averaged
+    labels = torch.arange(54).view(6, 9) % 3 if several else torch.arange(6) % 3
+    quantities = [accuracy, nc1, self_duality, nearest_mean_disagreement, centroid_alignment, *ESTIMATED]
+    quantities += [row_alignment] if outputs == 3 and not several else []
+
+    def compute(model, x, labels):
+        settings = {"head": ["one", "other"]} | ({"positions": "all"} if several else {})
+        asked = quantities[:4] if several else quantities
+        data = [(x, labels), [(x[:4], labels[:4]), (x[4:], labels[4:])]]
+        return [Probe(model, each, asked, **settings).read().values for each in data]
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* classes without samples")
+        here, there = both(compute, model, x, labels)
+    torch.testing.assert_close(there, here, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("outputs", [3, 160])
