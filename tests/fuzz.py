@@ -235,7 +235,7 @@ def operator_of(source: Source) -> gnomon.JacobianOperator:
     return gnomon.JacobianOperator(source.network(), source.normal("n", "d"))
 
 
-for function in (gnomon.jacobian_norm, gnomon.explained_variance_ratio, gnomon.stable_rank):
+for function in (gnomon.jacobian_norm, gnomon.explained_variance_ratio, gnomon.stable_rank, gnomon.agop):
     sampled(function, f"{function.__name__} of an operator")(
         lambda s: {"jacobian": operator_of(s), "rtol": 0.1, "passes": 64, "seed": 0}
     )

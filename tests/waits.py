@@ -42,6 +42,7 @@ WAYS = {
         "measure/_estimates.py:first_and_norm",
         "measure/_estimates.py:squared_norm_of",
         "measure/_mixtures.py:traces",
+        *(f"measure/_outer_products.py:{name}" for name in ("Drawn.noise", "Drawn.error", "Drawn.size", "directions")),
         "probe/_kept.py:same_bits",
     ),
 }

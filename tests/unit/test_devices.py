@@ -23,6 +23,7 @@ from gnomon import (
     Probe,
     TruncationFlow,
     accuracy,
+    agop,
     bias_flow,
     centroid_alignment,
     explained_variance_ratio,
@@ -81,7 +82,7 @@ def test_everything_is_computed_where_its_arguments_are(name):
     torch.testing.assert_close(there, here, equal_nan=True)
 
 
-ESTIMATED = [jacobian_norm, explained_variance_ratio, stable_rank, jacobian_alignment]
+ESTIMATED = [jacobian_norm, explained_variance_ratio, stable_rank, jacobian_alignment, agop]
 """Of an operator."""
 
 

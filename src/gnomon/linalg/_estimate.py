@@ -10,17 +10,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Estimate:
-    """What products with a matrix say of it, for each sample.
+    """What products with matrices say of them, for each sample, or of all together.
 
     Attributes:
         value: the estimates, in the dtype and on the device of the samples.
-        error: half the width of the 95 % interval around each; 0 where it is exact up to rounding.
+        error: half the width of the 95 % interval around each, of a matrix in Frobenius norm; 0 where it is exact up to
+            rounding.
         passes: how many products with its Jacobian each sample's estimate rests on.
     """
 
-    value: Float[Tensor, "n *_"]
-    error: Float[Tensor, "n *_"]
-    passes: Int[Tensor, "n"]
+    value: Float[Tensor, "*_"]
+    error: Float[Tensor, "*_"]
+    passes: Int[Tensor, "*_"]
 
 
 def joined(estimates: Sequence[Estimate]) -> Estimate:

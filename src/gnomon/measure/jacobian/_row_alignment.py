@@ -15,7 +15,7 @@ def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     $\cos(J_{k\cdot}, x)$, one for each output k
 
     It takes the Jacobian itself, of many outputs too: a product gives all $J_{k\cdot}x$, but the rows' norms would take
-    770 products with random inputs to be known to 5 %, which cost as much as 1,500 rows.
+    770 products with random inputs to be known to 5 %, which is no less than a thousand rows cost.
 
     Source:
         Walker et al., arXiv:2506.12284, table 2, which prints its largest and smallest value over the training set.

@@ -1,14 +1,32 @@
 """In which directions of the input the outputs move, on average."""
 
+from typing import overload
+
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.autodiff import FEW_OUTPUTS, RTOL, JacobianOperator
+from gnomon.linalg import Estimate
+from gnomon.measure._estimates import Accuracy, products_of, said, to_dtype
+from gnomon.measure._outer_products import mean_outer_product, of_matrix
 
 
+@overload
+def agop(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]: ...
+@overload
+def agop(
+    jacobian: JacobianOperator, *, rtol: float | int = RTOL, passes: int | None = None, seed: int = 0
+) -> Estimate: ...
 @half_as_single
-def agop(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
+def agop(
+    jacobian: Float[Tensor, "n c *d"] | JacobianOperator,
+    *,
+    rtol: float | int = RTOL,
+    passes: int | None = None,
+    seed: int = 0,
+) -> Float[Tensor, "p p"] | Estimate:
     r"""The average gradient outer product: the uncentred covariance of the gradients of all outputs.
 
     $G = \frac1n\sum_i J_i^\top J_i$, p = d for the input's axes taken together
@@ -20,22 +38,55 @@ def agop(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
         Beaglehole et al., arXiv:2402.13728, section 3.3. Departs from it in that samples are counted once (its sum runs
         over K times N of them; docs/errata.md).
     Args:
-        jacobian: the Jacobians; unit: outputs per input.
+        jacobian: the Jacobians, or an operator, of which products suffice; unit: outputs per input.
+        rtol: of an operator, the error over G, both in Frobenius norm, at which the estimate ends; default: 0.05.
+        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+            do not suffice.
+        seed: of an operator, that of the random vectors, which training's random numbers are none of.
     Returns:
         Symmetric and positive semi-definite, of rank n c at most; unit: squared outputs per squared input. Invariant
-        under rotations of the outputs; of $f(Ax)$ it is $A^\top G A$ with the G of f at Ax.
+        under rotations of the outputs; of $f(Ax)$ it is $A^\top G A$ with the G of f at Ax. Of an operator an
+        estimate with one error for all of G, which is exact if that takes no more products.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c p²) time, O(p²) memory.
+    Cost: O(n c p²) time, O(p²) memory. Of an operator some $(\operatorname{tr}G/\|G\|_F)^2 / (n\,\mathrm{rtol}^2)$
+        backward passes: few where there are many samples, or few directions carry G.
     Example:
         >>> import torch, gnomon
         >>> gnomon.agop(torch.tensor([[[2.0, 0.0]], [[0.0, 4.0]]]))
         tensor([[2., 0.],
                 [0., 8.]])
     """
+    if isinstance(jacobian, JacobianOperator):
+        return _estimated(jacobian, Accuracy.of(rtol, passes, seed))
     _checks.samples(3, jacobian=jacobian)
     _checks.finite(jacobian=jacobian)
+    return _sum(jacobian) / len(jacobian)
+
+
+def _sum(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
     rows = jacobian.flatten(2).flatten(0, 1)
-    return rows.mT @ rows / len(jacobian)
+    return rows.mT @ rows
+
+
+def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
+    """By random vectors, or exact where outputs are few or nothing else comes near."""
+    samples, outputs = jacobian.shape[:2]
+
+    def exact() -> Float[Tensor, "p p"]:
+        total, *others = (_sum(part.tape.jacobian()).double() for part in jacobian.parts())
+        for other in others:
+            total += other
+        _checks.finite(jacobian=total)
+        return total / samples
+
+    if outputs <= FEW_OUTPUTS:
+        found = of_matrix(exact(), 0.0, outputs)
+    else:
+        found = mean_outer_product(
+            lambda: (products_of(part, accuracy.seed) for part in jacobian.parts()), exact, (samples, outputs), accuracy
+        )
+    size = (found.value.square().sum() - found.error.square()).clamp(min=0).sqrt()
+    return to_dtype(said("agop", found, accuracy, size), jacobian.dtype)

@@ -1,0 +1,130 @@
+"""The AGOP of many outputs, estimated: its interval holds, and it is exact where that costs no more."""
+
+import math
+
+import pytest
+import torch
+
+import gnomon
+from gnomon import Estimate, JacobianOperator, Probe
+from gnomon.linalg import Products
+from gnomon.measure._estimates import Accuracy
+from gnomon.measure._outer_products import PAIRS, Drawn, mean_outer_product
+from tests.unit.test_estimates import NETWORKS, OUTPUTS, every_network, many_outputs
+
+SEEDS = 100
+"""At each of two numbers of samples and of vectors, for each network."""
+
+
+def jacobians(name, n):
+    model, x = NETWORKS[name]()
+    others = x + torch.randn(n - 1, *x.shape[1:], generator=torch.Generator().manual_seed(1)).double()
+    return gnomon.input_jacobian(model, torch.cat([x, others])).detach().flatten(2)
+
+
+def products(jacobian, seed=0):
+    def right(u):
+        return (jacobian @ u[:, :, None])[:, :, 0]
+
+    def left(v):
+        return (v[:, None] @ jacobian)[:, 0]
+
+    return Products(tuple(jacobian.shape), jacobian, right, left, 0, seed)
+
+
+def off(value, exact):
+    return float(torch.linalg.matrix_norm(value - exact))
+
+
+@every_network
+@pytest.mark.parametrize("n", [2, 32])
+def test_the_95_percent_interval_holds_in_90_percent_or_more(name, n):
+    """It rests on a bound where few samples are known: then it may hold always."""
+    jacobian = jacobians(name, n)
+    exact = gnomon.agop(jacobian)
+    held = []
+    for seed in range(SEEDS):
+        drawn = Drawn(n)
+        for stop in (max(8, 2 * PAIRS // n), max(24, 3 * PAIRS // n)):
+            drawn.add(iter([products(jacobian, seed)]), stop)
+            held.append(off(drawn.mean(), exact) <= drawn.error())
+    assert 0.9 <= sum(held) / len(held) <= (0.99 if n > 2 else 1)
+
+
+@every_network
+def test_it_ends_where_the_accuracy_is_met(name):
+    jacobian = jacobians(name, 32)
+    exact = gnomon.agop(jacobian)
+    norm = float(torch.linalg.matrix_norm(exact))
+
+    def never():
+        raise AssertionError("exact, though an estimate costs less")
+
+    for seed in range(20):
+        found = mean_outer_product(
+            lambda seed=seed: iter([products(jacobian, seed)]), never, (32, 10**6), Accuracy.of(0.2, 1000, seed)
+        )
+        assert found.error <= 0.25 * norm  # whose size is an estimate too
+        assert off(found.value, exact) <= 1.5 * float(found.error)
+        assert found.passes < 200
+
+
+def test_in_parts_it_is_the_same():
+    jacobian = jacobians("untrained", 12)
+    whole = products(jacobian)
+    first, rest = (products(part) for part in jacobian.split([5, 7]))
+    later = Products(rest.shape, rest.like, rest.right, rest.left, 5, 0)
+    sums = Drawn(12), Drawn(12)
+    for each, parts in zip(sums, ([whole], [first, later]), strict=True):
+        each.add(iter(parts), 12)
+    torch.testing.assert_close(sums[0].mean(), sums[1].mean())
+    assert sums[0].noise() == pytest.approx(sums[1].noise())
+
+
+def test_an_estimate_is_near_the_agop_and_disturbs_nothing():
+    model, x = many_outputs(64)
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    found = gnomon.agop(JacobianOperator(model, x), rtol=0.3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    exact = gnomon.agop(gnomon.input_jacobian(model, x)).detach()
+    assert type(found) is Estimate
+    assert found.value.dtype == torch.float32
+    assert found.passes < OUTPUTS / 4
+    assert 0 < found.error <= 0.31 * exact.norm()
+    assert off(found.value, exact) <= 1.5 * float(found.error)
+    again = gnomon.agop(JacobianOperator(model, x, memory=1), rtol=0.3)
+    torch.testing.assert_close(again.value, found.value)
+
+
+@pytest.mark.parametrize(("outputs", "passes"), [(OUTPUTS, 8 + OUTPUTS), (10, 10)])
+def test_it_is_exact_where_that_takes_no_more_products(outputs, passes):
+    model, x = many_outputs(20)
+    model = torch.nn.Sequential(*model[:-1], torch.nn.Linear(64, outputs))
+    found = gnomon.agop(JacobianOperator(model, x), rtol=0.001)
+    torch.testing.assert_close(found.value, gnomon.agop(gnomon.input_jacobian(model, x)).detach())
+    assert (float(found.error), int(found.passes)) == (0, passes)
+
+
+def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning():
+    model, x = many_outputs()
+    with pytest.warns(RuntimeWarning, match=r"agop: expected an error of at most 0.01 of the value, got up to 0\.\d+"):
+        found = gnomon.agop(JacobianOperator(model, x), rtol=0.01, passes=40)
+    assert int(found.passes) == 40
+    assert math.isfinite(found.error)
+
+
+def test_a_zero_jacobian_is_zero_without_an_error():
+    found = mean_outer_product(
+        lambda: iter([products(torch.zeros(3, OUTPUTS, 5))]), torch.zeros, (3, OUTPUTS), Accuracy.of(0.05, None, 0)
+    )
+    assert not found.value.any()
+    assert float(found.error) == 0
+
+
+def test_a_probe_takes_products_where_nothing_looks_at_the_result():
+    model, x = many_outputs(64)
+    reading = Probe(model, x, [gnomon.agop, gnomon.jacobian_norm], rtol=0.3).read()
+    assert type(reading.values["agop"]) is Estimate
+    exact = Probe(model, x, [gnomon.agop, gnomon.effective_rank], rtol=0.3).read()
+    assert off(reading.values["agop"].value, exact.values["agop"]) <= 1.5 * float(reading.values["agop"].error)
