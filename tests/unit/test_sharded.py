@@ -17,6 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.testing import assert_close
 from gnomon import Probe, centroid_alignment, input_jacobian, layer_centroids, nc1, ntk, self_duality
 from gnomon.errors import UnsupportedModuleError
+from gnomon.integrations.transformers_inputs import embeddings
 from gnomon.models import mlp
 from gnomon.probe import _cost, _meeting, whole
 """
@@ -134,6 +135,24 @@ for shard in (fsdp, tensor_parallel):
         assert "expected parameters that are whole on this process" in refusal(lambda: measure(model, x))
     assert_close(whole(model, lambda: ntk(model, x)), ntk(alone, x), rtol=0, atol=0)
 """
+TEXTS = """
+class Text(nn.Module):  # as a classifier of transformers is called
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.end = nn.Embedding(9, 5), nn.Linear(5, 3)
+        text = SimpleNamespace(pad_token_id=0)
+        self.config = SimpleNamespace(get_text_config=lambda: text)
+
+    def get_input_embeddings(self):
+        return self.table
+
+    def forward(self, input_ids, attention_mask=None):
+        return SimpleNamespace(logits=self.end(self.table(input_ids).mean(1)))
+
+tokens = torch.arange(1, 9).view(4, 2)
+assert_close(embeddings(fully_shard(Text(), mesh=mesh), tokens), embeddings(Text(), tokens), rtol=0, atol=0)
+"""
 REFUSED = """
 model = fsdp()
 probe = Probe(model, (x, labels), QUANTITIES)
@@ -166,6 +185,6 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("world", "body"), [(2, READ + REFUSED), (3, READ)])
+@pytest.mark.parametrize(("world", "body"), [(2, READ + TEXTS + REFUSED), (3, READ)])
 def test_a_sharded_network_is_read_by_all_processes_together(world, body, tmp_path):
     on_processes(world, IMPORTS, NETWORKS + body, tmp_path)

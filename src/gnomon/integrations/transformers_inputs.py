@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError, public, within
-from gnomon.probe import in_eval_mode
+from gnomon.probe import in_eval_mode, whole
 
 Network = Any
 """A network of transformers, called as its authors call it; importing their class would take seconds."""
@@ -140,7 +140,7 @@ def embeddings(
                 )
         return x
 
-    return in_eval_mode(model, checked)[0]
+    return whole(model, lambda: in_eval_mode(model, checked)[0])
 
 
 def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
