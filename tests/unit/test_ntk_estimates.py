@@ -62,7 +62,7 @@ def test_every_kind_of_layer_is_taken(name):
     wide = torch.nn.Linear(body(x).shape[1], 160, dtype=x.dtype)
     model = torch.nn.Sequential(body, wide)
     exact = ntk_to_point(model, x, x[0]).detach()
-    whole, parts = (ntk_to_point(model, x, x[0], rtol=0.2, memory=memory) for memory in (None, 1))
+    whole, parts = (ntk_to_point(model, x, x[0], rtol=0.5, memory=memory) for memory in (None, 1))
     assert ((whole.value - exact).abs() <= 2 * whole.error).all()
     torch.testing.assert_close(parts.value, whole.value)
     torch.testing.assert_close(parts.error, whole.error)
