@@ -92,7 +92,7 @@ from .measure import (
     truncation_sectors,
 )
 from .measure.metrics import AGOP, ClassStatistics
-from .probe import Cost, ExpectedCost, Probe, Reading, Stop, at, every, log_spaced, stop_when
+from .probe import Cost, ExpectedCost, History, Probe, Reading, Stop, at, every, log_spaced, stop_when
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
 __version__: str
@@ -123,6 +123,7 @@ __all__ = [
     "GrokAlign",
     "GrokfastEMA",
     "GrokfastMA",
+    "History",
     "InputNoise",
     "JacobianOperator",
     "LayerCentroids",

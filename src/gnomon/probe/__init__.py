@@ -3,6 +3,7 @@
 from gnomon.probe._cost import Cost
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._expected import ExpectedCost
+from gnomon.probe._history import History
 from gnomon.probe._plan import plan
 from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
@@ -14,6 +15,7 @@ from gnomon.probe._whole import whole
 __all__ = [
     "Cost",
     "ExpectedCost",
+    "History",
     "Probe",
     "Reading",
     "Schedule",

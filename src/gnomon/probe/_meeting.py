@@ -1,4 +1,4 @@
-"""Processes meet before they communicate: one that comes alone gets an error, and does not wait for ever."""
+"""Processes meet before they communicate: one that comes alone gets an error, and does not wait indefinitely."""
 
 from contextlib import suppress
 from datetime import timedelta

@@ -19,6 +19,7 @@ from gnomon.probe._derived import named_layers, require_layers, require_one_laye
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._expected import ExpectedCost, expected, together
+from gnomon.probe._history import History
 from gnomon.probe._look import Look
 from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable
@@ -26,7 +27,7 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
-from gnomon.probe._splits import AskedBySplit, at_split, by_split, of_splits
+from gnomon.probe._splits import AskedBySplit, at_split, by_split, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, unwrapped
 
@@ -60,8 +61,8 @@ class Probe:
 
         probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
         for step in range(steps):
-            if reading := probe(step):
-                print(step, reading.scalars())
+            probe(step)  # a Reading, or None if none is due; its numbers stay in the history
+        probe.history["centroid_alignment"], probe.history.steps
 
     Where a network puts out logits at several positions of a sample, `positions` says which are read. Each is then a
     row of logits, features and labels. All of a sample look at the same input: the Jacobian at one is that of its
@@ -105,6 +106,7 @@ class Probe:
         max_overhead: seconds of reading allowed for each second of training, such as 0.05. Readings that are due are
             left out, and counted in `cost`, until there is room for one that takes as long as those before it. The
             first is always taken, and so are those that `read` asks for.
+        history: where readings that were due are kept as numbers, such as `History("run.jsonl")`; default: in memory.
 
     Raises:
         EmptyError: if there are no quantities, or all samples are of one class, and a quantity needs more.
@@ -135,6 +137,7 @@ class Probe:
         rtol: float | int = RTOL,
         passes: int | None = None,
         max_overhead: float | None = None,
+        history: History | None = None,
     ) -> None:
         due = schedule is None or callable(schedule)
         _checks.settings(
@@ -150,12 +153,13 @@ class Probe:
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self.rtol, self.passes = rtol, passes
+        self.history = History() if history is None else history
         self._meter = Meter(max_overhead)
         self._warned: set[str] = set()
         self.positions = None if positions is None else Positions(positions)
         self._samples = split_samples(data, self.positions)
         self._plans = {
-            split: plan(asked, self._names(split), layers, self.head)
+            split: plan(asked, names_of(self._samples, split), layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
         require_layers(model, layers, head)
@@ -176,6 +180,7 @@ class Probe:
         for name in reading.missing.keys() - self._warned:
             self._warned.add(name)
             warnings.warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", stacklevel=2)
+        self.history.append(reading)
         return reading
 
     def read(self, step: int = 0) -> Reading:
@@ -277,11 +282,6 @@ class Probe:
             with suppress(RangeError):  # of a network that is NaN, which its quantities say
                 self._plans[split] = by_products(self._plans[split], self.model, x)
                 self._settled.add(split)
-
-    def _names(self, split: str) -> set[str]:
-        """What quantities of a split may ask for beside observations and each other."""
-        others = {f"{name}_{part}" for name, samples in self._samples.items() if name for part in samples.first}
-        return {*self._samples[split].first, "model", "parameters", "memory", "head", "positions", *others}
 
     def _start(self, split: str, *, few: bool = False) -> dict[str, object]:
         """What is there before anything is looked at; of other splits' samples a `few`, or all."""

@@ -66,3 +66,9 @@ def of_splits(
             batch = {part: tensor[:FEW] for part, tensor in samples.first.items()} if few else samples.joined(device)
             found |= {f"{name}_{part}": tensor for part, tensor in batch.items()}
     return found
+
+
+def names_of(samples: Mapping[str, Samples], split: str) -> set[str]:
+    """What quantities of a split may ask for beside observations and each other."""
+    others = {f"{name}_{part}" for name, each in samples.items() if name for part in each.first}
+    return {*samples[split].first, "model", "parameters", "memory", "head", "positions", *others}

@@ -1,0 +1,136 @@
+"""The history of a probe: numbers by step, in memory and in a file that a killed process leaves whole."""
+
+import json
+import math
+
+import pandas
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import gnomon
+from gnomon import History, Probe, Reading
+from gnomon.errors import DataError, RangeError
+
+
+def reading(step, **values):
+    return Reading(step, {name: torch.tensor(value) for name, value in values.items()}, {"logits": 0.5})
+
+
+def filled(path=None, **settings):
+    history = History(path, **settings)
+    for step in (0, 10, 20):
+        history.append(reading(step, loss=step + 0.5, norm=[1.0, 2.0, 3.0, 10.0]))
+    return history
+
+
+def test_a_history_holds_mean_extremes_and_quartiles():
+    history = filled()
+    assert history.steps == [0, 10, 20]
+    assert history.names == ["loss", "norm", "norm.min", "norm.max", "norm.q25", "norm.q75"]
+    assert_close(history["loss"], torch.tensor([0.5, 10.5, 20.5]).double())
+    for name, value in {"norm": 4.0, "norm.min": 1.0, "norm.max": 10.0, "norm.q25": 1.75, "norm.q75": 4.75}.items():
+        assert_close(history[name], torch.full((3,), value).double())
+    assert [row.step for row in history] == history.steps
+    assert repr(history) == "History(3 readings, steps 0 to 20: loss, norm)"
+    assert repr(History()) == "History(no readings)"
+
+
+def test_a_probe_keeps_what_was_due():
+    model, x = nn.Linear(3, 2), torch.ones(4, 3)
+    probe = Probe(model, {"train": x, "test": 2 * x}, [gnomon.jacobian_norm], gnomon.every(2))
+    read = [probe(step) for step in range(5)]
+    probe.read(1)
+    assert probe.history.steps == [0, 2, 4]
+    for name in ("train/jacobian_norm", "test/jacobian_norm"):
+        expected = [one.values[name].double().mean().item() for one in read if one]
+        assert_close(probe.history[name], torch.tensor(expected).double())
+
+
+def test_a_step_that_comes_again_takes_the_place_of_those_behind(tmp_path):
+    path = tmp_path / "history.jsonl"
+    history = filled(path)
+    history.append(reading(10, loss=7.0))
+    assert history.steps == [0, 10]
+    assert_close(history["norm"], torch.tensor([4.0, math.nan]).double(), equal_nan=True)
+    for again in (History(path), History.load(path)):
+        assert again.steps == [0, 10]
+        assert_close(again["loss"], history["loss"])
+
+
+def test_a_file_goes_on_behind_a_line_that_somebody_was_killed_in(tmp_path):
+    path = tmp_path / "history.jsonl"
+    filled(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    assert History.load(path).steps == [0, 10]
+    with path.open("ab") as file:
+        file.write(b"")
+    history = History(path)
+    history.append(reading(30, loss=1.0))
+    with pytest.warns(UserWarning, match=r"history\.jsonl has no reading in line 3, as a killed process leaves"):
+        assert History(path).steps == [0, 10, 30]
+
+
+def test_nan_is_null_in_the_file(tmp_path):
+    path = tmp_path / "history.jsonl"
+    History(path).append(reading(1, loss=math.nan, norm=[1.0, math.inf]))
+    line = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert line["loss"] is None
+    assert line["norm.max"] is None
+    assert History.load(path)["loss"].isnan().all()
+
+
+def test_values_of_all_samples_are_kept_where_asked_for(tmp_path):
+    path = tmp_path / "history.jsonl"
+    filled(path, samples=True)
+    for history in (filled(samples=True), History.load(path)):
+        (first, *_) = history.samples("norm")
+        assert len(history.samples("norm")) == 3
+        assert_close(first, torch.tensor([1.0, 2.0, 3.0, 10.0]).double())
+    with pytest.raises(RangeError, match=r"History\(name\): expected one of none, got 'norm'"):
+        filled().samples("norm")
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path):
+    history = filled()
+    history.save(tmp_path / "saved.jsonl")
+    again = History.load(tmp_path / "saved.jsonl")
+    assert [(row.step, row.numbers, row.seconds) for row in again] == [
+        (row.step, row.numbers, row.seconds) for row in history
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["saved.jsonl"]
+
+
+def test_records_of_a_run_are_histories_by_their_arm(tmp_path):
+    path = tmp_path / "records.jsonl"
+    lines = [{"arm": arm, "step": step, "loss": step, "note": "x", "list": [1]} for arm in "ab" for step in (0, 5)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    history = History.load(path, arm="b")
+    assert (history.steps, history.names) == ([0, 5], ["loss"])
+    with pytest.raises(DataError, match=r"History\.load\(path\): expected readings of one arm, got those of a, b"):
+        History.load(path)
+    with pytest.raises(DataError, match=r"\(arm\): expected one of a, b, got 'c'"):
+        History.load(path, arm="c")
+
+
+def test_a_data_frame_has_a_row_a_step():
+    frame = filled().to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert (frame.index.name, [*frame.index]) == ("step", [0, 10, 20])
+    assert frame["norm.max"].tolist() == [10.0] * 3
+
+
+def test_what_is_no_history_is_said(tmp_path):
+    with pytest.raises(DataError, match=r"History\.load\(path\): expected a file of readings, got .*No such file"):
+        History.load(tmp_path / "none.jsonl")
+    (tmp_path / "text").write_text("hello\n")
+    with pytest.raises(DataError, match=r"expected a reading a line, got b'hello' in line 1"):
+        History(tmp_path / "text")
+    with pytest.raises(RangeError, match=r"History\(name\): expected one of loss, norm, .*, got 'accuracy'"):
+        filled()["accuracy"]
+    with pytest.raises(DataError, match=r"expected names other than arm, samples, seconds, step, got \['seconds'\]"):
+        History().append(reading(0, seconds=1.0))
+    with pytest.raises(DataError, match=r"expected a file with room for a line"):
+        History(tmp_path / "no folder" / "x").append(reading(0, loss=1.0))
