@@ -7,6 +7,7 @@ from torch import nn
 import gnomon
 from gnomon import Probe, accuracy, class_moments
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.probe import unavailable
 
 N, T, D, C, P = 12, 5, 4, 6, 7
 
@@ -220,3 +221,28 @@ def test_bad_input_is_named(model, labels):
         Probe(model, (x, labels), [accuracy])
     with pytest.raises(EmptyError, match=r"\(labels\): expected positions that have one, got -100 at all"):
         Probe(model, (x, torch.full((N, T), -100)), [accuracy], positions="all").read()
+
+
+def test_an_interrupt_leaves_the_network_as_it_was(model, labels):
+    probe = Probe(model, (normal(N, T, D), labels), [accuracy], positions="all")
+    model.train()
+    calls = []
+
+    def interrupt(*_):
+        calls.append(len(model._forward_hooks))
+        raise KeyboardInterrupt
+
+    handle = model.head.register_forward_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        probe.read()
+    handle.remove()
+    assert calls == [1]  # what takes the positions was there
+    assert not model._forward_hooks
+    assert model.training
+
+
+def test_what_cannot_be_had_of_several_positions_is_told_apart(model, labels):
+    asked = [accuracy, gnomon.nc1, gnomon.jacobian_norm, gnomon.effective_rank]
+    why = unavailable(model, (normal(N, T, D), labels), asked, positions="all")
+    assert why.keys() == {"jacobian_norm", "effective_rank"}
+    assert unavailable(model, (normal(N, T, D), labels), asked, positions="last") == {}
