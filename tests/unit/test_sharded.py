@@ -15,11 +15,12 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolic
 from torch.distributed.fsdp import register_fsdp_forward_method
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.testing import assert_close
-from gnomon import Probe, centroid_alignment, input_jacobian, layer_centroids, nc1, ntk, self_duality
+from gnomon import Probe, centroid_alignment, cumulative_parameters, input_jacobian, nc1, nfa_table, ntk, self_duality
 from gnomon.errors import UnsupportedModuleError
 from gnomon.integrations.transformers_inputs import embeddings
 from gnomon.models import mlp
 from gnomon.probe import _cost, _meeting, whole
+from gnomon.regions import boundary_distance
 """
 NETWORKS = """
 class Encoder(nn.Module):
@@ -166,8 +167,9 @@ if rank == 1:
 dist.barrier()
 assert probe.read() == probe.read()
 
-root = fully_shard(mlp((5, 6, 4, 3)), mesh=mesh)
-assert "expected parameters that are whole on this process" in refusal(lambda: layer_centroids(root, x))
+root = fully_shard(mlp((5, 5, 4, 3)), mesh=mesh)
+for measure in (boundary_distance, lambda model, _: cumulative_parameters(model), nfa_table):
+    assert "expected parameters that are whole on this process" in refusal(lambda: measure(root, x))
 
 old = FullyShardedDataParallel(Net(), device_id=torch.device("cpu"))
 assert "got FullyShardedDataParallel. Shard with torch.distributed.fsdp.fully_shard" in refusal(

@@ -9,7 +9,7 @@ from gnomon.autodiff._jacobian import input_jacobian, vector_jacobian
 from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperator, TapeProducts
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
-from gnomon.autodiff._memory import DEFAULT_BUDGET
+from gnomon.autodiff._memory import DEFAULT_BUDGET, require_whole
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
 from gnomon.autodiff._run import Model, outputs_of, recorded
@@ -50,6 +50,7 @@ __all__ = [
     "projected_norm",
     "recorded",
     "require_second_derivative",
+    "require_whole",
     "same",
     "show_layers",
     "timed",

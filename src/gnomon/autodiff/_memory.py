@@ -47,6 +47,13 @@ def storage_of(tensor: Tensor) -> UntypedStorage:
     return tensor.untyped_storage()
 
 
+def require_whole(model: nn.Module) -> None:
+    """Raises UnsupportedModuleError if a network is sharded over processes: for what reads its weights or copies it."""
+    by_tensors = any(hasattr(parameter, "device_mesh") for parameter in model.parameters())
+    if by_tensors or any(hasattr(module, "set_reshard_after_backward") for module in model.modules()):
+        raise sharded()
+
+
 def sharded() -> UnsupportedModuleError:
     """The error for a network that is sharded over processes."""
     return UnsupportedModuleError(

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon.autodiff import require_whole
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
 
@@ -22,11 +23,12 @@ def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
     """The linear layers by name, and how many of them have a ReLU behind.
 
     Raises:
-        UnsupportedModuleError: unless linear layers and ReLUs take turns, at least one of each.
+        UnsupportedModuleError: unless linear layers and ReLUs take turns, at least one of each, on one process.
     """
     expected = "an nn.Sequential of Linear and ReLU in turn"
     if not isinstance(model, nn.Sequential):
         raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.")
+    require_whole(model)
     layers: dict[str, nn.Linear] = {}
     hidden = 0
     for name, child in children(model):

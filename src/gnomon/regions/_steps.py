@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gnomon.autodiff import outputs_of, recorded
+from gnomon.autodiff import outputs_of, recorded, require_whole
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.regions._functions import of_call
 from gnomon.regions._operations import Affine, Bend, Operation, Planes, bent, state_at_origin
@@ -174,6 +174,7 @@ def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Te
 def _copied(model: nn.Module) -> nn.Module:
     """A copy; of a compiled module, of the one that it was made from."""
     original: nn.Module = getattr(model, "_orig_mod", model)
+    require_whole(original)
     # Weights that a hook makes of others cannot be copied as they are, and are made again.
     made = [
         value
