@@ -4,17 +4,14 @@ Without names all pictures are drawn. The numbers that a caption must name are p
 description; `tests/unit/test_pictures.py` holds the captions of the pages against them.
 """
 
-import io
-import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import torch
-from drawing import HEIGHT, STYLE, WIDTH
+from drawing import HEIGHT, STYLE, WIDTH, save
 from matplotlib.figure import Figure
 from runs import ADDITION, CLUSTERS, COLLAPSE, DIGITS
 from table import PICTURES
@@ -44,15 +41,6 @@ def main(names: Sequence[str]) -> None:
                 metadata = {"Title": name, "Description": message, "Date": None, "Creator": "gnomon"}
                 save(figure, FOLDER / f"{name}.svg", metadata)
             print(f"  {name}  {message}")
-
-
-def save(figure: Figure, path: Path, metadata: dict[str, Any]) -> None:
-    """Writes the picture small: paths without the blanks that they need not have, places to a hundredth of a point."""
-    written = io.StringIO()
-    figure.savefig(written, format="svg", metadata=metadata, dpi=192)
-    text = re.sub(r' d="[^"]+"', lambda found: re.sub(r"\s*([MLQz])\s*", r"\1", found[0]), written.getvalue())
-    text = re.sub(r"(?<![\d.])([1-9]\d*\.\d\d)\d{2,}", r"\1", text)
-    path.write_text(re.sub(r"\n +", "\n", text), encoding="utf-8")
 
 
 if __name__ == "__main__":

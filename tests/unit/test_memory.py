@@ -154,7 +154,7 @@ def test_making_a_probe_fits_the_budget_whatever_the_number_of_classes():
 @pytest.mark.once
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_the_peak_of_a_reading_does_not_depend_on_the_number_of_samples():
-    """`benchmarks/streaming.py` does so for 40,000 images."""
+    """`benchmarks/scale.py` does so for 100,000 images."""
     budget = 2**25
     few, many = (peak(STREAMING.replace("SAMPLES", str(n)), budget) for n in (1000, 10_000))
     # 13 or 19 MB, whatever the number of samples and with the garbage collector off too: it goes by the hash seed.
