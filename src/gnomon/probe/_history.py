@@ -211,7 +211,7 @@ def _line(row: Row) -> bytes:
     return json.dumps(line, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _plain(value: float) -> float | None:
+def _plain(value: float | int) -> float | None:
     """As JSON has it, which has no NaN."""
     return value if math.isfinite(value) else None
 
@@ -266,5 +266,5 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _number(value: float | None) -> float:
+def _number(value: float | int | None) -> float:
     return math.nan if value is None else float(value)
