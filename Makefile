@@ -12,8 +12,8 @@ exports: .venv/run          ## the tables of what is public, which follow from t
 	$(BIN)/python tools/exports.py
 
 test: .venv/test            ## all tests: of units with the shapes checked at run time, the others without
-	$(BIN)/python -m pytest -n 2 tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
-	$(BIN)/python -m pytest -n 2 -m "bad_input or once"
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "bad_input or once"
 
 empty:                      ## what works without any extra, in an environment of its own
 	$(PYTHON) -m venv --clear .empty
