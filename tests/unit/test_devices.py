@@ -119,6 +119,7 @@ class First(Averaged):
         return super().forward(x)[:, 0]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("outputs", [3, 160])
 @pytest.mark.parametrize("network", [Averaged, First])
 def test_probes_of_many_outputs_heads_and_positions_read_where_the_network_is(network, outputs):

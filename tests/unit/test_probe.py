@@ -32,7 +32,8 @@ def data(x):
 def test_schedules():
     assert [step for step in range(13) if every(5)(step)] == [0, 5, 10]
     assert [step for step in range(13) if at(0, 7)(step)] == [0, 7]
-    steps = [step for step in range(10_001) if log_spaced(10)(step)]
+    due = log_spaced(10)
+    steps = [step for step in range(10_001) if due(step)]
     assert steps[:6] == [0, 1, 2, 3, 4, 5]
     assert {1, 10, 100, 1000, 10_000} <= set(steps)
     assert len([step for step in steps if 1000 <= step < 10_000]) == 10
