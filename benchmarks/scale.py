@@ -225,7 +225,7 @@ def claims(found: dict[Point, dict]) -> list[Claim]:
         ),
         Claim(
             "memory is flat in samples: the highest peak is at most 1.1 times the lowest",
-            f"{higher:.2f} times, {min(peaks)} to {max(peaks)} MiB, from 1,000 to 100,000 samples",
+            f"{higher:.3f} times, {min(peaks)} to {max(peaks)} MiB, from 1,000 to 100,000 samples",
             higher <= 1.1,
         ),
     ]
