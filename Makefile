@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run exports test coverage lowest empty soak check bench docs pictures clean
+.PHONY: run exports test coverage lowest empty package soak check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
@@ -21,6 +21,15 @@ empty:                      ## what works without any extra, in an environment o
 	.empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt .
 	cd .empty && bin/python ../tests/empty_environment.py
 	rm -rf .empty
+
+package:                    ## wheel and sdist into dist, and what is in them used outside this folder
+	$(PYTHON) -m venv --clear .package
+	.package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 build
+	rm -rf dist
+	.package/bin/python -m build --outdir dist . > /dev/null
+	.package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/gnomon-*.whl
+	cd .package && bin/python ../tests/installed_package.py
+	rm -rf .package
 
 coverage: .venv/test        ## which lines no test runs, in coverage.txt and coverage.xml
 	$(BIN)/python -m pytest -n 2 --cov=gnomon --cov=gnomon_lab --cov-report=xml --cov-report=term-missing:skip-covered > coverage.txt; \
