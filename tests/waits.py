@@ -39,7 +39,8 @@ WAYS = {
     *("linalg/_directions.py:length", "measure/_by_class.py:_lie_close", "dynamics/_snr_growth.py:_root"),
     *("dynamics/_truncation_time.py:_at_radius", "linalg/_krylov.py:krylov", "linalg/_squared_norm.py:squared_norm"),
     *(
-        "measure/_estimates.py:first_and_norm",
+        "measure/_estimates.py:FirstAndNorm.of",
+        "measure/_estimates.py:norm_of",
         "measure/_estimates.py:squared_norm_of",
         "measure/_mixtures.py:traces",
         *(f"measure/_outer_products.py:{name}" for name in ("Drawn.noise", "Drawn.error", "Drawn.size", "directions")),

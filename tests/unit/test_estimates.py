@@ -17,11 +17,10 @@ from gnomon.errors import RangeError
 from gnomon.linalg import Products, krylov, squared_norm
 from gnomon.measure._estimates import (
     Accuracy,
+    FirstAndNorm,
     first_values,
     root_of,
-    share_of_first,
     squared_norm_of,
-    stable_rank_of,
 )
 from gnomon.models import mlp
 from gnomon.plot import reading as draw
@@ -90,10 +89,11 @@ def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
     found = root_of(squared_norm_of(products, accuracy))
     assert 0.9 <= share_held(found, norm) <= 0.99
     assert (found.error <= rtol * found.value).all()
-    shares = share_of_first(products, accuracy)
+    both = FirstAndNorm.of(products, accuracy)
+    shares = both.share()
     assert share_held(shares, (values[0] / norm).square()) >= 0.9
     assert (shares.error <= 1.001 * rtol * shares.value).all()
-    ranks = stable_rank_of(products, accuracy)
+    ranks = both.stable_rank()
     assert share_held(ranks, (norm / values[0]).square()) >= 0.9
     assert (ranks.error <= 1.001 * rtol * ranks.value).all()
     first = first_values(products, 2, accuracy)
@@ -142,7 +142,8 @@ def test_equal_singular_values_are_found_more_than_once(values):
 def test_a_zero_jacobian_is_zero_without_an_error():
     products, accuracy = of_matrix(torch.zeros(OUTPUTS, 9), 2), Accuracy.of(0.05, None, 0)
     norm = root_of(squared_norm_of(products, accuracy))
-    for found in (norm, share_of_first(products, accuracy), stable_rank_of(products, accuracy)):
+    both = FirstAndNorm.of(products, accuracy)
+    for found in (norm, both.share(), both.stable_rank()):
         assert found.value.tolist() == found.error.tolist() == [0, 0]
 
 
@@ -343,7 +344,32 @@ def test_estimates_are_drawn_and_measured_by_their_values():
     assert f"mean {reading.scalars()['jacobian_norm']:.3g}" in axes.get_legend_handles_labels()[1][0]
     measured = measure(model, Data(x, None, ""), {"jacobian_norm": gnomon.jacobian_norm}).values
     assert measured.keys() == {"jacobian_norm", "jacobian_norm.error"}
-    assert torch.equal(measured["jacobian_norm"], reading.values["jacobian_norm"].value)
+    alone = Probe(model, x, [gnomon.jacobian_norm]).read()
+    assert torch.equal(measured["jacobian_norm"], alone.values["jacobian_norm"].value)
+
+
+def test_the_norm_is_found_on_the_way_to_the_first_singular_value():
+    """Whatever the order in which they are asked for, by a probe."""
+    model, x = many_outputs()
+    operator = JacobianOperator(model, x)
+    share, norm = gnomon.explained_variance_ratio(operator), gnomon.jacobian_norm(operator)
+    assert torch.equal(norm.passes, share.passes)
+    assert (norm.error < 0.04 * norm.value).all()  # the squared norm is known to 5 %
+    exact = gnomon.jacobian_norm(gnomon.input_jacobian(model, x)).detach()
+    assert ((norm.value - exact).abs() <= 2 * norm.error).all()
+    for some in (QUANTITIES[:2], QUANTITIES[1::-1]):
+        found = Probe(model, x, some).read().values["jacobian_norm"]
+        assert torch.equal(found.value, norm.value)
+
+
+def test_a_norm_that_is_not_known_well_enough_is_estimated_for_itself():
+    model, x = many_outputs()
+    operator = JacobianOperator(model, x)
+    with pytest.warns(RuntimeWarning, match="explained_variance_ratio: expected an error of at most 0.05"):
+        gnomon.explained_variance_ratio(operator, passes=32)
+    with pytest.warns(RuntimeWarning, match="jacobian_norm: expected an error of at most 0.05"):
+        found, alone = (gnomon.jacobian_norm(each, passes=32) for each in (operator, JacobianOperator(model, x)))
+    assert torch.equal(found.value, alone.value)
 
 
 def test_a_reading_with_estimates_is_saved_and_loaded(tmp_path):

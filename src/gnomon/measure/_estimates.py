@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -47,6 +47,11 @@ class Accuracy:
         )
         return cls(rtol, most, seed)
 
+    @property
+    def of_squares(self) -> float:
+        """The error over the value that is allowed of squares, for their roots."""
+        return (1 + self.rtol) ** 2 - 1
+
 
 def estimated(
     jacobian: JacobianOperator,
@@ -71,13 +76,15 @@ def estimated(
 
 def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     """The Frobenius norms; kept with the operator, since several quantities ask for them."""
+
+    def estimate(products: Products, _: slice) -> Estimate:
+        known = jacobian.known.get((accuracy, products.first))
+        if known is not None and (known.norm.relative() <= accuracy.of_squares).all():
+            return root_of(known.norm)
+        return root_of(squared_norm_of(products, accuracy))
+
     if accuracy not in jacobian.known:
-        jacobian.known[accuracy] = estimated(
-            jacobian,
-            accuracy,
-            lambda matrix, _: length(matrix.flatten(1)),
-            lambda products, _: root_of(squared_norm_of(products, accuracy)),
-        )
+        jacobian.known[accuracy] = estimated(jacobian, accuracy, lambda matrix, _: length(matrix.flatten(1)), estimate)
     return jacobian.known[accuracy]
 
 
@@ -107,7 +114,7 @@ def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
     Hutch++ and XTrace spend products on a space in any case: after as many they are up to twice as far off where many
     directions carry the norm, and no nearer where few do, since a space is then found here too (benchmarks/norm.py).
     """
-    tolerance = products.like.new_full((products.shape[0],), (1 + accuracy.rtol) ** 2 - 1)
+    tolerance = products.like.new_full((products.shape[0],), accuracy.of_squares)
     plain = squared_norm(products, tolerance, accuracy.passes, worth=WORTH)
     open_ = plain.relative() > tolerance
     rest = accuracy.passes - int(plain.passes.max())
@@ -121,35 +128,54 @@ def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
     return SquaredNorm(found.scale, found.value, found.low, found.high, spent)
 
 
-def share_of_first(products: Products, accuracy: Accuracy) -> Estimate:
-    """The share of the squared norm that the first singular value's square has."""
-    first, wider, norm, passes = first_and_norm(products, accuracy)
-    share = torch.where(norm.value > 0, first / norm.value, 0)
-    high = (share * wider * norm.value / norm.low).clamp(max=1)
-    error = torch.maximum(high - share, share - share * norm.value / norm.high)
-    return Estimate(share, torch.where(norm.value > 0, error, 0), passes)
+@dataclass(frozen=True)
+class FirstAndNorm:
+    """The first singular values and the norms, as far as their quotient needs: the error of either counts towards it.
 
-
-def stable_rank_of(products: Products, accuracy: Accuracy) -> Estimate:
-    """The squared norm over the first singular value's square."""
-    first, wider, norm, passes = first_and_norm(products, accuracy)
-    rank = torch.where(first > 0, norm.value / first, 0)
-    low = (rank / wider * norm.low / norm.value).clamp(min=1)
-    error = torch.maximum(rank - low, rank * norm.high / norm.value - rank)
-    return Estimate(rank, torch.where(first > 0, error, 0), passes)
-
-
-def first_and_norm(products: Products, accuracy: Accuracy) -> tuple[Tensor, Tensor, SquaredNorm, Tensor]:
-    """The first value's square in the norm's unit, by which factor it may be larger, the squared norm, and the passes.
-
-    As far as their quotient needs: the error of either counts towards it.
+    Attributes:
+        first: the first value's square over that of the norm's scale.
+        wider: by which factor it may be larger.
+        norm: the squared norm; its passes are those of both.
     """
-    known = krylov(products, 1, accuracy.rtol, accuracy.passes // 2)
-    first, error = known.values[:, 0] / known.scale, known.errors[:, 0] / known.scale
-    wider = torch.where(first > 0, ((first + error) / first).square(), 1)
-    tolerance = ((1 + accuracy.rtol) / wider - 1).clamp_min(accuracy.rtol / 4)
-    norm = squared_norm(products, tolerance, accuracy.passes - int(known.passes.max()), known)
-    return first.square(), wider, norm, known.passes + norm.passes
+
+    first: Float[Tensor, "n"]
+    wider: Float[Tensor, "n"]
+    norm: SquaredNorm
+
+    @classmethod
+    def of(cls, products: Products, accuracy: Accuracy) -> "FirstAndNorm":
+        """From products."""
+        known = krylov(products, 1, accuracy.rtol, accuracy.passes // 2)
+        first, error = known.values[:, 0] / known.scale, known.errors[:, 0] / known.scale
+        wider = torch.where(first > 0, ((first + error) / first).square(), 1)
+        tolerance = ((1 + accuracy.rtol) / wider - 1).clamp_min(accuracy.rtol / 4)
+        norm = squared_norm(products, tolerance, accuracy.passes - int(known.passes.max()), known)
+        return cls(first.square(), wider, replace(norm, passes=known.passes + norm.passes))
+
+    @classmethod
+    def kept(cls, jacobian: JacobianOperator, products: Products, accuracy: Accuracy) -> "FirstAndNorm":
+        """Those of a chunk of an operator, which keeps them: several quantities follow from them."""
+        key = accuracy, products.first
+        if key not in jacobian.known:
+            jacobian.known[key] = cls.of(products, accuracy)
+        found: FirstAndNorm = jacobian.known[key]
+        return found
+
+    def share(self) -> Estimate:
+        """The share of the squared norm that the first singular value's square has."""
+        norm = self.norm
+        share = torch.where(norm.value > 0, self.first / norm.value, 0)
+        high = (share * self.wider * norm.value / norm.low).clamp(max=1)
+        error = torch.maximum(high - share, share - share * norm.value / norm.high)
+        return Estimate(share, torch.where(norm.value > 0, error, 0), norm.passes)
+
+    def stable_rank(self) -> Estimate:
+        """The squared norm over the first singular value's square."""
+        norm = self.norm
+        rank = torch.where(self.first > 0, norm.value / self.first, 0)
+        low = (rank / self.wider * norm.low / norm.value).clamp(min=1)
+        error = torch.maximum(rank - low, rank * norm.high / norm.value - rank)
+        return Estimate(rank, torch.where(self.first > 0, error, 0), norm.passes)
 
 
 def first_values(products: Products, k: int, accuracy: Accuracy) -> Estimate:

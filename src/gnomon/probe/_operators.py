@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from gnomon._kinds import members
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts, forward
 from gnomon.errors import UnsupportedModuleError
+from gnomon.measure import explained_variance_ratio, stable_rank
 from gnomon.probe._plan import Plan, Quantity
 
 ACCURACY = ("rtol", "passes")
@@ -35,7 +37,9 @@ def by_products(plan: Plan, model: nn.Module, x: Tensor) -> Plan:
         return plan
     arguments = {name: with_operator(plan, name) if name in takers else plan.arguments[name] for name in plan.arguments}
     observations = plan.observations - {"jacobian"} | {"jacobian_operator"}
-    return replace(plan, arguments=arguments, observations=observations)
+    order = sorted(plan.quantities, key=lambda name: not finds_norm(plan.quantities[name]))
+    quantities = {name: plan.quantities[name] for name in order}
+    return replace(plan, quantities=quantities, arguments=arguments, observations=observations)
 
 
 def with_operator(plan: Plan, name: str) -> dict[str, str]:
@@ -44,6 +48,12 @@ def with_operator(plan: Plan, name: str) -> dict[str, str]:
     parameters = inspect.signature(plan.quantities[name]).parameters
     settings = getattr(plan.quantities[name], "keywords", {})
     return looks | {setting: setting for setting in ACCURACY if setting in parameters and setting not in settings}
+
+
+def finds_norm(quantity: Quantity) -> bool:
+    """Whether it estimates the norm on its way, so that those who ask for that later find it with the operator."""
+    function = quantity.func if isinstance(quantity, partial) else quantity
+    return any(function is each for each in (explained_variance_ratio, stable_rank))
 
 
 def takes_operator(quantity: Quantity) -> bool:

@@ -9,7 +9,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.linalg import Estimate, top_share
-from gnomon.measure._estimates import Accuracy, estimated, said, share_of_first
+from gnomon.measure._estimates import Accuracy, FirstAndNorm, estimated, said
 
 
 @overload
@@ -58,7 +58,7 @@ def explained_variance_ratio(
             jacobian,
             accuracy,
             lambda matrix, _: top_share(matrix.flatten(2)),
-            lambda products, _: share_of_first(products, accuracy),
+            lambda products, _: FirstAndNorm.kept(jacobian, products, accuracy).share(),
         )
         return said("explained_variance_ratio", found, accuracy)
     _checks.samples(3, jacobian=jacobian)

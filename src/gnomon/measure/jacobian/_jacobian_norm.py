@@ -46,7 +46,7 @@ def jacobian_norm(
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
     Cost: O(n c d). Of an operator 8 to 48 backward passes, and some 15 products more where few directions carry the
-        norm.
+        norm; nothing where `explained_variance_ratio` or `stable_rank` was asked of it before, to the same accuracy.
     Example:
         >>> import torch, gnomon
         >>> gnomon.jacobian_norm(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]))

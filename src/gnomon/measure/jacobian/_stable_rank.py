@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.linalg import Estimate, top_share
-from gnomon.measure._estimates import Accuracy, estimated, said, stable_rank_of
+from gnomon.measure._estimates import Accuracy, FirstAndNorm, estimated, said
 
 
 @overload
@@ -62,7 +62,7 @@ def stable_rank(
             jacobian,
             accuracy,
             lambda matrix, _: _of_matrix(matrix),
-            lambda products, _: stable_rank_of(products, accuracy),
+            lambda products, _: FirstAndNorm.kept(jacobian, products, accuracy).stable_rank(),
         )
         return said("stable_rank", found, accuracy)
     _checks.samples(3, jacobian=jacobian)
