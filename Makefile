@@ -60,7 +60,7 @@ bench: .venv/dev            ## speeds beside the peers', as ratios in one proces
 docs: .venv/dev             ## the documentation, on a local port
 	$(BIN)/mkdocs serve
 
-pictures: .venv/dev         ## those of docs/quantities.md and docs/regions.md, from runs of their own, in four minutes, and that of benchmarks/scale.py
+pictures: .venv/dev         ## those of docs/quantities and docs/regions.md, from runs of their own, in four minutes, and that of benchmarks/scale.py
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures
 	$(BIN)/python docs/pictures/scale.py
 

@@ -2,11 +2,16 @@
 
 import ast
 import re
+from pathlib import Path
 from typing import Any
 
 import griffe
 
-SECTION = re.compile(r"(Source|Args|Attributes|Returns|Raises|Cost|Precision|Example):(?: +(.+))?")
+SECTION = re.compile(r"(Reading|Source|Args|Attributes|Returns|Raises|Cost|Precision|Example):(?: +(.+))?")
+EXPERIMENT = re.compile(
+    "|".join(rf"(?<=[( ]){page.stem}(?=[,)])" for page in (Path(__file__).parent / "experiments").glob("*.md"))
+)
+"""Where a section Reading names one in brackets."""
 LISTS = ("Args", "Attributes", "Raises")
 
 
@@ -16,7 +21,7 @@ class House(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:  # noqa: ANN401 (griffe's own signature)
         """Each module, class and function."""
         if obj.docstring is not None:
-            obj.docstring.value = markdown(obj.docstring.value).replace("docs/errata.md", "[errata](errata.md)")
+            obj.docstring.value = markdown(obj.docstring.value).replace("docs/errata.md", "[errata][errata]")
 
     def on_function_instance(self, *, node: ast.AST, func: griffe.Function, **kwargs: Any) -> None:  # noqa: ANN401
         """Each function: griffe takes the shape "n *d" for a product."""
@@ -64,6 +69,10 @@ def section(title: str, body: str) -> list[str]:
     """One section: a definition list, or its title above code."""
     if title == "Example":
         return [f"**{title}**", "", "```pycon", body, "```"]
+    if title == "Reading":
+        body = EXPERIMENT.sub(r"[\g<0>][\g<0>]", re.sub(r"\n +", " ", body))
+        lines = (line.partition(":") for line in body.splitlines())
+        return ['!!! reading ""', *(f"    **{name}.** {said[1].upper()}{said[2:]}\n" for name, _, said in lines)]
     entries = [body]
     if title in LISTS:
         parts = (part.partition(":") for part in re.split(r"\n(?! )", body))

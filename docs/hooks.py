@@ -1,4 +1,4 @@
-"""Quantities that no page names; formulas as SVG, without script, font or network; options that do not break."""
+"""Names that no page has; formulas as SVG, without script, font or network; options that do not break."""
 
 import html
 import re
@@ -10,7 +10,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
-from sections import with_all_quantities
+from sections import with_index, with_new_quantities
 
 SIZE, TEXT = 17.0, 16.0
 """Of a formula's letters beside the text's."""
@@ -21,8 +21,11 @@ ziafont.config.precision = 2
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Adds what is in `gnomon.measure` and not yet on the page of quantities."""
-    return with_all_quantities(markdown) if page.file.src_uri == "quantities.md" else markdown
+    """Adds the index of all names, and to the page of a family what is in `gnomon.measure` and on no page yet."""
+    folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
+    if folder == "quantities":
+        return with_new_quantities(markdown, name)
+    return with_index(markdown) if (folder, name) == ("", "quantities") else markdown
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -11,13 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLLOWS = """
 import inspect, torch, gnomon
-from docs.sections import with_all_quantities
+from docs.sections import with_new_quantities
 from gnomon_lab.measuring.quantities import QUANTITIES, explanation
 
 assert "sensitivity" in gnomon.__all__ and "sensitivity" in gnomon.measure.__all__
 assert "sensitivity" in QUANTITIES
 assert explanation("sensitivity").startswith("By how much the outputs move")
-assert "\\n::: gnomon.sensitivity\\n" in with_all_quantities(open("docs/quantities.md").read())
+assert "\\n::: gnomon.sensitivity\\n" in with_new_quantities(open("docs/quantities/jacobian.md").read(), "jacobian")
 layer, x = torch.nn.Linear(3, 2, bias=False), torch.ones(4, 3)
 probe = gnomon.Probe(layer, x, {"twice": lambda sensitivity: 2 * sensitivity})
 expected = 0.02 * layer(x).norm(dim=1)

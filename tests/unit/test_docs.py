@@ -3,14 +3,16 @@
 import ast
 import doctest
 import importlib
+import inspect
 import math
 import pkgutil
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 import torch
-from docs.sections import with_all_quantities
+from docs.sections import with_index
 from torch import nn
 from torch.nn import functional
 
@@ -23,6 +25,9 @@ from gnomon_lab.papers import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DRAWN = ROOT / "docs" / "assets" / "quantities"
+MAPS = {"regions.slice_regions", "regions.decision_boundary"}
+"""Drawn, and no quantities."""
 MODULES = ["gnomon", *(module.name for module in pkgutil.walk_packages(gnomon.__path__, "gnomon."))]
 
 
@@ -69,8 +74,22 @@ def test_docstring_examples_hold(name):
 
 
 def test_every_public_name_has_its_section():
-    page = with_all_quantities((ROOT / "docs" / "quantities.md").read_text(encoding="utf-8"))
-    assert set(re.findall(r"^::: gnomon\.(\w+)$", page, re.MULTILINE)) == set(gnomon.__all__)
+    index = with_index((ROOT / "docs" / "quantities.md").read_text(encoding="utf-8"))
+    listed = re.findall(r"^\| \[`(\w+)`\]\(quantities/\w+\.md#gnomon\.\1\) \| \S.+ \|$", index, re.MULTILINE)
+    assert sorted(listed) == sorted(gnomon.__all__)
+
+
+def test_every_quantity_begins_with_three_lines_on_how_to_read_it():
+    """So do those beside `gnomon.measure` that have a picture of a healthy run and an unhealthy one."""
+    section = (
+        r"Reading:\n    Low, high: \S(?:.+\n {8})*.+\n    Generalising: (?:.+\n {8})*.+\n    Misleads: (?:.+\n {8})*.+"
+    )
+    quantities = {name for name in gnomon.measure.__all__ if name.islower()} | {
+        path.stem for path in DRAWN.glob("*.svg")
+    }
+    docstrings = {name: inspect.getdoc(attrgetter(name)(gnomon)) for name in quantities - MAPS}
+    parts = {name: docstring.split("\n\n")[1] for name, docstring in docstrings.items()}
+    assert [name for name, part in parts.items() if re.fullmatch(section, part) is None] == []
 
 
 def test_every_name_of_regions_has_its_section():
@@ -244,7 +263,7 @@ def test_theorem_4_and_lemmas_7_and_8_hold():
     torch.testing.assert_close(kernel.squeeze(), gradient(x) @ gradient(other))
 
 
-# docs/quantities.md, "Centroids under cross-entropy".
+# docs/quantities/jacobian.md, "Centroids under cross-entropy".
 
 
 def test_cross_entropy_does_not_see_the_centroid():

@@ -24,6 +24,15 @@ def aligned_jacobian(
 ) -> Float[Tensor, "n c *d"]:
     r"""The Jacobian of smallest loss among those of bounded norm, for outputs $f(x) = Jx$ without offset.
 
+    Reading:
+        Low, high: No number: the optimum; look at the cosine of the network's own Jacobian with it, 1 at the optimum.
+        Generalising: On digits the cosine stays at 0.016 in a network that memorised and rises to 0.485 in one that
+            generalises.
+        Misleads: The theorem behind it holds for small norms under the squared error; above them other minimisers do as
+            well (errata).
+
+
+
     $J = \mathrm{norm}\,\sqrt{\tfrac{c}{c-1}}\,(e_y - \tfrac1c\mathbf{1})\,\hat x^\top$ for cross-entropy and
     $J = \min(\mathrm{norm}, 1/\|x\|)\,e_y\,\hat x^\top$ for MSE, $\|f - e_y\|^2$, with $\hat x = x/\|x\|$
 

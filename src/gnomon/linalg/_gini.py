@@ -13,6 +13,15 @@ from gnomon.errors import EmptyError, RangeError
 def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
     r"""The Gini coefficient of the last axis: 0 where all entries are equal, near 1 where one of them has it all.
 
+    Reading:
+        Low, high: 0: all entries alike. Near 1: few carry all.
+        Generalising: Of an embedding's Fourier norms, a + b mod 23: both rise while the pairs are memorised; 0.21 where
+            the network adds (98 % of unseen pairs), 0.08 where it does not (58 %).
+        Misleads: Its end depends on the number of entries: look at the rise. With GrokAlign it rises by 60 to 90 % as
+            much as with weight decay, though both grok (modular-addition).
+
+
+
     $G = \frac{1}{2 p^2 \bar v}\sum_{i,j}|v_i - v_j| = \frac{\sum_i (2i - p - 1)\,v_{(i)}}{p\,\sum_i v_i}$, the
     $v_{(i)}$ in increasing order
 

@@ -33,6 +33,13 @@ def top_eigenvectors(
 ) -> Eigenvectors:
     r"""The eigenvectors of the average gradient outer product with the largest eigenvalues, as images if told so.
 
+    Reading:
+        Low, high: No number: look at them as images, the directions of the input to which the outputs react most.
+        Generalising: On digits noise over all pixels in a network that memorised, parts of strokes in one that
+            generalises.
+        Misleads: Where eigenvalues lie close together: the vectors are then any of their plane, and change from reading
+            to reading.
+
     $G v_i = \lambda_i v_i$, $\lambda_1 \ge \lambda_2 \ge \dots$
 
     Args:

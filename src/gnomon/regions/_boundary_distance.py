@@ -19,6 +19,15 @@ def boundary_distance(
 ) -> Float[Tensor, "n"]:
     r"""The Euclidean distance from each sample to the boundary of its linear region, in the whole input space.
 
+    Reading:
+        Low, high: Low: the region around the sample is narrow.
+        Generalising: Tells nothing at the end: on digits 0.0024 in a network that generalises, 0.0031 in one that
+            memorised. On the way it is nine times smaller, while training digits are fitted. On MNIST it about doubles
+            from there to generalisation (regions).
+        Misleads: It ends about where it was before training: compare with memorisation, not with the start.
+
+
+
     $\min_u |z_u(x)| / \lVert\nabla z_u(x)\rVert$
 
     over all units, with z a unit's distance from where it bends: exact, since the region is the polytope in which every

@@ -34,6 +34,14 @@ class Migration:
 def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> Migration:
     """How far the regions' boundaries moved away from points, between two slices by one plane.
 
+    Reading:
+        Low, high: Above 1: the regions around the points have grown.
+        Generalising: Tells little: on digits 0.88 times the area at the start in a network that generalises, after 1.9
+            in between, 0.66 in one that memorised.
+        Misleads: Few regions decide it: it is noisy.
+
+
+
     As a network groks its regions leave the data for the decision boundary: around the samples distances and areas
     grow.
 

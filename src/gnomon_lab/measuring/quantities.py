@@ -28,7 +28,7 @@ DEFAULT: tuple[Quantity, ...] = (
 )
 CAUTION = "Training with cross-entropy leaves it undetermined: use jacobian_alignment there."
 CENTROIDS: tuple[Quantity, ...] = (gnomon.centroid_alignment, gnomon.centroid_inner_product)
-"""Of the centroid, which that loss does not see (docs/quantities.md)."""
+"""Of the centroid, which that loss does not see (docs/quantities/jacobian.md)."""
 
 
 def wanting(quantity: Quantity) -> str | None:

@@ -18,6 +18,15 @@ def central_path_distance(
 ) -> Float[Tensor, ""]:
     r"""The distance of a classifier from the central path, where classifiers are the least-squares ones.
 
+    Reading:
+        Low, high: 0: the classifier is the best there is for these features.
+        Generalising: On training digits it falls to 0.0055 with true labels (96 % of unseen digits), to 0.12 from a
+            large start (84 %).
+        Misleads: Shuffled labels end at 0.004: it tells how far optimisation has come. At a large learning rate it
+            stays (mse-collapse).
+
+
+
     $\sqrt{2\mathcal L_{LS}^\perp} = \Big(\frac1n\sum_i\|(\tilde W - \tilde W_{LS})\tilde h_i\|^2
     + \lambda\|\tilde W - \tilde W_{LS}\|_F^2\Big)^{1/2}$
 

@@ -156,6 +156,15 @@ class ClassMoments:
 def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> ClassMoments:
     r"""The counts, means and scatter of each class, from one batch.
 
+    Reading:
+        Low, high: No number: what the quantities of collapse are made of. Small scatter beside means far apart is
+            collapse.
+        Generalising: On training digits each class a point, with true labels and, wider, with shuffled ones; hardly so
+            from a large start.
+        Misleads: With few samples a class: one alone has no scatter, and looks collapsed.
+
+
+
     $\mu_c = \frac1{n_c}\sum_{y_i = c} h_i$, $\quad S = \sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$
 
     Differentiable in the features. `ClassStatistics` gives the same for data that come in batches.

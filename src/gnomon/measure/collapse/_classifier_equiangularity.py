@@ -11,6 +11,14 @@ from gnomon.measure._frames import variation_of_cosines
 def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The standard deviation of the cosines between all pairs of the classifier's rows.
 
+    Reading:
+        Low, high: 0: all pairs of the classifier's rows stand at one angle.
+        Generalising: After zero training error it fell to 0.66 to 0.81 times, on Fashion-MNIST (mse-collapse). Beside a
+            network that memorised it was not measured.
+        Misleads: It sees the classifier alone: the class means may be elsewhere, `self_duality`.
+
+
+
     $\operatorname{Std}_{c\ne c'}\cos(w_c, w_{c'})$
 
     Source:

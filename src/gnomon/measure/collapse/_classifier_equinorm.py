@@ -11,6 +11,14 @@ from gnomon.measure._frames import variation_of_lengths
 def classifier_equinorm(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The coefficient of variation of the lengths of the classifier's rows.
 
+    Reading:
+        Low, high: 0: all rows of the classifier are equally long.
+        Generalising: After zero training error it fell to 0.63 to 0.91 times, on Fashion-MNIST (mse-collapse). Beside a
+            network that memorised it was not measured.
+        Misleads: It is small from the start, 0.057 before training and 0.087 at the end.
+
+
+
     $\operatorname{Std}_c\|w_c\| / \operatorname{Ave}_c\|w_c\|$
 
     Source:

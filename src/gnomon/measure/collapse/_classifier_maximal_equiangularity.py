@@ -11,6 +11,14 @@ from gnomon.measure._frames import distance_from_simplex
 def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The mean distance of the cosines between the classifier's rows from those of a simplex.
 
+    Reading:
+        Low, high: 0: the directions of the classifier's rows form a simplex.
+        Generalising: After zero training error it fell to 0.61 to 0.78 times, on Fashion-MNIST (mse-collapse). Beside a
+            network that memorised it was not measured.
+        Misleads: It sees the classifier alone: the class means may be elsewhere, `self_duality`.
+
+
+
     $\operatorname{Ave}_{c\ne c'}\left|\cos(w_c, w_{c'}) + \tfrac1{k-1}\right|$
 
     Source:

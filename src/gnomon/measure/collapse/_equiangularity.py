@@ -11,6 +11,15 @@ from gnomon.measure._frames import variation_of_cosines
 def equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The standard deviation of the cosines between all pairs of centred class means.
 
+    Reading:
+        Low, high: 0: all pairs of class means stand at one angle.
+        Generalising: On training digits 0.105 with true labels (96 % of unseen digits); it rises to 0.443 from a large
+            start (84 %).
+        Misleads: Shuffled labels make it smaller still, 0.086. One angle need not be the simplex's:
+            `maximal_equiangularity`.
+
+
+
     $\operatorname{Std}_{c\ne c'}\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G)$
 
     `classifier_equiangularity` is the same for the rows of the classifier.

@@ -11,6 +11,14 @@ from gnomon.measure._frames import variation_of_lengths
 def equinorm(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The coefficient of variation of the lengths of the centred class means.
 
+    Reading:
+        Low, high: 0: all class means are equally far from the mean of all.
+        Generalising: On training digits 0.072 with true labels (96 % of unseen digits), 0.255 from a large start (84
+            %).
+        Misleads: Shuffled labels make it smaller still, 0.046: classes that are alike by construction.
+
+
+
     $\operatorname{Std}_c\|\mu_c - \mu_G\| / \operatorname{Ave}_c\|\mu_c - \mu_G\|$
 
     `classifier_equinorm` is the same for the rows of the classifier.

@@ -64,6 +64,15 @@ def layer_collapse(
 ) -> LayerCollapse:
     r"""NC1 and NC2 before and after the nonlinearity of each layer, and NC1 between the parts of its weight.
 
+    Reading:
+        Low, high: Low behind a layer: its classes are points there. The weight's part and the nonlinearity's stand
+            apart.
+        Generalising: On digits every layer takes a share in a network that generalises, 0.16 behind the third; 4.4
+            there in one that memorised, where the last layer does it all.
+        Misleads: At the outputs: complete collapse there is in both.
+
+
+
     $\Phi \to SV^\top\Phi \to \sigma(USV^\top\Phi)$, NC1 = $\operatorname{tr}\Sigma_W/\operatorname{tr}\Sigma_B$
 
     Since U has orthonormal columns, $W\Phi$ has the NC1 of $SV^\top\Phi$: a weight can only collapse classes by its

@@ -29,6 +29,15 @@ def least_squares_classifier(
 ) -> LinearClassifier:
     r"""The weight and bias that minimise the MSE of one-hot labels, with weight decay.
 
+    Reading:
+        Low, high: No number: compare the network's own classifier with it, by cosine or by `central_path_distance`.
+        Generalising: On training digits the cosine is 0.96 with true labels (96 % of unseen digits), 0.73 from a large
+            start (84 %).
+        Misleads: Shuffled labels come nearer, 0.99. Until the learning rate falls a network need not come near it
+            (mse-collapse).
+
+
+
     $\mathcal L(W, b) = \frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2\big(\|W\|_F^2 + \|b\|^2\big)$
 
     With $w_c = n_c/n$ and $\theta = \frac{\lambda}{1+\lambda}$, or $\theta = 1$ without bias,

@@ -11,6 +11,14 @@ from gnomon.measure._frames import distance_from_simplex
 def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The mean distance of the cosines between centred class means from those of a simplex.
 
+    Reading:
+        Low, high: 0: the class means' directions form a simplex.
+        Generalising: On training digits 0.088 with true labels (96 % of unseen digits), 0.388 from a large start (84
+            %).
+        Misleads: Shuffled labels come nearest to the simplex, 0.071.
+
+
+
     $\operatorname{Ave}_{c\ne c'}\left|\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G) + \tfrac1{k-1}\right|$
 
     `classifier_maximal_equiangularity` is the same for the rows of the classifier.

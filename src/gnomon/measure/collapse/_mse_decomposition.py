@@ -39,6 +39,14 @@ def mse_decomposition(
 ) -> MSEDecomposition:
     r"""The MSE of a linear classifier as collapse within classes, fit of the means, and distance from least squares.
 
+    Reading:
+        Low, high: A low part is a part of collapse that is done: within classes, of the means, of the classifier.
+        Generalising: On training digits the part of the spread within classes falls to 1.9e-6 with true labels (96 % of
+            unseen digits) and rests at 2.4e-2 from a large start (84 %).
+        Misleads: Shuffled labels end as low, 1.8e-6: it tells how far optimisation has come.
+
+
+
     With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:
     $\mathcal L_{NC1} = \frac12\operatorname{tr}\tilde W_{LS}(\tilde\Sigma_W + \lambda I)\tilde W_{LS}^\top$,
     $\quad\mathcal L_{NC2/3} = \frac12\sum_c w_c\|\tilde W_{LS}\tilde\mu_c - e_c\|^2$,

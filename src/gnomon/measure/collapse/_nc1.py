@@ -13,6 +13,15 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The variability within classes in the metric of the variability between them, a class.
 
+    Reading:
+        Low, high: Low: features stand at their class means. High: classes spread as far as they are apart.
+        Generalising: On training digits it falls to 0.0017 with true labels (96 % of unseen digits), and stays at 0.18
+            from a large start (84 %).
+        Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. Of unseen images it stays 7 to 250 times
+            larger (mse-vs-ce, mse-collapse): say of which samples it is. Three numbers bear the name.
+
+
+
     $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, with the Moore-Penrose pseudo-inverse
 
     Public code calls three numbers NC1, which must not be compared: this one; the same without $\tfrac1k$, as in the

@@ -11,6 +11,13 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The variance within classes over the variance between them.
 
+    Reading:
+        Low, high: Low: features stand at their class means. The widest directions weigh most.
+        Generalising: On training digits 0.011 with true labels (96 % of unseen digits), 0.21 from a large start (84 %).
+        Misleads: Shuffled labels end at 0.19, like the large start, from which `nc1` tells them 18 times apart.
+
+
+
     $\operatorname{tr}\Sigma_W / \operatorname{tr}\Sigma_B$
 
     Not to be compared with `nc1`, $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, nor with the same without

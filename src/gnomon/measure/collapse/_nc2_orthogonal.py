@@ -11,6 +11,14 @@ from gnomon.measure._frames import at_least_two, distance_of_cosines
 def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""How far the directions of the class means, not centred, are from being orthogonal.
 
+    Reading:
+        Low, high: 0: the class means, not centred, are orthogonal.
+        Generalising: Tells little: on training digits 4.23 with true labels (96 % of unseen digits), 4.28 from a large
+            start (84 %).
+        Misleads: Alone: shuffled labels end at 6.07, and means whose centred ones are a simplex need not be orthogonal.
+
+
+
     $\|\hat M\hat M^\top - I\|_F$, rows $\hat\mu_c = \mu_c/\|\mu_c\|$
 
     Lengths are divided out, and may differ where it is 0: $M M^\top \propto I$ asks for `equinorm` of the means to be 0

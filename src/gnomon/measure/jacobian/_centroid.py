@@ -11,6 +11,16 @@ from gnomon.autodiff import Model, observe
 def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> Float[Tensor, "n *d"]:
     r"""The centroid of the linear region around each sample: the sum of the Jacobian's rows.
 
+    Reading:
+        Low, high: No number: look at it as an image, or take its length (outputs per input) and its angle with the
+            sample.
+        Generalising: On digits noise in a network that memorised, strokes in one that generalises: late, since the
+            alignment is 0.155 where 93.4 % of unseen digits are known (grok-digits).
+        Misleads: Under cross-entropy, which does not determine it. As site of a power diagram only where the sum of
+            outputs is convex.
+
+
+
     $\mu_x = J_x^\top \mathbf{1}$
 
     For a piecewise affine network whose sum of outputs is convex these are the sites of a power diagram that its linear

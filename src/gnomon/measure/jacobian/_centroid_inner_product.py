@@ -11,6 +11,14 @@ from gnomon._precision import half_as_single
 def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The inner product of each sample with the centroid of its linear region.
 
+    Reading:
+        Low, high: Neither is good: without biases it is the sum of the outputs, 1 for one-hot labels that are fitted.
+        Generalising: Tells nothing: on digits 0.95 at the end in a network that generalises, 1.00 in one that
+            memorised.
+        Misleads: As a sign of feature learning: under a constant kernel it went 7.1 of its 9.9 (ntk-regime).
+
+
+
     $\langle x, \mu_x\rangle$
 
     Its rate of change is a sum over the training points of the neural tangent kernel times the residual. The papers

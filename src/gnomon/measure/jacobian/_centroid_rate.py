@@ -22,6 +22,14 @@ def centroid_rate(
 ) -> Float[Tensor, "n"]:
     r"""The rate at which full-batch gradient descent moves each $\langle x, \mu_x\rangle$, per unit of learning rate.
 
+    Reading:
+        Low, high: Large while the loss has a gradient, whatever is learnt; 0 where gradient descent rests.
+        Generalising: Tells nothing: on digits 7.4 at the end in a network that generalises, where the penalty pulls
+            against the loss, 0.13 in one that memorised.
+        Misleads: With weight decay or momentum, which are not in it.
+
+
+
     $\partial_t\langle x, \mu_x\rangle = \langle x, \nabla_x h(x)\rangle$ with
     $h(x) = \mathbf{1}^\top\,\partial_\theta f(x)\,u$ and $u = -\nabla_\theta L$
 

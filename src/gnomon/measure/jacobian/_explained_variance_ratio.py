@@ -28,6 +28,16 @@ def explained_variance_ratio(
 ) -> Float[Tensor, "n"] | Estimate:
     r"""The share of each Jacobian's squared norm that its first singular direction carries (PC1).
 
+    Reading:
+        Low, high: 1/min(c, d): the Jacobian has as many equal directions as can be. 1: one direction of the input moves
+            all outputs.
+        Generalising: On digits it stays at 0.29 in a network that memorised and rises to 0.67 in one that generalises,
+            with a setback where the first direction changes hands.
+        Misleads: A direction left over from the start can be the strong one (grok-digits). On MNIST weight decay alone,
+            worse on unseen digits, ends as high, 0.47 to 0.68 against 0.56 to 0.58 (anatomy).
+
+
+
     $\mathrm{PC1} = \sigma_1^2 / \sum_i \sigma_i^2$, the rows not centred.
 
     Source:

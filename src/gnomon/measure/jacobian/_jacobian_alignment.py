@@ -36,6 +36,16 @@ def jacobian_alignment(
 ) -> Float[Tensor, "n"] | Estimate:
     r"""The share of each Jacobian's norm that lies along the sample: 1 exactly when $J = c\,x^\top$.
 
+    Reading:
+        Low, high: About 1/√d by chance, for d inputs. 1: the outputs react along the sample alone.
+        Generalising: On digits it stays at 0.016 in a network that memorised and rises to 0.488 in one that
+            generalises. On MNIST it settles last, long after the accuracy on unseen digits, with the robust radius
+            (anatomy).
+        Misleads: As a forecast of generalisation: it came after it in all ten runs. A one-hot fit without biases makes
+            it 1/(∥J∥ ∥x∥), the norm in other words.
+
+
+
     $\|J\hat x\| / \|J\|_F$ with $\hat x = x/\|x\|$
 
     Source:

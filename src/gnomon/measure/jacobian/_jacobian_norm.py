@@ -28,6 +28,16 @@ def jacobian_norm(
 ) -> Float[Tensor, "n"] | Estimate:
     r"""The Frobenius norm of each Jacobian: how far outputs move, in root mean square, when the input does.
 
+    Reading:
+        Low, high: Low: outputs hardly react to the input. In outputs per input, so that only networks of one task and
+            one scale of inputs compare.
+        Generalising: On digits it falls from a large start in both, to 9.5 in a network that memorised, to 0.26 in one
+            that generalises.
+        Misleads: Alone: a network whose units are dead has the lowest (inhibit). Beside the accuracy it tells how the
+            fit is made.
+
+
+
     $\|J\|_F = \sqrt{\sum_{kj} J_{kj}^2}$
 
     Source:

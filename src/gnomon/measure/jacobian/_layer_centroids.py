@@ -40,6 +40,15 @@ class LayerCentroids:
 def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> LayerCentroids:
     r"""The centroids and radii of the cells around each sample, layer by layer.
 
+    Reading:
+        Low, high: Of the cosine with the sample, up to each layer: 0 across it, 1 along it.
+        Generalising: On digits as high at every depth in a network that generalises, 0.74 up to the third layer;
+            falling with depth in one that memorised, to 0.31, as at the start.
+        Misleads: All units of a layer count alike, also those that no later layer listens to. One seed of digits is all
+            that was looked at.
+
+
+
     With $f^{(l)}(h) = A^{(l)}h + B^{(l)}$ around the layer's input h, and the same for the net up to it:
     $\mu^{(l)} = {A^{(l)}}^\top\mathbf{1}$, $\quad\mu^{(1\leftarrow l)} = {A^{(1\leftarrow l-1)}}^\top\mu^{(l)}$,
     $\quad\tau = \|\mu\|^2 + 2\langle\mathbf{1}, B\rangle$ for either

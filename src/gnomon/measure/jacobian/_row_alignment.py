@@ -12,6 +12,15 @@ from gnomon.linalg import cosine
 def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
     r"""The cosine of the angle between each row of the Jacobian and the sample.
 
+    Reading:
+        Low, high: 1 in the label's row: the sample raises its own output. Rows of other classes may have either sign.
+        Generalising: On digits the label's row is at 0.051 in a network that memorised, at 0.624 in one that
+            generalises.
+        Misleads: As largest and smallest of many: at 85 % of unseen MNIST digits their range is as wide with weight
+            decay as with GrokAlign, 1.04 to 1.13 times (row-alignment).
+
+
+
     $\cos(J_{k\cdot}, x)$, one for each output k
 
     It takes the Jacobian itself, of many outputs too: a product gives all $J_{k\cdot}x$, but the rows' norms would take

@@ -29,6 +29,14 @@ def stable_rank(
 ) -> Float[Tensor, "n"] | Estimate:
     r"""The squared norm over the first singular value's square: how many directions, each as strong, would carry it.
 
+    Reading:
+        Low, high: 1: one direction of the input moves all outputs. min(c, d): as many equal directions as can be.
+        Generalising: It is one over PC1: on digits 1.5 where PC1 is 0.67, in a network that generalises, 3.4 where it
+            is 0.29, in one that memorised.
+        Misleads: Where PC1 does; and its mean over samples is not one over the mean of PC1.
+
+
+
     $\|J\|_F^2 / \sigma_1^2$
 
     One over `explained_variance_ratio`. Of all samples together `effective_rank` says the same of the AGOP.

@@ -20,6 +20,16 @@ def ntk(
 ) -> Float[Tensor, "n m"] | Float[Tensor, "n m c c"]:
     r"""The empirical neural tangent kernel: inner products of the outputs' gradients in the parameters.
 
+    Reading:
+        Low, high: Its size says how fast outputs learn, its pattern which samples learn together. Only its own start
+            compares.
+        Generalising: On digits its cosine with the start falls to 0.90 as a network groks, and to 0.97 in one that
+            memorised: far less than the accuracy moves.
+        Misleads: A kernel that hardly turns is no sign of memorising: it turned least where most was learnt (anatomy,
+            0.92 to 0.95).
+
+
+
     $\Theta_{kl}(x, x') = \langle\nabla_\theta f_k(x), \nabla_\theta f_l(x')\rangle$, traced
     $\Theta(x, x') = \sum_k \Theta_{kk}(x, x')$
 

@@ -42,6 +42,15 @@ def ntk_to_point(
 ) -> Float[Tensor, "n"] | Estimate:
     r"""The traced neural tangent kernel between each sample and one point.
 
+    Reading:
+        Low, high: High: learning the sample moves the point's outputs along.
+        Generalising: On digits the kernel of a digit with its own class is 2.51 times that with others in a network
+            that generalises, 1.29 times in one that memorised, as at the start.
+        Misleads: Its size: it grew until the last step, from 32 to 207 (ntk-regime), so that a rule by its largest
+            value sees no rest.
+
+
+
     $\Theta(x_i, z) = \sum_k \langle\nabla_\theta f_k(x_i), \nabla_\theta f_k(z)\rangle$
 
     No sample's gradient is formed: linear layers take Gram products, other parameters one Jacobian-vector product an

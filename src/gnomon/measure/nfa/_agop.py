@@ -29,6 +29,16 @@ def agop(
 ) -> Float[Tensor, "p p"] | Estimate:
     r"""The average gradient outer product: the uncentred covariance of the gradients of all outputs.
 
+    Reading:
+        Low, high: A large entry on the diagonal: the outputs react to that input. Its trace is the mean squared
+            Jacobian norm.
+        Generalising: On digits the middle, where digits differ, in a network that generalises; the margins no less in
+            one that memorised.
+        Misleads: Inputs that hardly vary weigh as others do, though no loss sees them; rescaling an input rescales its
+            entry.
+
+
+
     $G = \frac1n\sum_i J_i^\top J_i$, p = d for the input's axes taken together
 
     The mean squared change of the outputs by a small step u of the input is $u^\top G u$. Outputs are summed over, not

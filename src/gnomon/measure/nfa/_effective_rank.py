@@ -12,6 +12,15 @@ from gnomon.linalg import Covariance, Dense, Factored, covariance_of
 def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]:
     r"""The trace over the largest eigenvalue: how many directions, each as strong as the first, would carry as much.
 
+    Reading:
+        Low, high: 1: one direction of the input moves the outputs, at all samples. High: many do.
+        Generalising: On digits it rises in both, then falls to 5.9 in a network that generalises, after the accuracy,
+            and stays at 18.6 in one that memorised.
+        Misleads: Low is not good: on MNIST weight decay alone ends at 3.1 to 4.7 and knows fewer unseen digits than
+            GrokAlign at 7.8 to 9.5 (anatomy).
+
+
+
     $r(G) = \operatorname{tr}G / \lambda_1(G)$
 
     Another number goes by the same name, the exponential of the entropy of the eigenvalues' shares (Roy, Vetterli,

@@ -21,6 +21,15 @@ def nfa_correlation(
 ) -> Float[Tensor, ""]:
     r"""The correlation between a layer's Gram matrix of weights and the average gradient outer product at its input.
 
+    Reading:
+        Low, high: 1: the weight's Gram matrix is the root of what the AGOP says the network looks at.
+        Generalising: Tells nothing on digits: 0.92 at the start, 0.95 in a network that generalises, 0.94 in one that
+            memorised.
+        Misleads: Without the value at initialisation, which is high already. From a large start it fell, from 0.84 to
+            0.86 down to 0.59 to 0.67 (anatomy).
+
+
+
     $\rho(W^\top W, G^s)$, with $\rho(A, B) = \langle A, B\rangle / (\|A\|\,\|B\|)$ over all entries, these less their
     mean if `centred`
 

@@ -37,6 +37,15 @@ def nfa_table(
 ) -> NFATable:
     r"""`nfa_correlation` of every layer, in its four versions, from one pass through the network.
 
+    Reading:
+        Low, high: 1 in a layer: its weight's Gram matrix is that of the AGOP at its input, or of its root.
+        Generalising: Tells little: on digits the third layer's goes from 0.76 to 0.82 in a network that generalises and
+            to 0.84 in one that memorised. On MNIST training moves the cosine with the AGOP itself most, from 0.55 to
+            0.83 (nfa).
+        Misleads: Without the table at initialisation, which is high already.
+
+
+
     At default initialisation correlations are high already: take the table there too, and compare.
 
     Source:

@@ -12,6 +12,14 @@ from gnomon.errors import ShapeError
 def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
     """1 for each sample whose largest output is its label's, else 0: the mean is the accuracy.
 
+    Reading:
+        Low, high: 1 on the samples trained on: they are fitted, by memory or by rule. Only unseen samples tell which.
+        Generalising: Training digits reach 1 first. Unseen ones follow late, to 0.956 with GrokAlign, or stay, at 0.344
+            without.
+        Misleads: Where classes are unequal the largest weighs most, and it knows neither confidence nor robustness.
+
+
+
     Args:
         logits: the outputs.
         labels: the classes, 0 to c - 1.

@@ -12,6 +12,16 @@ from gnomon._precision import half_as_single
 def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
     r"""The $\ell_2$ distance from each sample to where the linear map $f(x) = Jx$ predicts another class.
 
+    Reading:
+        Low, high: 0: a small step changes the class. ∥x∥, the most there is: only along the sample can the class be
+            left.
+        Generalising: On unseen digits, over their length, 0.017 in a network that memorised, below its start's 0.040;
+            0.368 in one that generalises. On MNIST it settles after the accuracy (anatomy).
+        Misleads: It is the tangent's, without offset: with biases, or where regions end early, `deepfool` says more.
+            The prediction counts, right or wrong.
+
+
+
     $\min_{j\ne y} (J_y - J_j)\,x / \|J_y - J_j\|$ with $y = \arg\max_k (Jx)_k$, exact for the linear map
 
     The map has no offset, as that of a ReLU network without biases, and is continued beyond its linear region: for the

@@ -13,6 +13,14 @@ from gnomon.measure.truncation._cumulative_parameters import CumulativeParameter
 def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Float[Tensor, "hidden"]:
     r"""How far the modulus of each hidden layer's cumulative weight is from diagonal, its rows at unit length.
 
+    Reading:
+        Low, high: 0: the rows of the cumulative weight are orthogonal. Near 1: they are almost parallel.
+        Generalising: Tells nothing: in the plane it grows to 0.57 where two clusters are apart (100 % of unseen
+            points), to 0.44 where they overlap (70 %).
+        Misleads: Collapse to a point does not need alignment.
+
+
+
     $\||U| - \operatorname{diag}|U|\|_F / \||U|\|_F$, $\quad|U| = (UU^\top)^{1/2}$,
     $\quad U_r = W^{(\ell)}_r/\|W^{(\ell)}_r\|$
 

@@ -69,6 +69,15 @@ def _rows_of(name: str, points: Num[Tensor, "n _"], width: int) -> Float[Tensor,
 def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
     r"""The products of a ReLU network's weights up to each layer, and its biases pulled back to the input.
 
+    Reading:
+        Low, high: Of the condition number: 1 where the layers only turn, high where they stretch.
+        Generalising: Tells nothing: in the plane 7.5 where two clusters are apart and all unseen points are known, 3.7
+            where they overlap (70 %).
+        Misleads: Near a singular weight: the network is fine there, its cumulative biases are not
+            (truncation-practice).
+
+
+
     $W^{(\ell)} = W_\ell\cdots W_1$, $\quad b^{(\ell)} = W_\ell b^{(\ell-1)} + b_\ell$,
     $\quad\beta^{(\ell)} = (W^{(\ell)})^+b^{(\ell)}$, for the hidden layers and the readout
 

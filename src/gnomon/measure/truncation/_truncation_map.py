@@ -15,6 +15,15 @@ def truncation_map(
 ) -> Float[Tensor, "n q"]:
     r"""Where a layer's ReLU moves points of input space: to the layer, cut off there, and back.
 
+    Reading:
+        Low, high: Of the way that samples are moved: 0 where the layer lets all pass; long where it cuts.
+        Generalising: In the plane 0.57 of the samples' length where two clusters are apart (100 % of unseen points),
+            0.05 where they overlap (70 %).
+        Misleads: As a sign of collapse in ordinary training: there separated clusters lose 17 to 21 % of their
+            truncation (truncation-practice).
+
+
+
     $\tau^{(\ell)}(x) = (a^{(\ell)})^{-1}(\sigma(a^{(\ell)}(x)))
     = (W^{(\ell)})^+\sigma(W^{(\ell)}(x + \beta^{(\ell)})) - \beta^{(\ell)}$
 

@@ -56,6 +56,16 @@ def truncation_sectors(
 ) -> TruncationSectors:
     r"""How much of each class each layer's ReLU cuts off.
 
+    Reading:
+        Low, high: High: the layer cuts off most of a class. A class wholly in the negative sector is one point behind
+            it.
+        Generalising: In the plane the second layer cuts off 74.4 % where two clusters are apart (100 % of unseen
+            points), 46.9 % where they overlap (70 %), as at the start.
+        Misleads: A layer that cuts a class to a point gives it no gradient any more: a dead unit, not only a finished
+            one (truncation-practice).
+
+
+
     $\underline\tau^{(\ell-1)}(x)\in\mathcal S_\ell^+$ if all of $z^{(\ell)} = W_\ell x^{(\ell-1)} + b_\ell$ is above 0,
     and in $\mathcal S_\ell^-$ if none is
 
