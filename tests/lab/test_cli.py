@@ -61,7 +61,7 @@ def ran(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["list"], ["report"], ["verify"], ["measure"], ["run", "grok-digits"]]
+    "command", [[], ["run"], ["list"], ["report"], ["verify"], ["measure"], ["watch"], ["run", "grok-digits"]]
 )
 def test_help_is_there_and_fast(command, tmp_path):
     took, timed = [], command != ["run", "grok-digits"]

@@ -1,0 +1,110 @@
+"""`gnomon watch DIR`: follow runs and histories while they grow."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from gnomon.errors import DataError
+from gnomon_lab.cli.outputs import refuse
+from gnomon_lab.cli.parse import parse
+from gnomon_lab.cli.say import say
+from gnomon_lab.watching.folder import Watched
+
+
+@dataclass(frozen=True)
+class Options:
+    """Follow runs and histories while they grow: a page, for this machine alone, that draws each quantity's curve.
+
+    Ctrl-C ends it. The training never waits for it: files are read, and never locked.
+    """
+
+    path: tyro.conf.Positional[Path] = Path("runs")
+    """A run's folder, a folder of any number of runs or histories, or one file of readings."""
+    only: tuple[str, ...] = ()
+    """Draw these quantities alone: names, or patterns such as 'test/*'."""
+    port: int = 0
+    """Where the page is served on 127.0.0.1; 0: where there is a free port."""
+    open: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Open the page in the browser."""
+    once: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Draw what is there now, and end: into a page that needs no server, or, with --terminal, here."""
+    out: Path = Path("watch.html")
+    """The page that --once writes."""
+    terminal: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Draw the curves here; where there is no terminal, say the latest reading in a line now and then."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Follows until Ctrl-C."""
+    options = parse(Options, arguments, "gnomon watch")
+    watched = checked(options)
+    try:
+        if options.terminal:
+            from gnomon_lab.cli.terminal import Terminal
+            from gnomon_lab.watching.terminal import follow
+
+            follow(watched, Terminal(), once=options.once)
+        elif options.once:
+            write(watched, options.out)
+        else:
+            serve(watched, options)
+    except KeyboardInterrupt:
+        say("")
+    return 0
+
+
+def checked(options: Options) -> Watched:
+    """What is to be watched.
+
+    Raises:
+        DataError: if there is no such folder or file, or the file holds no readings; or if the port is none.
+    """
+    path = options.path
+    if not (path.is_dir() or path.is_file()):
+        got = f"{str(path)!r}, which is {'neither' if path.exists() else 'not there'}"
+        raise DataError("DIR", "a folder, or a file of readings", got, "Name one; runs in it may come later.")
+    if not 0 <= options.port < 1 << 16:
+        raise DataError("--port", "a port, 0 to 65535", options.port, "Leave it out for a free one.")
+    if options.once and not options.terminal:
+        refuse({"out": options.out}, [path] if path.is_file() else [])
+    watched = Watched(path, options.only)
+    if path.is_file():
+        watched.look()
+        if left_out := watched.left_out():
+            raise DataError("DIR", "a file with a reading a line", left_out[0], "Name a run's records.jsonl.")
+    return watched
+
+
+def write(watched: Watched, path: Path) -> None:
+    """Writes the page with all its numbers."""
+    from gnomon_lab.runs.files import replace_text
+    from gnomon_lab.watching.answer import answer
+    from gnomon_lab.watching.page import page
+
+    replace_text(path, page(watched.path, answer(watched, seconds=float("inf"))))
+    say(str(path))
+
+
+def serve(watched: Watched, options: Options) -> None:
+    """Serves the page.
+
+    Raises:
+        DataError: if the port is taken.
+    """
+    from gnomon_lab.watching.server import Server
+
+    try:
+        server = Server(watched, options.port)
+    except OSError as error:
+        raise DataError("--port", "a free port", f"{options.port}: {error.strerror}", "Leave it out.") from error
+    with server:
+        say(f"{server.url} follows {options.path}; Ctrl-C ends it.")
+        sys.stdout.flush()
+        if options.open:
+            import webbrowser
+
+            webbrowser.open(server.url)
+        server.serve_forever()

@@ -1,0 +1,1 @@
+"""Runs and histories followed while they grow: files are read, never locked, and drawn in a page or a terminal."""

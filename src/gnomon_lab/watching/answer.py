@@ -1,0 +1,63 @@
+"""What the page is told: the curves that changed since it last asked, few enough points to draw."""
+
+import json
+import time
+
+import numpy as np
+
+from gnomon_lab.watching.curves import UNMEASURED, Numbers
+from gnomon_lab.watching.folder import Curve, Watched
+
+POINTS, FEWEST, MOST = 300_000, 60, 600
+"""Of all curves together, and the least and the most of one."""
+
+
+def answer(watched: Watched, since: int = 0, *, seconds: float = 1.0) -> str:
+    """Looks at the files, and says in JSON what changed after version `since`.
+
+    Args:
+        watched: the files.
+        since: the version that the page has; 0: none.
+        seconds: for how long to read at most; `reading` says that there is more.
+    """
+    whole = watched.look(seconds)
+    drawn = watched.curves()
+    count = sum(len(curve.curves.names) for curve in drawn)
+    points = max(FEWEST, min(MOST, POINTS // max(1, count)))
+    head = {
+        "folder": str(watched.path),
+        "there": watched.there,
+        "reading": not whole,
+        "now": time.time(),
+        "version": watched.version,
+        "points": points,
+        "left_out": watched.left_out(),
+    }
+    runs = ",\n".join(_told(curve, points, numbers=curve.version > since) for curve in drawn)
+    return f'{json.dumps(head)[:-1]}, "runs": [\n{runs}\n]}}'
+
+
+def _told(curve: Curve, points: int, *, numbers: bool) -> str:
+    """One run; its numbers only if they changed."""
+    told = {
+        "key": curve.key,
+        "place": curve.place,
+        "label": curve.label,
+        "readings": len(curve.curves),
+        "step": curve.curves.last_step,
+        "early": curve.curves.early,
+        "changed": curve.changed,
+        "finished": curve.finished,
+        "broken": curve.broken,
+    }
+    if not numbers:
+        return json.dumps(told)
+    steps, columns = curve.curves.thinned(points)
+    values = ", ".join(f"{json.dumps(name)}: [{_written(column)}]" for name, column in columns.items())
+    return f'{json.dumps(told)[:-1]}, "steps": {json.dumps(steps.tolist())}, "values": {{{values}}}}}'
+
+
+def _written(column: Numbers) -> str:
+    """Six digits each; null for none, "-" for NaN or infinity."""
+    words = np.char.mod("%.6g", column)
+    return ",".join(np.where(np.isnan(column), "null", np.where(column == UNMEASURED, '"-"', words)).tolist())

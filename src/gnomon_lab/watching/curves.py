@@ -1,0 +1,127 @@
+"""The readings of one run, or of one arm of it, as columns of numbers."""
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.float64]
+Steps = npt.NDArray[np.int64]
+
+ABSENT, UNMEASURED = math.nan, math.inf
+"""Of a reading that does not have the quantity, and of one in which it was NaN or infinite."""
+
+LOGARITHMIC = 100
+"""How many times the lowest the highest is where an axis is logarithmic."""
+FEW, MOSTLY = 6, 0.2
+"""Readings of which no axis is logarithmic; and the share of all steps before which half of the readings are early."""
+
+
+class Curves:
+    """A step a reading, and a column of numbers for each quantity.
+
+    A step that comes again, as where training goes on from a checkpoint, takes the place of what was read from there
+    on, as in `gnomon.History`.
+    """
+
+    def __init__(self) -> None:
+        self._steps = array("q")
+        self._columns: dict[str, array[float]] = {}  # each ends with the last reading that has it
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the quantities, in the order in which they first came."""
+        return [*self._columns]
+
+    @property
+    def last_step(self) -> int:
+        """The latest one; -1 before the first."""
+        return self._steps[-1] if self._steps else -1
+
+    @property
+    def early(self) -> bool:
+        """Whether most readings are early, as those at growing distances are: their axis is logarithmic."""
+        steps, first = self._steps, bisect_left(self._steps, 1)
+        if len(steps) - first < FEW:
+            return False
+        middle = steps[(first + len(steps)) // 2]
+        return steps[-1] >= LOGARITHMIC * steps[first] and middle <= MOSTLY * steps[-1]
+
+    def add(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Adds a reading."""
+        place = bisect_left(self._steps, step)
+        if place < len(self._steps):
+            self._drop_from(place)
+        self._steps.append(step)
+        for name, number in numbers.items():
+            column = self._columns.setdefault(name, array("d"))
+            column.extend([ABSENT] * (place - len(column)))
+            column.append(number)
+
+    def last(self) -> dict[str, float]:
+        """The numbers of the latest reading that has each quantity."""
+        return {name: column[-1] for name, column in self._columns.items()}
+
+    def steps(self) -> Steps:
+        """All steps, rising."""
+        return np.array(self._steps)
+
+    def column(self, name: str) -> Numbers:
+        """A quantity at all steps."""
+        column = self._columns.get(name, array("d"))
+        whole = np.full(len(self._steps), ABSENT)
+        whole[: len(column)] = column
+        return whole
+
+    def thinned(self, points: int) -> tuple[Steps, dict[str, Numbers]]:
+        """At most about so many points of each curve, with all its peaks.
+
+        Readings are taken together where there are too many: half of the groups are as long as each other, the other
+        half on a logarithmic axis, and of each quantity the lowest and the highest number of a group is there. The
+        first readings and the last stay as they are.
+        """
+        steps = self.steps()
+        columns = {name: self.column(name) for name in self.names}
+        if len(steps) <= points:
+            return steps, columns
+        first = _groups(steps, max(2, points // 2))
+        behind = np.append(first[1:], len(steps))
+        single = behind - first == 1
+        kept = np.stack([np.ones_like(single), ~single], axis=1).ravel()  # one point of a group of one, else two
+        ends = np.stack([first, behind - 1], axis=1).ravel()[kept]
+        return steps[ends], {name: _ends(column, first, behind)[kept] for name, column in columns.items()}
+
+    def _drop_from(self, place: int) -> None:
+        del self._steps[place:]
+        for name, column in [*self._columns.items()]:
+            del column[place:]
+            while column and math.isnan(column[-1]):
+                column.pop()
+            if not column:
+                del self._columns[name]
+
+
+def _groups(steps: Steps, count: int) -> npt.NDArray[np.intp]:
+    """Where each group of readings begins; the last reading is a group of its own."""
+    last = len(steps) - 1
+    even = np.linspace(0, last, count // 2, dtype=np.intp)
+    positive = int(np.searchsorted(steps, 1))
+    low = float(steps[min(positive, last)])
+    spread = np.geomspace(low, steps[-1], count // 2) if 0 < low < steps[-1] else steps[:1]
+    return np.unique(np.concatenate([[0], even, np.searchsorted(steps, spread), [last]]).clip(0, last))
+
+
+def _ends(column: Numbers, first: npt.NDArray[np.intp], behind: npt.NDArray[np.intp]) -> Numbers:
+    """Two numbers a group: the lowest and the highest, in the order in which the group goes."""
+    finite = np.where(np.isfinite(column), column, np.nan)
+    low, high = np.fmin.reduceat(finite, first), np.fmax.reduceat(finite, first)
+    none = np.where(np.fmax.reduceat(column, first) == UNMEASURED, UNMEASURED, ABSENT)
+    low, high = np.where(np.isnan(low), none, low), np.where(np.isnan(high), none, high)
+    falls = finite[first] > finite[behind - 1]
+    return np.stack([np.where(falls, high, low), np.where(falls, low, high)], axis=1).ravel()

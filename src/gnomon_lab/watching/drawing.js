@@ -1,0 +1,120 @@
+"use strict";
+// One chart on its canvas.
+const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
+const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
+const FEW = 6;  // curves with their quartiles
+const [LEFT, RIGHT, TOP, BOTTOM] = [52, 10, 8, 22];  // of a chart, around its axes (px)
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+const tint = (run) => {
+  const colour = COLOURS[run.place % COLOURS.length];
+  return dark.matches ? BRIGHTER[colour] ?? colour : colour;
+};
+
+function stroke(pen, run, width) {
+  pen.strokeStyle = pen.fillStyle = tint(run);
+  pen.lineWidth = width;
+  pen.setLineDash(DASHES[run.place % DASHES.length]);
+}
+
+// The curves of the runs that have the quantity; one of them may stand out.
+function draw(canvas, runs, highlighted, across, up) {
+  const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  canvas.places = [];
+  if (!width) return;
+  Object.assign(canvas, { width: width * ratio, height: height * ratio });
+  const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+  const [muted, grid] = ["muted", "grid"].map((name) => style.getPropertyValue(`--${name}`).trim());
+  pen.scale(ratio, ratio);
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  pen.fillStyle = muted;
+  if (!across || !up) {
+    pen.fillText("nothing above 0, or no number", LEFT, height / 2);
+    return;
+  }
+  const x = (step) => LEFT + across.at(step) * (width - LEFT - RIGHT);
+  const y = (value) => height - BOTTOM - up.at(value) * (height - TOP - BOTTOM);
+  pen.strokeStyle = grid;
+  pen.lineWidth = 1;
+  pen.textBaseline = "middle";
+  pen.textAlign = "right";
+  for (const mark of ticks(up, 5)) {
+    pen.beginPath();
+    pen.moveTo(LEFT, y(mark));
+    pen.lineTo(width - RIGHT, y(mark));
+    pen.stroke();
+    pen.fillText(number(mark), LEFT - 6, y(mark));
+  }
+  pen.textAlign = "center";
+  for (const mark of ticks(across, Math.max(2, Math.floor(width / 110)))) {
+    const words = number(mark), half = pen.measureText(words).width / 2;
+    pen.fillText(words, Math.min(x(mark), width - half - 1), height - BOTTOM / 2 + 2);
+  }
+  const drawn = runs.filter((run) => run.values[canvas.name]);
+  const few = drawn.length <= FEW;
+  pen.save();
+  pen.beginPath();
+  pen.rect(LEFT - 4, 0, width - LEFT, height - BOTTOM + 4);
+  pen.clip();
+  if (few) for (const run of drawn) band(pen, run, canvas.name, x, y, across.log, up.log);
+  drawn.sort((a, b) => (a.key === highlighted) - (b.key === highlighted));
+  for (const run of drawn) {
+    pen.globalAlpha = highlighted && run.key !== highlighted ? 0.25 : 1;
+    stroke(pen, run, run.key === highlighted ? 3 : few ? 1.8 : 1.1);
+    canvas.places.push({ run, points: curve(pen, run, canvas.name, x, y, across.log, up.log) });
+  }
+  pen.restore();
+  const last = (run) => number(run.values[canvas.name].findLast((value) => typeof value === "number") ?? NaN);
+  const words = drawn.slice(0, FEW).map((run) => `${run.label} ${last(run)}`);
+  canvas.setAttribute("aria-label", `${canvas.name}, at the end: ${words.join(", ")}`);
+}
+
+function curve(pen, run, name, x, y, logX, logY) {
+  const points = [], values = run.values[name];
+  let open = false, before = null, ended = false;
+  pen.beginPath();
+  run.steps.forEach((step, i) => {
+    const value = values[i];
+    if (value === null || (logX && step <= 0)) return;
+    if (value === "-" || (logY && value <= 0)) {
+      if (open && before.alone) pen.rect(before.x - 1, before.y - 1, 2, 2);
+      open = false;
+      ended = value === "-";
+      return;
+    }
+    const place = { x: x(step), y: y(value), step, value, alone: !open };
+    if (open) pen.lineTo(place.x, place.y);
+    else pen.moveTo(place.x, place.y);
+    points.push(place);
+    [open, before, ended] = [true, place, false];
+  });
+  pen.stroke();
+  pen.setLineDash([]);
+  if (before && open && before.alone) pen.fillRect(before.x - 2, before.y - 2, 4, 4);
+  if (before && ended) {  // what was no finite number from there on
+    pen.beginPath();
+    for (const slope of [-1, 1]) {
+      pen.moveTo(before.x - 4, before.y - 4 * slope);
+      pen.lineTo(before.x + 4, before.y + 4 * slope);
+    }
+    pen.stroke();
+  }
+  return points;
+}
+
+// The middle half of the samples; none where each is right or wrong, 1 or 0.
+function band(pen, run, name, x, y, logX, logY) {
+  const [low, high] = [run.values[`${name}.q25`], run.values[`${name}.q75`]];
+  if (!low || !high || [...low, ...high].every((v) => v === 0 || v === 1 || typeof v !== "number")) return;
+  const there = run.steps.map((_, i) => i).filter((i) => typeof low[i] === "number" && typeof high[i] === "number"
+    && (!logX || run.steps[i] > 0) && (!logY || low[i] > 0));
+  pen.beginPath();
+  for (const i of there) pen.lineTo(x(run.steps[i]), y(high[i]));
+  for (const i of there.reverse()) pen.lineTo(x(run.steps[i]), y(low[i]));
+  pen.closePath();
+  pen.globalAlpha = 0.16;
+  pen.fillStyle = tint(run);
+  pen.fill();
+  pen.globalAlpha = 1;
+}

@@ -1,0 +1,128 @@
+"""One file of readings that grows: only what was appended is read."""
+
+import json
+import math
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gnomon_lab.watching.curves import UNMEASURED, Curves
+
+CHUNK = 1 << 20
+LONGEST = 100 << 20
+"""Bytes of a line; those with the values of all samples are long."""
+PATIENCE = 4 << 20
+"""Bytes without a reading, after which a file is left out."""
+TAIL = 64
+"""Bytes that must stand where they stood, or the file is another."""
+GREATEST = 2**53
+"""Of the steps that a page's numbers hold exactly."""
+BESIDE = frozenset({"arm", "step", "seconds", "samples"})
+"""What a line holds beside numbers, as in `gnomon.History`."""
+
+
+class Followed:
+    """A file of readings: a run's records, or a history.
+
+    Attributes:
+        path: where it is.
+        arms: the curves of each arm; those of a history under None.
+        broken: how many whole lines are no reading.
+        changed: when it last changed, seconds since 1970.
+    """
+
+    def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
+        self.path = path
+        self._wanted = wanted
+        self._seen: tuple[int, ...] = ()
+        self._forget()
+        self.changed = 0.0
+
+    @property
+    def holds_none(self) -> bool:
+        """Whether there are lines, and none of them is a reading."""
+        return self.broken > 0 and not self.arms
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to read."""
+        return not self._given_up and self._size > self._offset
+
+    def read(self) -> bool:
+        """Reads on, some of what was appended at most; whether anything is new.
+
+        Raises:
+            OSError: if the file is gone, or cannot be read.
+        """
+        there = self.path.stat()
+        seen = (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
+        if seen == self._seen and not self.behind:
+            return False
+        if not stat.S_ISREG(there.st_mode):
+            raise OSError(f"{self.path} is no regular file")
+        with self.path.open("rb") as file:
+            there = os.fstat(file.fileno())
+            new = self._is_another(there, file.fileno())
+            if new:
+                self._forget()
+            self._seen = (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
+            self._size, self.changed = there.st_size, there.st_mtime
+            content = b"" if self._given_up else os.pread(file.fileno(), CHUNK, self._offset)
+        self._take(content)
+        return new or bool(content)
+
+    def _is_another(self, there: os.stat_result, opened: int) -> bool:
+        """Whether what was read before is no longer what the file begins with, as far as its end tells."""
+        if not self._seen:
+            return False
+        tail = os.pread(opened, len(self._tail), self._offset - len(self._tail))
+        return self._seen[:2] != (there.st_dev, there.st_ino) or tail != self._tail
+
+    def _forget(self) -> None:
+        self.arms: dict[str | None, Curves] = {}
+        self.broken = 0
+        self._offset = self._size = 0
+        self._tail = self._partial = b""
+        self._given_up = False
+
+    def _take(self, content: bytes) -> None:
+        self._offset += len(content)
+        self._tail = (self._tail + content)[-TAIL:]
+        *lines, self._partial = (self._partial + content).split(b"\n")
+        for line in lines:
+            self._take_line(line)
+        too_long = len(self._partial) > LONGEST
+        self._given_up |= too_long or (self.holds_none and self._offset >= PATIENCE)
+        if self._given_up:
+            self.broken += not self.broken
+            self._partial = b""
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        step = record.get("step") if isinstance(record, dict) else None
+        if type(step) is not int or abs(step) > GREATEST:
+            self.broken += 1
+            return
+        arm = record.get("arm")
+        curves = self.arms.setdefault(arm if isinstance(arm, str) else None, Curves())
+        curves.add(step, {name: _number(value) for name, value in record.items() if self._is_drawn(record, name)})
+
+    def _is_drawn(self, record: dict[str, Any], name: str) -> bool:
+        """Whether it is a number and wanted; the extremes of one that is there itself are not drawn."""
+        value = record[name]
+        number = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        extreme = name.endswith((".min", ".max")) and name[:-4] in record
+        return number and not extreme and name not in BESIDE and self._wanted(name)
+
+
+def _number(value: float | None) -> float:
+    """Null stands for NaN and infinity."""
+    try:
+        return float(value) if value is not None and math.isfinite(value) else UNMEASURED
+    except OverflowError:  # a whole number of hundreds of digits
+        return UNMEASURED

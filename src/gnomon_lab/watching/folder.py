@@ -1,0 +1,164 @@
+"""All files of readings below a folder, or one file: those that appear later are found, those that vanish forgotten."""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gnomon_lab.watching.curves import Curves
+from gnomon_lab.watching.file import Followed
+
+DEPTH = 4
+"""Folders between the one that is watched and a file: `./runs/NAME/ID/records.jsonl` is found from above `runs`."""
+RARELY = 20
+"""For how many times as long as looking for new files takes they are not looked for again."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is drawn in one colour: a history, a run, or one arm of a run.
+
+    Attributes:
+        key: the same as long as it is watched.
+        place: a number of its own, from 0, in the order in which they were found: its colour.
+        label: what it is called beside the others.
+        curves: its numbers.
+        changed: when its file last changed, seconds since 1970.
+        finished: whether its run says that it is finished.
+        broken: how many lines of its file are no reading.
+        version: of what is watched, when it last changed.
+    """
+
+    key: str
+    place: int
+    label: str
+    curves: Curves
+    changed: float
+    finished: bool
+    broken: int
+    version: int
+
+
+class Watched:
+    """What is in a folder's files of readings, all `*.jsonl` four folders deep, or in one file.
+
+    Args:
+        path: the folder or the file.
+        only: patterns of the quantities that are wanted, such as `test/*`; default: all.
+    Attributes:
+        path: the same.
+        version: rises whenever something changed; later than that of whoever watched before.
+    """
+
+    def __init__(self, path: Path, only: Sequence[str] = ()) -> None:
+        self.path = path
+        self.version = time.time_ns() // 1000
+        self._only = [end for pattern in only for end in (pattern, f"{pattern}.q25", f"{pattern}.q75")]
+        self._files: dict[Path, Followed] = {}
+        self._versions: dict[Path, int] = {}
+        self._places: dict[str, int] = {}
+        self._look_again = 0.0
+        self._unread: dict[Path, str] = {}
+        self._alone = path.is_file()
+
+    @property
+    def there(self) -> bool:
+        """Whether the folder or the file is still there."""
+        return os.access(self.path, os.F_OK)
+
+    def look(self, seconds: float = 1.0) -> bool:
+        """Reads what was added, for about so long at most; whether all of it was read."""
+        until = time.monotonic() + seconds
+        self._find()
+        for path, file in [*self._files.items()]:
+            while self._read(path, file):
+                if time.monotonic() > until:
+                    return False
+        return True
+
+    def curves(self) -> list[Curve]:
+        """What is drawn, in the order in which it was found."""
+        found = [(f"{path}\0{arm or ''}", path, arm) for path, file in self._files.items() for arm in file.arms]
+        for key, *_ in found:
+            self._places.setdefault(key, len(self._places))
+        labels = labelled([(self._words(path), arm) for _, path, arm in found])
+        drawn = [self._curve(key, path, arm, label) for (key, path, arm), label in zip(found, labels, strict=True)]
+        return sorted(drawn, key=lambda curve: curve.place)
+
+    def left_out(self) -> list[str]:
+        """Why files that look like readings are not drawn, a sentence each."""
+        none = [f"{path} holds no readings" for path, file in self._files.items() if file.holds_none]
+        return [*none, *self._unread.values()]
+
+    def _curve(self, key: str, path: Path, arm: str | None, label: str) -> Curve:
+        file = self._files[path]
+        finished = path.name == "records.jsonl" and os.access(path.with_name("result.json"), os.F_OK)
+        place, version = self._places[key], self._versions[path]
+        return Curve(key, place, label, file.arms[arm], file.changed, finished, file.broken, version)
+
+    def _read(self, path: Path, file: Followed) -> bool:
+        """Reads a file on; whether anything was new."""
+        try:
+            changed = file.read()
+            self._unread.pop(path, None)
+        except FileNotFoundError:
+            del self._files[path]
+            self._unread.pop(path, None)
+            self.version += 1
+            return False
+        except OSError as error:
+            self._unread[path] = f"{path} cannot be read: {error.strerror or error}"
+            return False
+        if changed:
+            self.version += 1
+            self._versions[path] = self.version
+        return changed
+
+    def _find(self) -> None:
+        start = time.monotonic()
+        if start < self._look_again:
+            return
+        for path in [self.path] if self._alone else sorted(_files(self.path, DEPTH)):
+            if path not in self._files:
+                self._files[path] = Followed(path, self._wants)
+        end = time.monotonic()
+        self._look_again = end + RARELY * (end - start)
+
+    def _wants(self, name: str) -> bool:
+        return not self._only or any(fnmatchcase(name, pattern) for pattern in self._only)
+
+    def _words(self, path: Path) -> tuple[str, ...]:
+        """What the file is called: its folders below the one that is watched, and its name if it is no run's."""
+        parts = path.relative_to(self.path).parts if path != self.path else (path.name,)
+        if parts[-1] == "records.jsonl":
+            return parts[:-1] or (path.absolute().parent.name,)
+        return (*parts[:-1], path.stem)
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    """All `*.jsonl` in a folder, so many folders deep; hidden folders and links to folders are passed by."""
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if depth and not entry.name.startswith("."):
+                yield from _files(Path(entry.path), depth - 1)
+        elif entry.name.endswith(".jsonl"):
+            yield Path(entry.path)
+
+
+def labelled(found: Sequence[tuple[tuple[str, ...], str | None]]) -> list[str]:
+    """What each is called: the folders that not all have in common, and its arm."""
+    names = [name for name, _ in found]
+    if len(set(names)) > 1:
+        above = zip(*(name[:-1] for name in names), strict=False)
+        common = len([*itertools.takewhile(lambda folders: len(set(folders)) == 1, above)])
+        names = [name[common:] for name in names]
+    elif any(arm for _, arm in found):
+        names = [()] * len(names)
+    return [", ".join(filter(None, ("/".join(name), arm))) for name, (_, arm) in zip(names, found, strict=True)]

@@ -1,0 +1,281 @@
+"use strict";
+// Asks for what is new, keeps it, and has each quantity drawn, those that are seen.
+const PAUSE = 3000;  // between an answer and the next question (ms)
+const PATIENCE = 10000;  // for one answer (ms)
+const BANDS = /\.q(25|75)$/;
+const node = (id) => document.getElementById(id);
+const runs = new Map(), hidden = new Set(), charts = new Map(), own = new Map();
+let told = null, highlighted = null, heard = 0, failed = false, charted = 0;
+
+// What is said
+
+function stateOf(run) {
+  const quiet = told.now - run.changed + (follows ? (Date.now() - heard) / 1000 : 0);
+  const when = run.finished ? "finished" : `${quiet < 60 ? "last" : "nothing for"} ${ago(quiet)}${quiet < 60 ? " ago" : ""}`;
+  return `step ${run.step.toLocaleString("en")}, ${when}`;
+}
+
+function say() {
+  if (!told) return;
+  const count = told.runs.length, quiet = follows && Date.now() - heard;
+  const at = new Date(heard).toLocaleTimeString("en-GB");
+  let words = count === 1 ? "1 curve" : `${count} curves`;
+  if (!count) words = "No readings yet";
+  if (told.reading) words += ", still reading";
+  if (!follows) words += `, as at ${new Date(told.now * 1000).toLocaleString("en-GB")}: this page does not follow`;
+  if (!told.there) words = `There is no ${told.folder} any more`;
+  const lost = follows && !document.hidden && (failed || quiet > PAUSE + PATIENCE + 2000);
+  if (lost) words = `gnomon watch does not answer: all this is as at ${at}`;
+  node("state").textContent = words;
+  node("state").classList.toggle("stale", Boolean(lost || !told.there));
+  for (const run of runs.values()) run.state.textContent = stateOf(run);
+}
+
+function notes() {
+  const words = [...told.left_out];
+  for (const run of runs.values()) {
+    if (run.broken) words.push(`${run.label}: ${run.broken} ${run.broken > 1 ? "lines are" : "line is"} no reading`);
+  }
+  if ([...runs.values()].some((run) => run.readings > run.steps.length)) {
+    words.push(`Of curves with more than ${told.points} readings the lowest and the highest of neighbours are drawn.`);
+  }
+  node("notes").replaceChildren(...words.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+}
+
+// Runs, and how each is drawn
+
+function enter(run) {
+  const button = document.createElement("button"), item = document.createElement("li");
+  run.swatch = document.createElement("canvas");
+  [run.words, run.state] = [document.createElement("span"), document.createElement("small")];
+  button.type = "button";
+  button.append(run.swatch, run.words, run.state);
+  button.setAttribute("aria-pressed", "true");
+  button.onclick = () => {
+    if (!hidden.delete(run.key)) hidden.add(run.key);
+    button.setAttribute("aria-pressed", String(!hidden.has(run.key)));
+    redraw();
+  };
+  button.onpointerenter = () => highlight(run.key);
+  button.onpointerleave = () => highlight(null);
+  item.append(button);
+  node("runs").append(item);
+  run.item = item;
+}
+
+function swatches() {
+  const ratio = devicePixelRatio || 1;
+  for (const run of runs.values()) {
+    Object.assign(run.swatch, { width: 30 * ratio, height: 8 * ratio });
+    Object.assign(run.swatch.style, { width: "30px", height: "8px" });
+    const pen = run.swatch.getContext("2d");
+    pen.scale(ratio, ratio);
+    stroke(pen, run, 2);
+    pen.beginPath();
+    pen.moveTo(0, 4);
+    pen.lineTo(30, 4);
+    pen.stroke();
+  }
+}
+
+function take(answer) {
+  told = answer;
+  const there = new Set(answer.runs.map((run) => run.key));
+  for (const [key, run] of runs) {
+    if (!there.has(key)) {
+      run.item.remove();
+      runs.delete(key);
+    }
+  }
+  let changed = false;
+  for (const news of answer.runs) {
+    const run = runs.get(news.key) ?? {};
+    changed ||= Boolean(news.steps);
+    Object.assign(run, news);
+    if (!runs.has(news.key)) {
+      runs.set(news.key, run);
+      enter(run);
+    }
+    run.words.textContent = run.label;
+  }
+  notes();
+  if (changed || there.size !== charted) {
+    charted = there.size;
+    swatches();
+    arrange();
+    redraw();
+  }
+}
+
+// Quantities: those that differ in split or layer alone stand together, on the same axes
+
+function arrange() {
+  const groups = new Map();
+  for (const run of runs.values()) {
+    for (const name of Object.keys(run.values)) {
+      const cut = name.lastIndexOf("/");
+      const quantity = name.slice(cut + 1);
+      if (BANDS.test(name)) continue;
+      if (!groups.has(quantity)) groups.set(quantity, new Set());
+      groups.get(quantity).add(name);
+    }
+  }
+  for (const [quantity, chart] of charts) {
+    if (!groups.has(quantity)) {
+      chart.section.remove();
+      charts.delete(quantity);
+    }
+  }
+  for (const [quantity, names] of groups) {
+    if (!charts.has(quantity)) charts.set(quantity, chartOf(quantity));
+    const chart = charts.get(quantity);
+    if ([...names].join("\0") !== [...chart.panels.keys()].join("\0")) fill(chart, [...names]);
+    node("quantities").append(...(chart.section.parentNode ? [] : [chart.section]));
+  }
+  search();
+}
+
+function chartOf(quantity) {
+  const section = document.createElement("section"), head = document.createElement("header");
+  const title = document.createElement("h2"), toggle = document.createElement("button"), panels = document.createElement("div");
+  title.textContent = quantity.replaceAll("_", " ");
+  title.title = quantity;
+  toggle.type = "button";
+  toggle.title = "The vertical axis: press for the other";
+  head.append(title, toggle);
+  section.append(head, panels);
+  const chart = { quantity, section, toggle, box: panels, panels: new Map() };
+  toggle.onclick = () => {
+    own.set(quantity, !chart.log);
+    redraw();
+  };
+  return chart;
+}
+
+function fill(chart, names) {
+  for (const canvas of chart.panels.values()) seen.unobserve(canvas);
+  chart.section.style.setProperty("--panels", Math.min(names.length, 3));
+  chart.panels = new Map(names.map((name) => [name, document.createElement("canvas")]));
+  chart.box.replaceChildren(...names.map((name) => {
+    const figure = document.createElement("figure"), words = document.createElement("h3"), canvas = chart.panels.get(name);
+    words.textContent = name.slice(0, Math.max(0, name.lastIndexOf("/")));
+    canvas.setAttribute("role", "img");
+    Object.assign(canvas, { chart, name, onpointermove: point, onpointerleave: leave });
+    figure.append(words, canvas);
+    seen.observe(canvas);
+    return figure;
+  }));
+}
+
+function search() {
+  const words = node("search").value.toLowerCase().split(",").map((word) => word.trim().replaceAll(" ", "_")).filter(Boolean);
+  for (const chart of charts.values()) {
+    const names = [...chart.panels.keys()].map((name) => name.toLowerCase());
+    chart.section.hidden = words.length > 0 && !names.some((name) => words.some((word) => name.includes(word)));
+  }
+}
+
+// Axes
+
+const shown = () => [...runs.values()].filter((run) => !hidden.has(run.key));
+
+// Steps are drawn as they come: on a logarithmic axis where most of the longest run's are early.
+function logSteps() {
+  if (node("scale").value) return node("scale").value === "log";
+  return shown().reduce((most, run) => (run.readings > most.readings ? run : most), { readings: 0, early: false }).early;
+}
+
+function* numbersOf(names, logX) {
+  for (const run of shown()) {
+    const first = logX ? run.steps.findIndex((step) => step > 0) : 0;
+    for (const name of names) yield* run.values[name]?.slice(first) ?? [];
+  }
+}
+
+// The axis of a quantity: logarithmic where all is above 0 and goes over two powers of ten.
+function axisOf(chart, logX) {
+  const bands = shown().length <= FEW ? [".q25", ".q75"] : [];
+  const names = [...chart.panels.keys()].flatMap((name) => [name, ...bands.map((end) => name + end)]);
+  let [low, high] = span(numbersOf(names, logX), false);
+  chart.log = own.get(chart.quantity) ?? (low > 0 && high >= 100 * low);
+  if (chart.log) [low, high] = span(numbersOf(names, logX), true);
+  chart.toggle.textContent = chart.log ? "log" : "linear";
+  if (low > high) return null;
+  return axis(low, high, chart.log, 0.05);
+}
+
+// Drawing
+
+const waiting = new Set();
+const seen = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    target.seen = isIntersecting;
+    if (isIntersecting) later(target);
+  }
+}, { rootMargin: "200px" });
+
+function later(canvas) {
+  if (!waiting.size) requestAnimationFrame(() => {
+    const canvases = [...waiting], logX = logSteps();
+    waiting.clear();
+    const [low, high] = span(shown().flatMap((run) => [run.steps.find((step) => !logX || step > 0), run.steps.at(-1)]), logX);
+    const across = low <= high ? axis(low, high, logX, 0.02) : null;
+    const axes = new Map();
+    for (const each of canvases) {
+      if (!axes.has(each.chart)) axes.set(each.chart, axisOf(each.chart, logX));
+      draw(each, shown(), highlighted, across, axes.get(each.chart));
+    }
+  });
+  waiting.add(canvas);
+}
+
+function redraw() {
+  for (const chart of charts.values()) {
+    for (const canvas of chart.panels.values()) if (canvas.seen) later(canvas);
+  }
+}
+
+// Asking
+
+const written = JSON.parse(node("told").textContent), follows = written === null;
+
+let timer = 0;
+
+async function answer() {
+  try {
+    const given = await fetch(`readings?since=${told?.version ?? 0}`, { signal: AbortSignal.timeout(PATIENCE) });
+    return given.ok ? await given.json() : null;
+  } catch {
+    return null;
+  }
+}
+
+async function ask() {
+  if (!document.hidden) {
+    const news = await answer();
+    failed = !news;
+    if (news) {
+      heard = Date.now();
+      take(news);
+    }
+    say();
+  }
+  clearTimeout(timer);
+  timer = setTimeout(ask, told?.reading && !failed ? 0 : PAUSE);
+}
+
+node("controls").onsubmit = (event) => event.preventDefault();
+node("search").oninput = () => { search(); redraw(); };
+node("scale").onchange = redraw;
+dark.addEventListener("change", () => { swatches(); redraw(); });
+addEventListener("resize", redraw);
+if (follows) {
+  heard = Date.now();
+  ask();
+  document.addEventListener("visibilitychange", ask);
+  setInterval(() => { if (!document.hidden) say(); }, 1000);
+} else {
+  heard = written.now * 1000;
+  take(written);
+  say();
+}

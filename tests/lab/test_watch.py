@@ -1,0 +1,262 @@
+"""`gnomon watch` as a user meets it: its server, its page in a browser, and what it complains of."""
+
+import http.client
+import io
+import json
+import shutil
+import socket
+import sys
+import threading
+import urllib.error
+import urllib.request
+import webbrowser
+
+import pytest
+from rich.console import Console
+
+from gnomon_lab.cli import main
+from gnomon_lab.watching import terminal
+from gnomon_lab.watching.folder import Watched
+from gnomon_lab.watching.server import Server
+from tests.lab.test_report_page import CHROMIUM_ARGS
+from tests.lab.test_watching import line
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with one run of two arms, in which one works."""
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "digits" / "1-seed0"
+    run.mkdir(parents=True)
+    arms = [line(step, arm=arm, **{"test/accuracy": 0.1 * step}) for arm in ("plain", "aligned") for step in range(3)]
+    (run / "records.jsonl").write_text("".join(arms))
+    return tmp_path
+
+
+@pytest.fixture
+def served(folder):
+    """Its address; the server ends when `close` is called, at the latest with the test."""
+    with Server(Watched(folder / "runs")) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def gnomon(folder, monkeypatch, capsys):
+    """Calls `gnomon watch` in this process: its exit code, and what it printed."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["gnomon", "watch", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, *capsys.readouterr()
+
+    return call
+
+
+def ask(server, path="readings", **headers):
+    request = urllib.request.Request(server.url + path, headers=headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def refused(server, path, **headers):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        ask(server, path, **headers)
+    error.value.close()
+    return error.value.code
+
+
+def test_a_reading_is_there_when_it_is_asked_for(served, folder):
+    first = json.loads(ask(served))
+    assert [run["label"] for run in first["runs"]] == ["plain", "aligned"]
+    assert first["runs"][0]["values"] == {"test/accuracy": [0, 0.1, 0.2]}
+    with (folder / "runs/digits/1-seed0/records.jsonl").open("a") as records:
+        records.write(line(3, arm="aligned", **{"test/accuracy": 1}))
+    then = json.loads(ask(served, f"readings?since={first['version']}"))
+    assert then["runs"][1]["steps"] == [0, 1, 2, 3]
+
+
+def test_the_server_is_for_this_machine_and_its_own_page_alone(served):
+    host, port = served.server_address
+    assert host == "127.0.0.1"
+    assert "<!DOCTYPE html>" in ask(served, "")
+    assert "<!DOCTYPE html>" in ask(served, "", Host="localhost")
+    for name in ("example.org", f"example.org:{port}", f"127.0.0.1.example.org:{port}", "", "localhost.example.org"):
+        assert refused(served, "", Host=name) == 403
+        assert refused(served, "readings", Host=name) == 403
+    for path in (
+        "etc/passwd",
+        "../../etc/passwd",
+        "page.js",
+        "readings/",
+        "?x",
+        "readings?since=-1",
+        "readings?since=x",
+    ):
+        assert refused(served, path) == 404
+    for method in ("POST", "PUT", "DELETE", "HEAD", "OPTIONS"):
+        connection = http.client.HTTPConnection(host, port, timeout=10)
+        connection.request(method, "/readings")
+        assert connection.getresponse().status == 501
+        connection.close()
+
+
+def test_readers_who_leave_do_not_end_it(served, capfd):
+    for _ in range(3):
+        with socket.create_connection(served.server_address[:2]) as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            reader.sendall(b"GET /readings HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    assert json.loads(ask(served))["there"]
+    assert capfd.readouterr().err == ""
+
+
+def test_it_says_that_the_folder_is_gone(served, folder):
+    assert json.loads(ask(served))["runs"]
+    shutil.rmtree(folder / "runs")
+    told = json.loads(ask(served))
+    assert (told["there"], told["runs"]) == (False, [])
+
+
+def test_it_says_where_it_serves_and_ends_quietly(gnomon, monkeypatch):
+    opened = []
+
+    def serve(server):
+        assert json.loads(ask_in_turn(server))["runs"]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "serve_forever", serve)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    code, out, err = gnomon("runs")
+    assert (code, err, opened) == (0, "", [])
+    assert out.startswith("http://127.0.0.1:")
+    code, out, _ = gnomon("--open", "--port", "0")
+    assert opened == [out.split()[0]]
+
+
+def ask_in_turn(server):
+    """Asks a server that nobody runs: it handles the one request."""
+    said = []
+    thread = threading.Thread(target=lambda: said.append(ask(server)))
+    thread.start()
+    server.handle_request()
+    thread.join()
+    return said[0]
+
+
+def test_once_writes_a_page_of_its_own(gnomon, folder):
+    code, out, err = gnomon("runs", "--once", "--out", "page.html", "--only", "test/*")
+    assert (code, out, err) == (0, "page.html\n", "")
+    assert '"test/accuracy": [0,0.1,0.2]' in (folder / "page.html").read_text()
+
+
+def test_on_a_terminal_once(gnomon):
+    code, out, err = gnomon("runs", "--once", "--terminal")
+    assert (code, err) == (0, "")
+    assert "plain: step 2, last " in out
+    assert "test/accuracy" in out
+
+
+def test_where_there_is_no_terminal_the_latest_reading_is_a_line(gnomon, folder, monkeypatch):
+    waits = iter(["", line(3, arm="plain", **{"test/accuracy": 1}), None])
+
+    def wait(seconds):
+        news = next(waits)
+        if news is None:
+            raise KeyboardInterrupt
+        with (folder / "runs/digits/1-seed0/records.jsonl").open("a") as records:
+            records.write(news)
+
+    monkeypatch.setattr(terminal.time, "sleep", wait)
+    code, out, err = gnomon("--terminal")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "plain: step 2: test/accuracy 0.2 (and 1 more)",
+        "plain: step 3: test/accuracy 1 (and 1 more)",
+        "",
+    ]
+
+
+def test_the_picture_follows_on_a_terminal(folder, monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=60, height=20)
+    watched, waits = Watched(folder / "runs"), iter([True, False])
+
+    def wait(seconds):
+        if not next(waits):
+            raise KeyboardInterrupt
+        with (folder / "runs/digits/1-seed0/records.jsonl").open("a") as records:
+            records.write(line(77, arm="plain", **{"test/accuracy": 1}))
+
+    monkeypatch.setattr(terminal.time, "sleep", wait)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.follow(watched, console)
+    assert "aligned: step 2" in console.file.getvalue()
+    assert "plain: step 77" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "(DIR): expected a folder, or a file of readings, got 'nowhere', which is not there."),
+        (["/dev/null"], "(DIR): expected a folder, or a file of readings, got '/dev/null', which is neither."),
+        (["words.txt"], "(DIR): expected a file with a reading a line, got words.txt holds no readings."),
+        (["--port", "65536"], "(--port): expected a port, 0 to 65535, got 65536."),
+        (["--port", "x"], "expected other arguments"),
+        (["--once", "--out", "no/page.html"], "(--out): expected a file in a folder, got 'no/page.html'."),
+        (["words.txt", "--once", "--out", "words.txt"], "(--out): expected a file that is not read here"),
+    ],
+)
+def test_what_is_wrong_is_one_line(gnomon, folder, arguments, words):
+    (folder / "words.txt").write_text("some words\n" * 3)
+    code, out, err = gnomon(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+    assert err.startswith("gnomon: ")
+
+
+def test_a_port_that_is_taken_is_named(gnomon):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = gnomon("--port", str(port))
+    assert code == 2
+    assert f"(--port): expected a free port, got {port}: Address already in use." in err
+
+
+@pytest.mark.browser
+def test_the_page_follows_and_says_when_it_is_left_alone(served, folder):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium: there is no `chromium` on PATH")
+    complaints = []
+    with sync_api.sync_playwright() as playwright:
+        page = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS).new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.clock.install()
+        page.goto(served.url)
+        page.get_by_text("step 2, last").first.wait_for()
+        until_drawn(page, "at the end: plain 0.2, aligned 0.2")
+        with (folder / "runs/digits/1-seed0/records.jsonl").open("a") as records:
+            records.write(line(1000, arm="aligned", **{"test/accuracy": 0.75}))
+        page.clock.run_for(4500)
+        page.get_by_text("step 1,000, last").wait_for()
+        until_drawn(page, "at the end: plain 0.2, aligned 0.75")
+        page.get_by_role("button", name="plain").click()
+        until_drawn(page, "at the end: aligned 0.75")
+        served.shutdown()
+        served.server_close()
+        page.clock.run_for(4500)
+        page.get_by_text("gnomon watch does not answer").wait_for()
+    assert complaints == []
+
+
+def until_drawn(page, words):
+    """Lets the page's frames pass until its canvas says so."""
+    for _ in range(200):
+        page.clock.run_for(20)
+        if words in (page.locator("section canvas").get_attribute("aria-label") or ""):
+            return
+    raise AssertionError(words)

@@ -1,0 +1,327 @@
+"""What is read of files that grow, and what is drawn of it."""
+
+import json
+import math
+import os
+import re
+
+import numpy as np
+import pytest
+
+import gnomon
+from gnomon.plot import style
+from gnomon_lab.cli.terminal import Terminal
+from gnomon_lab.watching import file as reading
+from gnomon_lab.watching.answer import answer
+from gnomon_lab.watching.braille import Axis, axis_of_steps, axis_of_values, drawn
+from gnomon_lab.watching.curves import UNMEASURED, Curves
+from gnomon_lab.watching.file import Followed
+from gnomon_lab.watching.folder import Watched, labelled
+from gnomon_lab.watching.page import SCRIPTS, page
+from gnomon_lab.watching.terminal import picture
+
+
+def line(step, /, **numbers):
+    return json.dumps({"step": step, **numbers}) + "\n"
+
+
+def followed(path):
+    file = Followed(path, lambda name: True)
+    while file.read():
+        pass
+    return file
+
+
+def more(file):
+    """What a file that is followed holds by now: the steps of its one arm."""
+    while file.read():
+        pass
+    (curves,) = file.arms.values() or [Curves()]
+    return curves.steps().tolist()
+
+
+def test_a_history_is_read_as_it_reads_itself(tmp_path):
+    path = tmp_path / "history.jsonl"
+    lines = [line(0, loss=2.0), line(5, loss=None, nc1=1e-30), "torn {\n", line(3, loss=1.5), line(9, loss=1e300)]
+    path.write_text("".join(lines) + '{"step": 12, "lo')
+    file = followed(path)
+    (curves,) = file.arms.values()
+    with pytest.warns(UserWarning, match="no reading in line 3"):
+        history = gnomon.History.load(path)
+    assert curves.steps().tolist() == history.steps == [0, 3, 9]
+    np.testing.assert_array_equal(curves.column("loss"), history["loss"].numpy())
+    assert (file.broken, curves.names, curves.last_step) == (1, ["loss"], 9)
+
+
+def test_null_is_told_from_what_a_reading_does_not_have(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text(line(0, a=None) + line(1, b=2) + '{"step": 2, "a": NaN, "b": 1e999, "c": [1], "d": true}\n')
+    (curves,) = followed(path).arms.values()
+    assert curves.names == ["a", "b"]
+    np.testing.assert_array_equal(curves.column("a"), [UNMEASURED, math.nan, UNMEASURED])
+    np.testing.assert_array_equal(curves.column("b"), [math.nan, 2, UNMEASURED])
+    assert curves.last() == {"a": UNMEASURED, "b": UNMEASURED}
+
+
+def test_extremes_are_left_out_and_quartiles_kept(tmp_path):
+    path = tmp_path / "history.jsonl"
+    history = gnomon.History(path)
+    history.append(gnomon.Reading(4, {"test/nc1": np_tensor([1.0, 2.0, 3.0])}, {"logits": 0.1}))
+    (curves,) = followed(path).arms.values()
+    assert curves.last() == {"test/nc1": 2.0, "test/nc1.q25": 1.5, "test/nc1.q75": 2.5}
+
+
+def np_tensor(numbers):
+    import torch
+
+    return torch.tensor(numbers)
+
+
+def test_only_what_was_appended_is_read(tmp_path, monkeypatch):
+    path, read, pread = tmp_path / "history.jsonl", [], os.pread
+    path.write_text("".join(line(step, loss=1.0) for step in range(1000)))
+    file = followed(path)
+    monkeypatch.setattr(reading.os, "pread", lambda *call: read.append(pread(*call)) or read[-1])
+    with path.open("a") as written:
+        written.write(line(1000, loss=2.0)[:9])
+        written.flush()
+        assert more(file)[-1] == 999, "a torn line is not read yet"
+        written.write(line(1000, loss=2.0)[9:])
+        written.flush()
+        assert more(file)[-1] == 1000
+    assert sum(map(len, read)) == len(line(1000, loss=2.0)) + 2 * reading.TAIL
+    read.clear()
+    assert (file.read(), read) == (False, []), "an unchanged file is not opened"
+
+
+def test_a_file_that_is_another_by_now_is_read_anew(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text(line(0, a=1) + line(1, a=1) + line(2, a=1))
+    file = followed(path)
+    path.write_text(line(7, a=2))
+    assert more(file) == [7], "truncated"
+    path.write_text(line(8, a=2) + line(9, a=2))
+    assert more(file) == [8, 9], "written over, and longer"
+    (tmp_path / "new").write_text(line(8, a=2) + line(9, a=2) + line(10, a=2))
+    (tmp_path / "new").replace(path)
+    assert more(file) == [8, 9, 10], "renamed"
+    path.write_text("")
+    assert more(file) == []
+
+
+def test_a_step_that_comes_again_takes_the_place_of_what_was_read_from_there_on():
+    curves = Curves()
+    for step in (0, 5, 10, 15):
+        curves.add(step, {"a": float(step), "b": 1.0})
+    curves.add(10, {"a": -1.0})
+    curves.add(20, {"b": 2.0})
+    assert curves.steps().tolist() == [0, 5, 10, 20]
+    np.testing.assert_array_equal(curves.column("a"), [0, 5, -1, math.nan])
+    np.testing.assert_array_equal(curves.column("b"), [1, 1, math.nan, 2])
+
+
+@pytest.mark.parametrize("count", [10, 401, 20_000])
+def test_thinned_curves_keep_their_peaks_their_start_and_their_end(count):
+    curves, rng = Curves(), np.random.default_rng(count)
+    numbers = rng.normal(size=count)
+    numbers[count // 3] = 50
+    numbers[2 * count // 3] = UNMEASURED
+    for step, number in enumerate(numbers):
+        curves.add(step, {"a": number} | ({"b": -number} if step % 2 else {}))
+    steps, thin = curves.thinned(400)
+    assert len(steps) <= 400
+    assert (np.diff(steps) > 0).all()
+    assert (steps[0], steps[-1], thin["a"][-1]) == (0, count - 1, numbers[-1])
+    np.testing.assert_array_equal(steps[:10], np.arange(10))
+    np.testing.assert_array_equal(thin["a"][:9], numbers[:9])
+    finite = thin["a"][np.isfinite(thin["a"])]
+    assert (finite.max(), finite.min()) == (50, numbers.min())
+    assert np.nanmax(thin["b"][np.isfinite(thin["b"])]) == max(-numbers[1::2][np.isfinite(numbers[1::2])])
+
+
+def test_a_thinned_line_goes_as_the_line_does():
+    curves = Curves()
+    for step in range(10_000):
+        curves.add(step, {"up": float(step), "down": -float(step), "none": UNMEASURED})
+    _, thin = curves.thinned(300)
+    assert (np.diff(thin["up"]) > 0).all()
+    assert (np.diff(thin["down"]) < 0).all()
+    assert (thin["none"] == UNMEASURED).all()
+
+
+def test_runs_are_found_as_they_come_and_forgotten_as_they_go(tmp_path):
+    watched = Watched(tmp_path, ["a"])
+
+    def seen():
+        watched._look_again = 0
+        assert watched.look()
+        return {curve.label: curve.curves.last_step for curve in watched.curves()}
+
+    assert seen() == {}
+    for run in ("digits/1-seed0", "digits/1-seed1"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "records.jsonl").write_text(line(3, arm="one", a=1, b=2) + line(4, arm="two", a=1))
+    assert seen() == {"1-seed0, one": 3, "1-seed0, two": 4, "1-seed1, one": 3, "1-seed1, two": 4}
+    assert [curve.curves.names for curve in watched.curves()] == [["a"]] * 4
+    (tmp_path / "digits/1-seed1/result.json").write_text("{}")
+    (tmp_path / "late.jsonl").write_text(line(8, a=1))
+    assert seen().keys() == {f"digits/1-seed{k}, {arm}" for k in (0, 1) for arm in ("one", "two")} | {"late"}
+    assert [(curve.place, curve.finished) for curve in watched.curves()] == [
+        (0, False), (1, False), (2, True), (3, True), (4, False)
+    ]  # fmt: skip
+    (tmp_path / "digits/1-seed0/records.jsonl").unlink()
+    assert seen() == {"digits/1-seed1, one": 3, "digits/1-seed1, two": 4, "late": 8}
+    assert [curve.place for curve in watched.curves()] == [2, 3, 4], "colours stay"
+
+
+def test_what_is_no_file_of_readings_is_passed_by_and_named(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"text": "a"}\n' * 10)
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 99)
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "x.jsonl").write_text(line(1, a=1))
+    (tmp_path / "deep" / "a" / "b" / "c" / "d").mkdir(parents=True)
+    (tmp_path / "deep" / "a" / "b" / "c" / "d" / "x.jsonl").write_text(line(1, a=1))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "nobody.jsonl").symlink_to(tmp_path / "nowhere")
+    watched = Watched(tmp_path)
+    assert watched.look()
+    assert watched.curves() == []
+    told = " ".join(watched.left_out())
+    assert [name in told for name in ("data.jsonl", "binary.jsonl", "pipe.jsonl", "x.jsonl")] == [True] * 3 + [False]
+
+
+def test_a_long_file_without_a_reading_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "PATIENCE", 1000)
+    monkeypatch.setattr(reading, "CHUNK", 100)
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"text": "a"}\n' * 1000)
+    file = followed(path)
+    assert (file.holds_none, file.behind, file.broken < 90) == (True, False, True)
+
+
+def test_reading_stops_when_its_time_is_over_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "CHUNK", 1000)
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text("".join(line(step, a=1) for step in range(100)))
+    watched = Watched(tmp_path)
+    assert json.loads(answer(watched, seconds=0))["reading"]
+    while not watched.look(0):
+        pass
+    assert [curve.curves.last_step for curve in watched.curves()] == [99, 99]
+
+
+@pytest.mark.parametrize(
+    ("found", "labels"),
+    [
+        ([(("history",), None)], ["history"]),
+        ([(("digits", "1-seed0"), "A"), (("digits", "1-seed0"), "B")], ["A", "B"]),
+        ([(("digits", "1"), None), (("digits", "2"), None)], ["1", "2"]),
+        ([(("x", "digits", "1"), None), (("x", "rank", "1"), "A")], ["digits/1", "rank/1, A"]),
+        ([(("a",), None), (("a", "b"), None)], ["a", "a/b"]),
+    ],
+)  # fmt: skip
+def test_curves_are_called_by_what_tells_them_apart(found, labels):
+    assert labelled(found) == labels
+
+
+def test_the_page_is_told_what_changed_alone(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(line(0, v=1 / 3) + line(1, w=2) + line(2, v=None))
+    watched = Watched(tmp_path)
+    first = json.loads(answer(watched))
+    assert [(run["label"], run["readings"], run["steps"]) for run in first["runs"]] == [
+        ("a", 3, [0, 1, 2]), ("b", 3, [0, 1, 2])
+    ]  # fmt: skip
+    assert first["runs"][0]["values"] == {"v": [0.333333, None, "-"], "w": [None, 2, None]}
+    assert (first["reading"], first["there"]) == (False, True)
+    with (tmp_path / "b.jsonl").open("a") as written:
+        written.write(line(3, v=1e-12))
+    then = json.loads(answer(watched, first["version"]))
+    assert ["values" in run for run in then["runs"]] == [False, True]
+    assert then["runs"][1]["values"]["v"][-1] == 1e-12
+    assert "values" not in json.loads(answer(watched, then["version"]))["runs"][1]
+    later = Watched(tmp_path)
+    assert "values" in json.loads(answer(later, then["version"]))["runs"][0], "one that watches anew tells all"
+
+
+def test_the_answer_stays_small_where_there_are_many_curves(tmp_path, monkeypatch):
+    monkeypatch.setattr("gnomon_lab.watching.answer.POINTS", 1000)
+    for number in range(20):
+        text = "".join(line(step, a=step, b=1) for step in range(200))
+        (tmp_path / f"{number}.jsonl").write_text(text)
+    told = json.loads(answer(Watched(tmp_path)))
+    assert told["points"] == 60
+    assert {len(run["steps"]) <= 60 for run in told["runs"]} == {True}
+
+
+HOSTILE = '</script><script>alert("pwned")</script><img src="https://example.org/x.png" onerror=alert(1)>'
+
+
+def test_a_page_loads_nothing_and_runs_nothing_of_what_it_shows(tmp_path):
+    folder = tmp_path / HOSTILE.replace("/", "∕")
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(line(0, **{HOSTILE: 1.0}) + json.dumps({"step": 0, "arm": HOSTILE, "a": 1}) + "\n")
+    whole = page(folder, answer(Watched(folder)))
+    assert whole.count("<script") == 1 + len(SCRIPTS)
+    assert "<img" not in whole
+    assert not re.search(r"<(?:script|img|link|iframe)[^>]*\s(?:src|href)=\"(?!data:,)", whole)
+    assert "connect-src" not in whole
+    told = json.loads(re.search(r'<script type="application/json" id="told">(.*?)</script>', whole, re.DOTALL)[1])
+    assert HOSTILE in told["runs"][0]["values"]
+    assert "connect-src 'self'" in page(folder)
+
+
+def test_the_page_has_the_figures_colours():
+    colours = re.search(r"const COLOURS = (\[.*?\]);", page("runs"))[1]
+    assert tuple(json.loads(colours)) == style.PALETTE
+
+
+def test_a_line_is_drawn_from_corner_to_corner():
+    steps = np.array([0, 1])
+    rows = drawn([(steps, np.array([0.0, 1.0]))], Axis(0, 1, False), Axis(0, 1, False), 4, 2)
+    assert ["".join(sign for sign, _ in row) for row in rows] == ["  ⡠⠊", "⡠⠊  "]
+    assert [place for row in rows for sign, place in row if sign != " "] == [0] * 4
+    gap = drawn([(steps, np.array([UNMEASURED, 1.0]))], Axis(0, 1, False), Axis(0, 1, False), 4, 2)
+    assert "".join(sign for sign, _ in gap[0]) == "   ⠈"
+
+
+def test_axes_are_logarithmic_where_most_of_it_is_at_one_end():
+    for steps, early in (
+        (np.geomspace(1, 1000, 20), True),
+        (np.arange(0, 1000), False),
+        (np.array([0, 1, 1000]), False),
+    ):
+        curves = Curves()
+        for step in steps.astype(int).tolist():
+            curves.add(step, {})
+        assert curves.early == early
+    assert axis_of_steps([np.array([0, 1, 9]), np.array([20])], early=True) == Axis(1, 20, True)
+    assert axis_of_steps([np.array([0, 1, 9])], early=False) == Axis(0, 9, False)
+    assert axis_of_values([np.array([1e-3, 1.0, UNMEASURED])]) == Axis(1e-3, 1, True)
+    assert axis_of_values([np.array([0.0, 1.0, math.nan])]) == Axis(0, 1, False)
+    assert axis_of_values([np.array([UNMEASURED, math.nan])]) is None
+
+
+def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):
+    names = [f"{split}/{name}" for split in ("train", "test") for name in "abcd"]
+    for run in range(9):
+        text = "".join(line(step, **dict.fromkeys(names, step), **{"train/a.q25": 0}) for step in range(9))
+        (tmp_path / f"run-{run}\x1b[2J.jsonl").write_text(text)
+    watched = Watched(tmp_path)
+    watched.look()
+    terminal = Terminal(width=100)
+    with terminal.capture() as said:
+        terminal.print(picture(watched, terminal, 24))
+    rows = said.get().splitlines()
+    assert len(rows) < 24
+    assert all(row.isprintable() and len(row) <= 100 for row in rows)
+    assert [row.split()[1:4] for row in rows[:2]] == [
+        ["run-0\\x1b[2J:", "step", "8,"],
+        ["run-1\\x1b[2J:", "step", "8,"],
+    ]
+    assert rows[5] == "4 more"
+    assert rows[6].split() == ["train/a", "test/a"]
+    assert rows[-1] == "4 more: enlarge the window, or name some with --only"
+    with terminal.capture() as said:
+        terminal.print(picture(Watched(tmp_path), terminal, 24))
+    assert said.get().replace("\n", "").endswith("no readings yet")
