@@ -92,7 +92,20 @@ from .measure import (
     truncation_sectors,
 )
 from .measure.metrics import AGOP, ClassStatistics
-from .probe import Cost, ExpectedCost, History, Probe, Reading, Stop, at, every, log_spaced, stop_when
+from .probe import (
+    Comparison,
+    Cost,
+    ExpectedCost,
+    History,
+    Probe,
+    Reading,
+    Stop,
+    at,
+    compare,
+    every,
+    log_spaced,
+    stop_when,
+)
 from .steer import GrokAlign, GrokfastEMA, GrokfastMA, InputNoise, input_noise, noise_level
 
 __version__: str
@@ -109,6 +122,7 @@ __all__ = [
     "CollapsedFlow",
     "CollapsedFlowRun",
     "CollapsedPropagators",
+    "Comparison",
     "Cost",
     "CumulativeParameters",
     "DeepFool",
@@ -159,6 +173,7 @@ __all__ = [
     "classifier_equiangularity",
     "classifier_equinorm",
     "classifier_maximal_equiangularity",
+    "compare",
     "cumulative_parameters",
     "deepfool",
     "effective_rank",

@@ -11,10 +11,22 @@ except Exception as cause:
     raise missing("gnomon.plot", "matplotlib", "plot", cause) from cause
 
 from gnomon.plot._classes import classes
+from gnomon.plot._histories import histories
 from gnomon.plot._history import history
 from gnomon.plot._images import image_gap, images, mosaic
 from gnomon.plot._reading import reading
 from gnomon.plot._regions import decision_boundary, regions
 from gnomon.plot._spectrum import spectrum
 
-__all__ = ["classes", "decision_boundary", "history", "image_gap", "images", "mosaic", "reading", "regions", "spectrum"]
+__all__ = [
+    "classes",
+    "decision_boundary",
+    "histories",
+    "history",
+    "image_gap",
+    "images",
+    "mosaic",
+    "reading",
+    "regions",
+    "spectrum",
+]

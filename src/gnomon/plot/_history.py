@@ -8,13 +8,15 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, RangeError, public
 from gnomon.plot import style
-from gnomon.plot._values import by_name, in_order, spread, value_of
-from gnomon.probe import Reading
+from gnomon.plot._curves import curve, draw
+from gnomon.plot._drawn import Read, Series
+
+Run = Sequence[Read] | Series
 
 
 @public
 def history(
-    readings: Sequence[Reading] | Mapping[str, Sequence[Reading]],
+    readings: Run | Mapping[str, Run],
     quantity: str,
     *,
     ax: Axes | None = None,
@@ -24,7 +26,8 @@ def history(
     """Draws a quantity against the step of training, on a logarithmic axis: its mean over the samples.
 
     Args:
-        readings: of one run, or of several by the names that the legend shows. That at step 0 has no place on the axis.
+        readings: the `gnomon.History` of one run, or a list of its readings; or those of several by the names that the
+            legend shows. A reading at step 0 has no place on the axis.
         quantity: its name in the readings, such as `jacobian_norm`, `test/accuracy` or `mse_decomposition.total`.
         ax: where to draw; default: the axes of a new figure.
         log_y: whether the quantity's axis is logarithmic too.
@@ -39,20 +42,16 @@ def history(
     """
     figure, axes = style.canvas(ax)
     ends: list[float] = []
-    for place, (run, own) in enumerate(by_name(readings).items()):
-        later = [reading for reading in in_order(own, run) if reading.step > 0]
-        if not later:
+    runs: Mapping[str, Run] = readings if isinstance(readings, Mapping) else {"": readings}
+    for place, (run, own_readings) in enumerate(runs.items()):
+        whole = curve(own_readings, quantity, run)
+        own = whole.where(whole.steps > 0)
+        if not len(own.steps):
             raise EmptyError("readings", "a reading after step 0", f"none of {run!r}" if run else "none", "Train on.")
-        steps = [reading.step for reading in later]
-        values = [value_of(reading, quantity) for reading in later]
-        means, low, high = np.array([spread(row) for row in values]).T
-        shares = all(np.isin(row, (0, 1)).all() for row in values)
-        if log_y and not (np.isnan(means) | (means > 0)).all():
-            raise RangeError(quantity, "values above 0", f"{np.nanmin(means):.4g}", "Draw it with log_y=False.")
-        if band and not shares:
-            axes.fill_between(steps, low, high, color=style.colour(place), alpha=0.16, linewidth=0)
-        axes.plot(steps, means, **style.line(place), marker="o" if len(steps) == 1 else "", label=run)
-        ends += [steps[0], steps[-1]]
+        if log_y and not (np.isnan(own.means) | (own.means > 0)).all():
+            raise RangeError(quantity, "values above 0", f"{np.nanmin(own.means):.4g}", "Draw it with log_y=False.")
+        draw(axes, own, style.line(place), run, band=band)
+        ends += [own.steps[0], own.steps[-1]]
     style.logarithmic(axes, "x", min(ends), max(ends))
     if log_y:
         style.logarithmic(axes, "y", *axes.dataLim.intervaly)

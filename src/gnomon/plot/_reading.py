@@ -8,18 +8,18 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import RangeError, public
 from gnomon.plot import style
+from gnomon.plot._drawn import Read
 from gnomon.plot._values import by_name, value_of
-from gnomon.probe import Reading
 
 
 @public
 def reading(
-    readings: Reading | Mapping[str, Reading], quantity: str, *, ax: Axes | None = None, bins: int = 30
+    readings: Read | Mapping[str, Read], quantity: str, *, ax: Axes | None = None, bins: int = 30
 ) -> tuple[Figure, Axes]:
     """Draws the histogram of a quantity over the samples, and its mean as a line.
 
     Args:
-        readings: one, or several by the names that the legend shows; all are counted in the same bins.
+        readings: one `gnomon.Reading`, or several by the names that the legend shows; all are counted in the same bins.
         quantity: its name in the readings, such as `centroid_alignment` or `test/accuracy`.
         ax: where to draw; default: the axes of a new figure.
         bins: how many.

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from gnomon.errors import RangeError, ShapeError, public
 from gnomon.plot import style
+from gnomon.plot._drawn import Partition
 from gnomon.plot._values import Numbers, numbers
-from gnomon.regions import Regions
-from gnomon.regions import decision_boundary as boundary
 
 SHADES = ("#dbe7f1", "#b5cfe4", "#8fb7d6", "#e8eef4", "#a3c1dc", "#c9dbea")
 """Colours without meaning, which tell neighbours apart."""
@@ -22,7 +21,7 @@ SHADES = ("#dbe7f1", "#b5cfe4", "#8fb7d6", "#e8eef4", "#a3c1dc", "#c9dbea")
 
 @public
 def regions(
-    regions: Regions,
+    regions: Partition,
     values: Float[Tensor, "r"] | None = None,
     *,
     ax: Axes | None = None,
@@ -32,7 +31,7 @@ def regions(
     """Draws the linear regions of a network on a plane, coloured by a value each, or in colours without meaning.
 
     Args:
-        regions: the partition.
+        regions: the partition, a `gnomon.regions.Regions`.
         values: one for each region, such as `regions.norms`, for which a colour bar is drawn; default: regions of one
             activation pattern have one colour, of six.
         ax: where to draw; default: the axes of a new figure.
@@ -67,11 +66,11 @@ def regions(
 
 
 @public
-def decision_boundary(regions: Regions, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
+def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
     """Draws the predicted classes on a plane, in pale colours, and between them the exact lines on which they change.
 
     Args:
-        regions: the partition.
+        regions: the partition, a `gnomon.regions.Regions`.
         ax: where to draw; default: the axes of a new figure.
         pixels: how many there are of the classes' colours along each axis.
 
@@ -90,15 +89,16 @@ def decision_boundary(regions: Regions, *, ax: Axes | None = None, pixels: int =
         _classes(regions, pixels) % len(style.CLASSES), cmap=shown, vmin=0, vmax=len(style.CLASSES) - 1,
         origin="lower", extent=(left, right, low, high), interpolation="none",
     )  # fmt: skip
-    lines = [part for line in boundary(regions) for part in (numbers(line), [[np.nan, np.nan]])]
+    lines = [part for line in regions.decision_boundary() for part in (numbers(line), [[np.nan, np.nan]])]
     axes.plot(*np.concatenate([np.empty((0, 2)), *lines]).T, color=style.INK, linewidth=0.7)
     _window(axes, regions)
     return figure, axes
 
 
-def _colours(regions: Regions, values: Tensor, log_values: bool) -> ScalarMappable:
-    if values.shape != (len(regions),):
-        raise ShapeError("values", f"shape ({len(regions)},)", tuple(values.shape), "Pass one value for each region.")
+def _colours(regions: Partition, values: Tensor, log_values: bool) -> ScalarMappable:
+    count = len(regions.pattern)
+    if values.shape != (count,):
+        raise ShapeError("values", f"shape ({count},)", tuple(values.shape), "Pass one value for each region.")
     low, high = values.min().item(), values.max().item()
     if not np.isfinite([low, high]).all() or (log_values and low <= 0):
         wanted = "finite values above 0" if log_values else "finite values"
@@ -107,13 +107,13 @@ def _colours(regions: Regions, values: Tensor, log_values: bool) -> ScalarMappab
     return ScalarMappable(scale, LinearSegmentedColormap.from_list("values", list(style.VALUES)))
 
 
-def _box(regions: Regions) -> tuple[float, float, float, float]:
+def _box(regions: Partition) -> tuple[float, float, float, float]:
     corners = numbers(regions.polygons.vertices).reshape(-1, 2)
     (left, low), (right, high) = corners.min(0).tolist(), corners.max(0).tolist()
     return left, right, low, high
 
 
-def _classes(regions: Regions, pixels: int) -> Numbers:
+def _classes(regions: Partition, pixels: int) -> Numbers:
     """The predicted class in the middle of each pixel, rows from below; with one output, whether it is positive."""
     left, right, low, high = _box(regions)
     middles = (torch.arange(pixels, dtype=torch.float64) + 0.5) / pixels
@@ -125,7 +125,7 @@ def _classes(regions: Regions, pixels: int) -> Numbers:
     return numbers(found).reshape(pixels, pixels)
 
 
-def _window(axes: Axes, regions: Regions) -> None:
+def _window(axes: Axes, regions: Partition) -> None:
     left, right, low, high = _box(regions)
     axes.set(xlim=(left, right), ylim=(low, high), aspect="equal", xlabel="u", ylabel="v")
     for name in ("x", "y"):

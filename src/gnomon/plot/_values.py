@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon.errors import EmptyError, RangeError
 from gnomon.linalg import Estimate
-from gnomon.probe import Reading
+from gnomon.plot._drawn import Read
 
 Numbers = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def by_name(things: T | Mapping[str, T]) -> Mapping[str, T]:
     return things if isinstance(things, Mapping) else {"": things}
 
 
-def value_of(reading: Reading, quantity: str) -> Numbers:
+def value_of(reading: Read, quantity: str) -> Numbers:
     """All numbers of a quantity, or of one part of it, such as `mse_decomposition.total`, in one row."""
     value = reading.values.get(quantity)
     if value is None:
@@ -40,7 +40,7 @@ def value_of(reading: Reading, quantity: str) -> Numbers:
     return numbers(value).reshape(-1)
 
 
-def in_order(readings: Sequence[Reading], run: str) -> Sequence[Reading]:
+def in_order(readings: Sequence[Read], run: str) -> Sequence[Read]:
     """The readings of a run by step; raises EmptyError if there are none."""
     if not readings:
         raise EmptyError("readings", "at least one reading", f"none of {run!r}" if run else "none", "Read the probe.")

@@ -1,11 +1,14 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
+import math
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
@@ -39,9 +42,12 @@ def colour(place: int) -> str:
     return PALETTE[place % len(PALETTE)]
 
 
-def line(place: int) -> dict[str, Any]:
-    """How the line at `place`, from 0, is drawn: its colour and its dashes, so that print without colours tells too."""
-    dashes = DASHES[place % len(DASHES)]
+def line(place: int, dash: int | None = None) -> dict[str, Any]:
+    """How the line at `place`, from 0, is drawn: its colour and its dashes, so that print without colours tells too.
+
+    The dashes are those of the place as well, or of one of their own.
+    """
+    dashes = DASHES[(place if dash is None else dash) % len(DASHES)]
     return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
 
 
@@ -53,6 +59,25 @@ def canvas(ax: Axes | None, width: float = 4.8, height: float = 3.2) -> tuple[Fi
 
     with matplotlib.rc_context(STYLE):
         return pyplot.subplots(figsize=(width, height), layout="compressed")
+
+
+def grid(count: int, *, height: float = 1.9, sharex: bool = True) -> tuple[Figure, list[Axes]]:
+    """A new figure of pyplot's with so many panels, in up to three columns, as `canvas` makes one of one panel."""
+    from matplotlib import pyplot
+
+    columns = count if count < 4 else 2 if count == 4 else 3
+    rows = -(-count // columns)
+    size = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
+    with matplotlib.rc_context(STYLE):
+        figure, panels = pyplot.subplots(
+            rows, columns, figsize=size, squeeze=False, sharex=sharex,
+            layout=ConstrainedLayoutEngine(hspace=0.08, wspace=0.04),
+        )  # fmt: skip
+    for axes in panels.flat[count:]:
+        axes.remove()
+    for axes in panels.flat[count - columns : count]:  # the lowest of each column
+        axes.tick_params(labelbottom=True)
+    return figure, list(panels.flat[:count])
 
 
 def frame(axes: Axes) -> None:
@@ -74,6 +99,27 @@ def legend(axes: Axes) -> None:
         )  # fmt: skip
 
 
+def common_legend(figure: Figure, panels: list[Axes]) -> None:
+    """Above all panels what the lines are that have names, each once."""
+    found = {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        if label
+    }
+    if found:
+        room = 11 * figure.get_figwidth() / (5 + max(map(len, found)))
+        figure.legend(
+            found.values(), found.keys(), loc="outside upper left", ncols=max(1, min(len(found), int(room))),
+            frameon=False, handlelength=2.1, columnspacing=1.2, handletextpad=0.5, borderaxespad=0.2,
+        )  # fmt: skip
+
+
+def words(name: str) -> str:
+    """A quantity's name as it stands beside an axis."""
+    return name.replace("_", " ")
+
+
 def few(low: float | int, high: float | int) -> bool:
     """Whether a logarithmic axis is so short that it needs numbers between the powers of ten: 2 and 5."""
     return bool(high < 30 * low)  # not NumPy's
@@ -86,6 +132,20 @@ def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> N
     axis.set_major_locator(locator(low, high))
     axis.set_major_formatter(plain())
     axis.set_minor_formatter(NullFormatter())
+
+
+def steps(axes: Axes, low: float | int, high: float | int, *, zero: bool) -> None:
+    """The axis of steps, after 0 from `low` to `high`: logarithmic over two decades or more, with 0 at its left end."""
+    if high < 100 * low:
+        linear(axes, "x", 5)
+    elif not zero:
+        logarithmic(axes, "x", low, high)
+    else:
+        axes.set_xscale("symlog", linthresh=low, linscale=0.4)
+        powers = 10.0 ** np.arange(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+        axes.xaxis.set_major_locator(FixedLocator([0, *powers[:: -(-len(powers) // 5)]]))
+        axes.xaxis.set_major_formatter(plain())
+        axes.xaxis.set_minor_locator(NullLocator())
 
 
 def linear(axes: Axes, name: str, ticks: int = 6) -> None:

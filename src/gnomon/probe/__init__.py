@@ -1,5 +1,7 @@
 """Which quantities, when: readings of a network while it trains."""
 
+from gnomon.probe._about import About, about
+from gnomon.probe._comparison import Comparison, compare
 from gnomon.probe._cost import Cost
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._expected import ExpectedCost
@@ -13,6 +15,8 @@ from gnomon.probe._unavailable import unavailable
 from gnomon.probe._whole import whole
 
 __all__ = [
+    "About",
+    "Comparison",
     "Cost",
     "ExpectedCost",
     "History",
@@ -20,7 +24,9 @@ __all__ = [
     "Reading",
     "Schedule",
     "Stop",
+    "about",
     "at",
+    "compare",
     "every",
     "in_eval_mode",
     "log_spaced",

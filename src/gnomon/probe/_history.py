@@ -1,14 +1,10 @@
 """What a probe has read so far: plain numbers by step, in memory and in a file that only grows."""
 
-import json
 import math
-import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,31 +12,14 @@ from torch import Tensor
 from gnomon._extras import extra
 from gnomon._lines import append_line
 from gnomon.errors import DataError, RangeError, public, within
-from gnomon.probe._reading import Reading, tensors
+from gnomon.probe._names import chosen, logarithmic
+from gnomon.probe._reading import Reading
+from gnomon.probe._rows import SPREAD, Row, line_of, row_of, rows_of
 
 if TYPE_CHECKING:
     import pandas
-
-QUARTILES = {".q25": 0.25, ".q75": 0.75}
-RESERVED = frozenset({"arm", "step", "seconds", "samples"})
-"""What a line holds beside numbers."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One reading as plain numbers.
-
-    Attributes:
-        step: the training step.
-        numbers: by name, as `Reading.scalars` has them, with the quartiles where there are several samples.
-        seconds: what it cost, by observation and quantity.
-        samples: the values of all samples by name, float64; empty where they are not kept.
-    """
-
-    step: int
-    numbers: dict[str, float]
-    seconds: dict[str, Any] = field(default_factory=dict)
-    samples: dict[str, Float[Tensor, "n"]] = field(default_factory=dict)
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class History:
@@ -78,7 +57,7 @@ class History:
         self._samples = samples
         self._rows: list[Row] = []
         if self.path is not None and self.path.exists():
-            self._extend(_rows_of(self.path, None))
+            self._extend(rows_of(self.path, None))
 
     @classmethod
     @public
@@ -93,7 +72,7 @@ class History:
             DataError: if there is no such file, or it is no history; or if it has several arms, which are named.
         """
         history = cls()
-        history._extend(_rows_of(Path(path), arm))
+        history._extend(rows_of(Path(path), arm))
         return history
 
     @within("History")
@@ -104,10 +83,10 @@ class History:
             DataError: if a quantity has the name of what a line holds beside, or the line cannot be written; then
                 nothing of it stays.
         """
-        row = _row(reading, samples=self._samples)
+        row = row_of(reading, samples=self._samples)
         if self.path is not None:
             try:
-                append_line(self.path, _line(row))
+                append_line(self.path, line_of(row))
             except OSError as error:
                 raise DataError(
                     "path", "a file with room for a line", error, "Make room; what was read before stays."
@@ -124,7 +103,7 @@ class History:
         target = Path(path)
         part = target.with_name(f"{target.name}.part")
         try:
-            part.write_bytes(b"".join(_line(row) + b"\n" for row in self._rows))
+            part.write_bytes(b"".join(line_of(row) + b"\n" for row in self._rows))
             part.replace(target)
         except OSError as error:
             raise DataError("path", "a file that can be written", error, "Choose another.") from error
@@ -138,6 +117,12 @@ class History:
     def names(self) -> list[str]:
         """The names of all numbers, in the order in which they first came."""
         return [*dict.fromkeys(name for row in self._rows for name in row.numbers)]
+
+    @property
+    def quantities(self) -> list[str]:
+        """These names without those of extremes, quartiles and errors."""
+        names = dict.fromkeys(self.names)
+        return [name for name in names if not (name.endswith(SPREAD) and name.rpartition(".")[0] in names)]
 
     @within("History")
     def __getitem__(self, name: str) -> Float[Tensor, "t"]:
@@ -165,6 +150,31 @@ class History:
         frame = extra("History.to_pandas", "pandas", "pandas").DataFrame
         return frame({name: self[name].numpy() for name in self.names}, index=self.steps).rename_axis("step")
 
+    @within("History")
+    def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
+        """Draws quantities against the step of training, a panel each: the mean, and the middle half of the samples.
+
+        Splits and layers are lines of a panel. Its axis of values is logarithmic where the quantity's docstring says
+        that its range is from 0 or above to infinity, that of steps where these span two decades.
+
+        Args:
+            names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it, or `mse_decomposition`
+                for all its parts; default: all.
+            ax: where to draw all of them together; default: a new figure.
+
+        Returns:
+            The figure and its axes; of several panels a list of them.
+
+        Raises:
+            MissingExtraError: if matplotlib is not installed.
+            EmptyError: if there are no readings.
+            RangeError: if there is no quantity of a name.
+        """
+        from gnomon import plot
+
+        found = chosen(names, self.quantities)
+        return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found))
+
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -175,8 +185,7 @@ class History:
         if not self._rows:
             return "History(no readings)"
         count = f"{len(self)} readings" if len(self) > 1 else "1 reading"
-        shown = [name for name in self.names if not name.endswith((".min", ".max", *QUARTILES))]
-        return f"History({count}, steps {self.steps[0]:,} to {self.steps[-1]:,}: {', '.join(shown)})"
+        return f"History({count}, steps {self.steps[0]:,} to {self.steps[-1]:,}: {', '.join(self.quantities)})"
 
     def _extend(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -187,84 +196,3 @@ class History:
     def _require(self, name: str, there: list[str]) -> None:
         if name not in there:
             raise RangeError("name", f"one of {', '.join(there) or 'none'}", repr(name), "Ask the probe for it.")
-
-
-def _row(reading: Reading, *, samples: bool) -> Row:
-    numbers = reading.scalars()
-    kept: dict[str, Tensor] = {}
-    for name, value in tensors(reading.values).items():
-        if value.numel() > 1:
-            flat = value.detach().flatten().double().cpu()
-            finite = bool(flat.isfinite().all())
-            quartiles = np.quantile(flat.numpy(), [*QUARTILES.values()]) if finite else [math.nan] * len(QUARTILES)
-            numbers |= {f"{name}{end}": float(value) for end, value in zip(QUARTILES, quartiles, strict=True)}
-            kept |= {name: flat} if samples else {}
-    if taken := sorted(numbers.keys() & RESERVED):
-        raise DataError("reading", f"names other than {', '.join(sorted(RESERVED))}", taken, "Rename one.")
-    return Row(reading.step, numbers, dict(reading.seconds), kept)
-
-
-def _line(row: Row) -> bytes:
-    line = {"step": row.step, **{name: _plain(value) for name, value in row.numbers.items()}, "seconds": row.seconds}
-    if row.samples:
-        line["samples"] = {name: [_plain(value) for value in values.tolist()] for name, values in row.samples.items()}
-    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _plain(value: float | int) -> float | None:
-    """As JSON has it, which has no NaN."""
-    return value if math.isfinite(value) else None
-
-
-def _rows_of(path: Path, arm: str | None) -> list[Row]:
-    """The readings in a file, or those of one arm; its last line is left out if it has no end: it is being written."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError as error:
-        raise DataError("path", "a file of readings", error, "Name one, such as a run's records.jsonl.") from error
-    records = [_record(line) for line in lines]
-    broken = [number for number, record in enumerate(records, 1) if record is None]
-    found = [record for record in records if record is not None]
-    if broken and not found:
-        raise DataError("path", "a reading a line", f"{lines[0][:40]!r} in line 1", "Name a file of readings.")
-    if broken:
-        lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
-        warnings.warn(
-            f"History: {path} has no reading in {lost}, as a killed process leaves; the others are taken.", stacklevel=4
-        )
-    arms = [*dict.fromkeys(record.get("arm") for record in found)]
-    if arm is not None and arm not in arms:
-        raise DataError("arm", f"one of {', '.join(map(str, arms))}", repr(arm), "Name one that the file has.")
-    if arm is None and len(arms) > 1:
-        names = ", ".join(map(str, arms))
-        raise DataError("path", "readings of one arm", f"those of {names}", "Name one: History.load(path, arm=...).")
-    return [_row_in(record) for record in found if arm is None or record.get("arm") == arm]
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    """The reading in a line; None if it holds none."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and type(record.get("step")) is int else None
-
-
-def _row_in(record: dict[str, Any]) -> Row:
-    """What of a line is numbers: experiments keep other things in theirs too."""
-    numbers = {name: _number(value) for name, value in record.items() if name not in RESERVED and _is_number(value)}
-    seconds, samples = (record.get(name) for name in ("seconds", "samples"))
-    kept = {
-        name: torch.tensor([_number(value) for value in values], dtype=torch.float64)
-        for name, values in (samples if isinstance(samples, dict) else {}).items()
-        if isinstance(values, list) and all(map(_is_number, values))
-    }
-    return Row(record["step"], numbers, seconds if isinstance(seconds, dict) else {}, kept)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _number(value: float | int | None) -> float:
-    return math.nan if value is None else float(value)

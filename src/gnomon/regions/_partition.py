@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +16,10 @@ from gnomon.errors import RangeError
 from gnomon.measure import singular_values
 from gnomon.regions._plane import Plane, require_coordinates
 from gnomon.regions._polygons import Polygons, cross
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 OUTSIDE = -1
 """The label of an edge that lies on the box, and the region of a point beyond it."""
@@ -70,6 +75,29 @@ class Regions:
         """The Frobenius norm of the whole input Jacobian in each region, taken at its centre of mass."""
         with torch.no_grad():
             return torch.linalg.vector_norm(singular_values(self.model, self.plane.embed(self.centroids)), dim=1)
+
+    def decision_boundary(self) -> list[Float[Tensor, "s 2"]]:
+        """`gnomon.regions.decision_boundary` of them: the lines on which the predicted class changes."""
+        from gnomon.regions._decision_boundary import decision_boundary
+
+        return decision_boundary(self)
+
+    def plot(
+        self,
+        values: Float[Tensor, "r"] | None = None,
+        *,
+        ax: "Axes | None" = None,
+        label: str = "",
+        log_values: bool = False,
+    ) -> "tuple[Figure, Axes]":
+        """Draws them with `gnomon.plot.regions`, which see.
+
+        Raises:
+            MissingExtraError: if matplotlib is not installed.
+        """
+        from gnomon import plot
+
+        return plot.regions(self, values, ax=ax, label=label, log_values=log_values)
 
     def unit_of(self, labels: Int[Tensor, "e"]) -> tuple[Int[Tensor, "e"], Int[Tensor, "e"]]:
         """The layer, as a place in `layers`, and the unit that made edges of the polygons; -1 for the box's edges."""

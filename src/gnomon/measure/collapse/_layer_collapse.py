@@ -90,7 +90,8 @@ def layer_collapse(
             the other; all of the network if None, which takes one without branches.
         memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
     Returns:
-        One number a layer, in the dtype of the features; infinite where class means coincide. No graph is kept.
+        One number a layer, at least 0, in the dtype of the features; infinite where class means coincide. No graph is
+        kept.
     Raises:
         UnsupportedModuleError: if a layer is none with a weight, is not called once, or does not lie behind the one
             before, or if BatchNorm in training mode mixes the samples.

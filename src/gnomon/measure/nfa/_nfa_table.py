@@ -56,7 +56,7 @@ def nfa_table(
         layers: the names, as in `model.named_modules()`, of linear layers or convolutions; all of the network if None.
         memory: bytes to use for a graph; default: 512 MiB.
     Returns:
-        One number a layer and version, in float64; see `nfa_correlation`.
+        One number in [-1, 1] a layer and version, in float64; see `nfa_correlation`.
     Raises:
         UnsupportedModuleError: if a layer is none with a weight, or as for `AGOP`.
         EmptyError: if there are no such layers, or no samples.

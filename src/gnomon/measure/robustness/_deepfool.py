@@ -19,9 +19,9 @@ class DeepFool:
 
     Attributes:
         perturbation: r, (n *d), such that the network predicts `reached` at x + r; unit: inputs.
-        norm: $\|r\|_2$; unit: inputs.
-        robustness: $\|r\|_2 / \|x\|_2$, whose mean over samples is the papers' robustness measure; infinite where x is
-            zero and r is not.
+        norm: $\|r\|_2$, at least 0; unit: inputs.
+        robustness: $\|r\|_2 / \|x\|_2$, at least 0, whose mean over samples is the papers' robustness measure; infinite
+            where x is zero and r is not.
         left: the class that the network predicted at x.
         reached: the class that it predicts at x + r.
         flipped: whether the two differ. Where they do not, the search ended without success: r is as far as it went,

@@ -1,0 +1,89 @@
+"""A quantity against the step of training, as numbers and as a line with its band."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from gnomon.errors import RangeError
+from gnomon.plot._drawn import Read, Series
+from gnomon.plot._values import Numbers, in_order, numbers, spread, value_of
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number a step.
+
+    Attributes:
+        steps: those of training, rising.
+        means: over the samples, NaN where there is none.
+        band: the quartiles, between which the middle half of the samples lies; None where there is one value, or where
+            each sample is right or wrong, 1 or 0.
+    """
+
+    steps: Numbers
+    means: Numbers
+    band: tuple[Numbers, Numbers] | None
+
+    def above_zero(self) -> "Curve":
+        """What a logarithmic axis has room for: a gap for all else, and a band that ends at the line."""
+        means = np.where(self.means > 0, self.means, np.nan)
+        if self.band is None:
+            return Curve(self.steps, means, None)
+        low, high = self.band
+        return Curve(self.steps, means, (np.where(low > 0, low, np.fmin(means, high)), high))
+
+    def where(self, kept: Any) -> "Curve":  # noqa: ANN401 - a mask of NumPy's
+        """At these steps alone."""
+        band = None if self.band is None else (self.band[0][kept], self.band[1][kept])
+        return Curve(self.steps[kept], self.means[kept], band)
+
+
+def curve(history: Sequence[Read] | Series, name: str, run: str = "") -> Curve:
+    """That of a quantity in readings or in a history.
+
+    Raises:
+        EmptyError: if there are no readings.
+        RangeError: if they do not have the quantity.
+    """
+    return of_series(history, name) if isinstance(history, Series) else of_readings(in_order(history, run), name)
+
+
+def of_readings(readings: Sequence[Read], name: str) -> Curve:
+    """From the values of all samples."""
+    steps = np.array([reading.step for reading in readings], float)
+    rows = [value_of(reading, name) for reading in readings]
+    means, low, high = np.array([spread(row) for row in rows]).T
+    shares = all(np.isin(row, (0, 1)).all() for row in rows)
+    return Curve(steps, means, None if shares else (low, high))
+
+
+def of_series(history: Series, name: str) -> Curve:
+    """From numbers that are there already."""
+    if name not in history.names:
+        there = ", ".join(history.quantities) or "none"
+        raise RangeError("quantity", f"one of {there}", repr(name), "Ask the probe for it.")
+    steps, means = np.array(history.steps, float), numbers(history[name])
+    ends = [f"{name}{end}" for end in (".min", ".max", ".q25", ".q75")]
+    if not set(ends) <= {*history.names}:
+        return Curve(steps, means, None)
+    least, most, low, high = (numbers(history[end]) for end in ends)
+    known = np.isfinite(least) & np.isfinite(most)
+    shares = np.isin(least[known], (0, 1)).all() and np.isin(most[known], (0, 1)).all()
+    return Curve(steps, means, None if shares else (low, high))
+
+
+def draw(axes: Axes, own: Curve, look: dict[str, Any], label: str, *, band: bool = True) -> None:
+    """The line, and its band."""
+    if band and own.band is not None:
+        axes.fill_between(own.steps, *own.band, color=look["color"], alpha=0.16, linewidth=0)
+    axes.plot(own.steps, own.means, **look, marker=single(own.means), label=label)
+
+
+def single(values: Numbers) -> str:
+    """The marker that shows points which no line joins: those without a neighbour."""
+    there = np.isfinite(values)
+    joined = there[1:] & there[:-1]
+    return "" if joined.any() else "o"

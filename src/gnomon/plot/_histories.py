@@ -1,0 +1,107 @@
+"""Several quantities while a network trains, or several networks, a panel a quantity."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gnomon.errors import EmptyError, public
+from gnomon.plot import style
+from gnomon.plot._curves import Curve, draw, of_series
+from gnomon.plot._drawn import Series
+
+Lines = dict[tuple[str, str], Curve]
+"""By run and by what stands before the quantity's name: the split, the layer, or both."""
+
+
+@public
+def histories(
+    runs: Mapping[str, Series], names: Sequence[str], *, ax: Axes | None = None, logarithmic: Collection[str] = ()
+) -> tuple[Figure, Axes | list[Axes]]:
+    """Draws quantities against the step of training, a panel each; splits, layers and runs are lines of it.
+
+    What `History.plot` and `compare(...).plot` draw with. The line is the mean over the samples, the band the middle
+    half of them, where each is not merely right or wrong. The steps' axis is logarithmic where they span two decades.
+
+    Args:
+        runs: each a `gnomon.History`, by the names that the legend shows; one may have an empty name.
+        names: the quantities', such as `test/accuracy`. Those that differ only in what stands before the last slash
+            share a panel.
+        ax: where to draw all of them together; default: a new figure.
+        logarithmic: the names of which the axis of values is logarithmic, if a value is above 0.
+
+    Returns:
+        The figure and its axes; of several panels a list of them.
+
+    Raises:
+        EmptyError: if there are no runs, no names or no readings.
+        RangeError: if no run has a quantity of this name.
+    """
+    if not (runs and names and any(history.steps for history in runs.values())):
+        raise EmptyError("runs", "readings of at least one quantity", "none", "Read the probe.")
+    panels: dict[str, Lines] = {}
+    for name in names:
+        before, _, quantity = name.rpartition("/")
+        owners = {run: history for run, history in runs.items() if name in history.names} or runs
+        lines = panels.setdefault(quantity, {})
+        lines |= {(run, before): of_series(history, name) for run, history in owners.items()}
+    log = {name.rpartition("/")[2] for name in logarithmic}
+    if ax is not None:
+        return _together(ax, panels, log)
+    looks = _looks(panels, len(runs) > 1)
+    figure, axes = style.grid(len(panels))
+    for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
+        _draw(own, [(curve, looks[key], label(*key)) for key, curve in lines.items()], log=quantity in log)
+        own.set_title(style.words(quantity), loc="left", size=9.5, parse_math=False)
+        if own.xaxis.get_tick_params()["labelbottom"]:
+            own.set_xlabel("step")
+    style.common_legend(figure, axes)
+    return figure, axes if len(axes) > 1 else axes[0]
+
+
+def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tuple[Figure, Axes]:
+    """All lines of all quantities in one panel, whose values are on a logarithmic axis if those of each would be."""
+    alone = len(panels) == 1
+    keys = [(quantity, key, curve) for quantity, lines in panels.items() for key, curve in lines.items()]
+    lines = [
+        (curve, style.line(place), label(*key, *([] if alone else [style.words(quantity)])))
+        for place, (quantity, key, curve) in enumerate(keys)
+    ]
+    _draw(axes, lines, log=panels.keys() <= set(log))
+    axes.set(xlabel="step", ylabel=style.words(*panels) if alone else "")
+    if sum(len(name) for *_, name in lines) < 45:
+        style.legend(axes)
+    else:
+        axes.legend(framealpha=0.9, edgecolor=style.GRID)
+    return axes.figure.figure, axes
+
+
+def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dict[str, Any]]:
+    """How each line is drawn in all panels: of several runs, each has a colour, and each split or layer its dashes."""
+    keys = list(dict.fromkeys(key for lines in panels.values() for key in lines))
+    if not several:
+        return {key: style.line(place) for place, key in enumerate(keys)}
+    runs, parts = (list(dict.fromkeys(kind)) for kind in zip(*keys, strict=True))
+    return {(run, part): style.line(runs.index(run), parts.index(part)) for run, part in keys}
+
+
+def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], *, log: bool) -> None:
+    """The lines, their axes and the grid."""
+    steps = np.unique(np.concatenate([curve.steps for curve, *_ in lines]))
+    log = log and any((curve.means > 0).any() for curve, *_ in lines)
+    if (steps > 0).any():
+        style.steps(axes, steps[steps > 0].min(), steps.max(), zero=bool((steps <= 0).any()))
+    for curve, look, name in lines:
+        draw(axes, curve.above_zero() if log else curve, look, name)
+    if log:
+        style.logarithmic(axes, "y", *axes.dataLim.intervaly)
+    else:
+        style.linear(axes, "y", 5)
+    style.frame(axes)
+
+
+def label(*parts: str) -> str:
+    """The parts that are not empty."""
+    return ", ".join(filter(None, parts))

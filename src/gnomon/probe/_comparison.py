@@ -1,0 +1,88 @@
+"""Several histories side by side."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnomon.errors import EmptyError, RangeError, public, within
+from gnomon.probe._history import History
+from gnomon.probe._names import chosen, logarithmic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Histories by name, of one training and another, or of several seeds.
+
+    Attributes:
+        histories: by the names that a legend shows.
+    """
+
+    histories: Mapping[str, History]
+
+    @property
+    def quantities(self) -> list[str]:
+        """The names of all quantities that one of them has."""
+        return [*dict.fromkeys(name for history in self.histories.values() for name in history.quantities)]
+
+    @within("Comparison")
+    def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
+        """Draws quantities of all histories against the step of training, a panel each, as `History.plot` does.
+
+        Each history has a colour, and each split or layer its dashes. What only some have, only these show.
+
+        Args:
+            names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it; default: all.
+            ax: where to draw all of them together; default: a new figure.
+
+        Returns:
+            The figure and its axes; of several panels a list of them.
+
+        Raises:
+            MissingExtraError: if matplotlib is not installed.
+            EmptyError: if there are no readings.
+            RangeError: if there is no quantity of a name.
+        """
+        from gnomon import plot
+
+        found = chosen(names, self.quantities)
+        return plot.histories(self.histories, found, ax=ax, logarithmic=logarithmic(found))
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(f'{name}: {history!r}' for name, history in self.histories.items())})"
+
+
+@public
+def compare(*histories: History, **named: History) -> Comparison:
+    """Puts histories side by side: `compare(plain=history, grokalign=other).plot("test/accuracy")`.
+
+    Args:
+        histories: those without a name; they are called run 1, run 2, and so on.
+        named: others by name; `**{"rate 0.1": history}` gives one that is no word of Python's.
+
+    Raises:
+        EmptyError: if there are none.
+        RangeError: if one is no `History`, or two have one name.
+    Example:
+        >>> import torch, gnomon
+        >>> runs = {}
+        >>> for width in (4, 8):
+        ...     model = torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.ReLU(), torch.nn.Linear(width, 2))
+        ...     probe = gnomon.Probe(model, torch.ones(3, 2), [gnomon.jacobian_norm])
+        ...     _ = probe(0)
+        ...     runs[f"width {width}"] = probe.history
+        >>> gnomon.compare(**runs).quantities
+        ['jacobian_norm']
+    """
+    unnamed = {f"run {place}": history for place, history in enumerate(histories, 1)}
+    if not (unnamed or named):
+        raise EmptyError("histories", "at least one", "none", "Pass those of probes.")
+    if twice := unnamed.keys() & named.keys():
+        raise RangeError("named", "names of its own", ", ".join(sorted(twice)), "Rename it.")
+    for name, history in (unnamed | named).items():
+        if not isinstance(history, History):
+            raise RangeError(name, "a History", type(history).__name__, "Pass probe.history, or History.load(path).")
+    return Comparison(unnamed | named)

@@ -1,0 +1,32 @@
+"""Which quantities are meant by names, with split and layer before them and a dataclass's field behind."""
+
+from collections.abc import Iterable, Sequence
+
+from gnomon.errors import RangeError
+from gnomon.probe._about import about
+
+
+def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:
+    """Those among what is there that have one of these names, or have it between prefix and field; all for none.
+
+    Raises:
+        RangeError: if there is none of a name.
+    """
+    found: dict[str, None] = {}
+    for name in names or there:
+        own = [name] if name in there else [other for other in there if means(name, other)]
+        if not own:
+            raise RangeError("names", f"some of {', '.join(there) or 'none'}", repr(name), "Ask the probe for it.")
+        found |= dict.fromkeys(own)
+    return [*found]
+
+
+def means(name: str, other: str) -> bool:
+    """Whether the other is this quantity on a split or of a layer, or one of its parts."""
+    end = other[-len(name) - 1 :] == f"/{name}"
+    return end or other.startswith(f"{name}.") or f"/{name}." in other
+
+
+def logarithmic(names: Iterable[str]) -> list[str]:
+    """Those whose docstrings say that their values go from 0 or above to infinity."""
+    return [name for name in names if about(name).logarithmic]

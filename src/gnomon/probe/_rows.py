@@ -1,0 +1,121 @@
+"""Readings as plain numbers, one a line of a file."""
+
+import json
+import math
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon.errors import DataError
+from gnomon.probe._reading import Reading, tensors
+
+QUARTILES = {".q25": 0.25, ".q75": 0.75}
+SPREAD = (".min", ".max", *QUARTILES, ".error")
+RESERVED = frozenset({"arm", "step", "seconds", "samples"})
+"""What a line holds beside numbers."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reading as plain numbers.
+
+    Attributes:
+        step: the training step.
+        numbers: by name, as `Reading.scalars` has them, with the quartiles where there are several samples.
+        seconds: what it cost, by observation and quantity.
+        samples: the values of all samples by name, float64; empty where they are not kept.
+    """
+
+    step: int
+    numbers: dict[str, float]
+    seconds: dict[str, Any] = field(default_factory=dict)
+    samples: dict[str, Float[Tensor, "n"]] = field(default_factory=dict)
+
+
+def row_of(reading: Reading, *, samples: bool) -> Row:
+    """The reading as plain numbers, with the values of all samples or without."""
+    numbers = reading.scalars()
+    kept: dict[str, Tensor] = {}
+    for name, value in tensors(reading.values).items():
+        if value.numel() > 1:
+            flat = value.detach().flatten().double().cpu()
+            finite = bool(flat.isfinite().all())
+            quartiles = np.quantile(flat.numpy(), [*QUARTILES.values()]) if finite else [math.nan] * len(QUARTILES)
+            numbers |= {f"{name}{end}": float(value) for end, value in zip(QUARTILES, quartiles, strict=True)}
+            kept |= {name: flat} if samples else {}
+    if taken := sorted(numbers.keys() & RESERVED):
+        raise DataError("reading", f"names other than {', '.join(sorted(RESERVED))}", taken, "Rename one.")
+    return Row(reading.step, numbers, dict(reading.seconds), kept)
+
+
+def line_of(row: Row) -> bytes:
+    """As JSON."""
+    line = {"step": row.step, **{name: _plain(value) for name, value in row.numbers.items()}, "seconds": row.seconds}
+    if row.samples:
+        line["samples"] = {name: [_plain(value) for value in values.tolist()] for name, values in row.samples.items()}
+    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _plain(value: float | int) -> float | None:
+    """As JSON has it, which has no NaN."""
+    return value if math.isfinite(value) else None
+
+
+def rows_of(path: Path, arm: str | None) -> list[Row]:
+    """The readings in a file, or those of one arm; its last line is left out if it has no end: it is being written."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise DataError("path", "a file of readings", error, "Name one, such as a run's records.jsonl.") from error
+    records = [_record(line) for line in lines]
+    broken = [number for number, record in enumerate(records, 1) if record is None]
+    found = [record for record in records if record is not None]
+    if broken and not found:
+        raise DataError("path", "a reading a line", f"{lines[0][:40]!r} in line 1", "Name a file of readings.")
+    if broken:
+        lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
+        warnings.warn(
+            f"History: {path} has no reading in {lost}, as a killed process leaves; the others are taken.", stacklevel=4
+        )
+    arms = [*dict.fromkeys(record.get("arm") for record in found)]
+    if arm is not None and arm not in arms:
+        raise DataError("arm", f"one of {', '.join(map(str, arms))}", repr(arm), "Name one that the file has.")
+    if arm is None and len(arms) > 1:
+        names = ", ".join(map(str, arms))
+        raise DataError("path", "readings of one arm", f"those of {names}", "Name one: History.load(path, arm=...).")
+    return [_row_in(record) for record in found if arm is None or record.get("arm") == arm]
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The reading in a line; None if it holds none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and type(record.get("step")) is int else None
+
+
+def _row_in(record: dict[str, Any]) -> Row:
+    """What of a line is numbers: experiments keep other things in theirs too."""
+    numbers = {name: _number(value) for name, value in record.items() if name not in RESERVED and _is_number(value)}
+    seconds, samples = (record.get(name) for name in ("seconds", "samples"))
+    kept = {
+        name: torch.tensor([_number(value) for value in values], dtype=torch.float64)
+        for name, values in (samples if isinstance(samples, dict) else {}).items()
+        if isinstance(values, list) and all(map(_is_number, values))
+    }
+    return Row(record["step"], numbers, seconds if isinstance(seconds, dict) else {}, kept)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _number(value: float | int | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,205 @@
+"""What is read draws itself: histories, comparisons of them and regions, by the plot floor below."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from torch import nn
+
+import gnomon
+from gnomon import History, Reading, compare, plot
+from gnomon.errors import EmptyError, MissingExtraError, RangeError
+from gnomon.probe import about
+from gnomon.regions import Plane, slice_regions
+from tests.contract import CONTRACTS
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
+
+
+def filled(factor=1.0, steps=(0, 1, 10, 100)):
+    """NC1 on two splits, a norm a sample, and whether three samples are right."""
+    history = History()
+    for step in steps:
+        values = {
+            "train/nc1": torch.tensor(factor / (1 + step)),
+            "test/nc1": torch.tensor(2 * factor / (1 + step)),
+            "jacobian_norm": factor * torch.tensor([1.0, 2.0, 4.0]) * (1 + step),
+            "accuracy": torch.tensor([0.0, 1.0, 1.0]),
+        }
+        history.append(Reading(step, values, {}))
+    return history
+
+
+def lines_of(axes):
+    return {line.get_label(): line for line in axes.get_lines()}
+
+
+def heights(line):
+    return np.asarray(line.get_ydata(), float)
+
+
+def test_a_history_draws_a_panel_for_each_quantity_with_splits_as_lines():
+    history = filled()
+    figure, axes = history.plot()
+    assert [panel.get_title(loc="left") for panel in axes] == ["nc1", "jacobian norm", "accuracy"]
+    assert all(panel.figure is figure for panel in axes)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["train", "test"]
+    for split in ("train", "test"):
+        np.testing.assert_allclose(heights(lines_of(axes[0])[split]), history[f"{split}/nc1"])
+        np.testing.assert_allclose(lines_of(axes[0])[split].get_xdata(), history.steps)
+    (band,) = axes[1].collections
+    low, high = band.get_paths()[0].get_extents().intervaly
+    assert low == pytest.approx(history["jacobian_norm.q25"].min())
+    assert high == pytest.approx(history["jacobian_norm.q75"].max())
+    assert not axes[2].collections  # right or wrong
+    assert [panel.get_yscale() for panel in axes] == ["log", "log", "linear"]
+    assert {panel.get_xscale() for panel in axes} == {"symlog"}  # two decades, and 0
+
+
+def test_one_quantity_is_one_panel_and_a_name_stands_for_all_its_splits():
+    _, axes = filled().plot("test/nc1")
+    assert [*lines_of(axes)] == ["test"]
+    _, axes = filled().plot("nc1")
+    assert [*lines_of(axes)] == ["train", "test"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "scale"), [((0, 20, 40), "linear"), ((1, 10, 100), "log"), ((0, 1, 100), "symlog"), ((0,), "linear")]
+)
+def test_the_steps_are_logarithmic_where_they_span_two_decades(steps, scale):
+    _, axes = filled(steps=steps).plot("nc1")
+    assert axes.get_xscale() == scale
+    axes.figure.canvas.draw()
+    assert len([text for text in axes.get_xticklabels() if text.get_text()]) >= min(2, len(steps))
+
+
+def test_axes_that_are_given_hold_all_of_it():
+    own = Figure().add_subplot()
+    figure, axes = filled().plot("nc1", "jacobian_norm", ax=own)
+    assert axes is own
+    assert figure is own.figure
+    assert [*lines_of(own)] == ["train, nc1", "test, nc1", "jacobian norm"]
+    assert own.get_yscale() == "log"
+    _, axes = filled().plot("nc1", "accuracy", ax=Figure().add_subplot())
+    assert axes.get_yscale() == "linear"
+
+
+def test_what_is_not_above_zero_has_no_place_on_a_logarithmic_axis():
+    history = History()
+    for step, value in enumerate([1.0, 0.0, 0.1]):
+        history.append(Reading(step, {"nc1": torch.tensor(value), "robust": torch.tensor([0.0, value])}, {}))
+    _, axes = history.plot("nc1")
+    np.testing.assert_allclose(heights(axes.get_lines()[0]), [1, math.nan, 0.1], rtol=1e-6)
+    nothing = History()
+    nothing.append(Reading(1, {"nc1": torch.tensor(0.0)}, {}))
+    _, axes = nothing.plot()
+    assert axes.get_yscale() == "linear"
+    assert axes.get_lines()[0].get_marker() == "o"
+
+
+def test_histories_side_by_side_have_colours_and_their_splits_dashes():
+    both = compare(plain=filled(), other=filled(3.0))
+    figure, axes = both.plot("nc1", "accuracy")
+    lines = lines_of(axes[0])
+    assert [*lines] == ["plain, train", "other, train", "plain, test", "other, test"]
+    assert lines["plain, train"].get_color() == lines["plain, test"].get_color() != lines["other, test"].get_color()
+    assert lines["plain, test"].get_linestyle() == lines["other, test"].get_linestyle() == "--"
+    np.testing.assert_allclose(heights(lines["other, test"]), 3 * heights(lines["plain, test"]))
+    assert len(figure.legends[0].get_texts()) == 6
+    only = History()
+    only.append(Reading(1, {"equinorm": torch.tensor(0.5)}, {}))
+    _, axes = compare(filled(), only).plot("equinorm")
+    assert [*lines_of(axes)] == ["run 2"]
+
+
+def test_a_history_is_drawn_where_readings_are():
+    history = filled()
+    _, axes = plot.history({"one": history, "other": filled(2.0)}, "jacobian_norm", ax=Figure().add_subplot())
+    np.testing.assert_allclose(heights(lines_of(axes)["one"]), history["jacobian_norm"][1:])
+    assert len(axes.collections) == 2
+
+
+def test_regions_draw_themselves():
+    model = gnomon.models.mlp((2, 6, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    found = slice_regions(model, Plane(torch.zeros(2).double(), torch.eye(2).double()), (-2.0, 3.0, -1.0, 2.0))
+    figure, axes = found.plot(found.areas, label="area")
+    assert len(axes.collections[0].get_paths()) == len(found)
+    assert figure.axes[1].get_ylabel() == "area"
+
+
+BOUNDED_BY_THE_SAMPLE = {"robust_radius"}
+"""At most the norm of x, which a plain number does not say."""
+
+
+@pytest.mark.parametrize("name", [name for name, row in CONTRACTS.items() if row.range != (-math.inf, math.inf)])
+def test_the_docstring_says_the_range_of_the_contract(name):
+    low, high = CONTRACTS[name].range
+    said = about(f"test/layer.1/{name}")
+    assert said.range
+    assert said.logarithmic == (high == math.inf and name not in BOUNDED_BY_THE_SAMPLE)
+    if low in (0, 1, -1):
+        assert said.range.strip("[(").startswith(f"{low:g}")
+    if high in (0, 1, 4) and "," in said.range and name not in ("activation_misalignment", "effective_rank"):
+        assert said.range.rstrip("])").endswith((f"{high:g}", "d"))
+
+
+def test_parts_of_a_result_say_what_they_are():
+    total = about("test/mse_decomposition.total")
+    assert total.sentence.startswith("L, the sum of all: the given classifier's MSE")
+    assert (total.range, total.unit, total.axes) == ("[0, ∞)", "squared outputs", ("*n",))
+    assert about("nfa_table.cosine").range == "[-1, 1]"
+    assert about("deepfool.norm").sentence == "∥r∥₂, at least 0"
+    assert about("classifier_equinorm").range == "[0, √(k-1)]"
+
+
+def test_what_is_unknown_says_nothing_unless_it_has_a_docstring():
+    assert about("margin") == about("measure") == about("Path") == gnomon.probe.About()
+    own = about("margin", "How far the label is above.\n\n    Returns:\n        At least 0, unit: outputs.\n    ")
+    assert (own.sentence, own.range, own.unit) == ("How far the label is above.", "[0, ∞)", "outputs")
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.delattr(gnomon, "plot")
+    for name in [name for name in sys.modules if name.startswith("gnomon.plot")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"^gnomon\.plot needs matplotlib.*\.\[plot\]"):
+        filled().plot()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: filled().plot("nc2"),
+            RangeError,
+            r"^History\(names\): expected some of train/nc1.*accuracy, got 'nc2'",
+        ),
+        (lambda: History().plot(), EmptyError, r"expected readings of at least one quantity, got none. Read the probe"),
+        (lambda: compare(), EmptyError, r"^compare\(histories\): expected at least one, got none"),
+        (lambda: compare(filled(), **{"run 1": filled()}), RangeError, r"^compare\(named\): expected names of its own"),
+        (lambda: compare(a=filled()).plot("b"), RangeError, r"^Comparison\(names\): expected some of .*, got 'b'"),
+        (
+            lambda: plot.history(filled(), "nc1", ax=Figure().add_subplot()),
+            RangeError,
+            r"^history\(quantity\): expected one of train/nc1, test/nc1, jacobian_norm, accuracy, got 'nc1'",
+        ),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.bad_input
+def test_what_is_no_history_is_refused():
+    with pytest.raises(RangeError, match=r"^compare\(run 1\): expected a History, got Linear. Pass probe.history"):
+        compare(nn.Linear(2, 2))
