@@ -26,6 +26,7 @@ from gnomon import (
     agop,
     bias_flow,
     centroid_alignment,
+    effective_rank,
     explained_variance_ratio,
     jacobian_alignment,
     jacobian_norm,
@@ -82,7 +83,7 @@ def test_everything_is_computed_where_its_arguments_are(name):
     torch.testing.assert_close(there, here, equal_nan=True)
 
 
-ESTIMATED = [jacobian_norm, explained_variance_ratio, stable_rank, jacobian_alignment, agop]
+ESTIMATED = [jacobian_norm, explained_variance_ratio, stable_rank, jacobian_alignment, agop, effective_rank]
 """Of an operator."""
 
 

@@ -106,6 +106,7 @@ class JacobianOperator:
     Attributes:
         shape: that of the Jacobians, (n, c, *d).
         dtype: that of the products.
+        device: that of the products.
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
@@ -127,7 +128,7 @@ class JacobianOperator:
         with torch.no_grad():
             outputs = forward(model, x[:2]).logits
         self.shape = (len(x), outputs.shape[1], *x.shape[1:])
-        self.dtype = outputs.dtype
+        self.dtype, self.device = outputs.dtype, outputs.device
         self.known: dict[Hashable, Any] = {}
         size = chunk_size(model, x, prepare=prepare, budget=memory)
 
@@ -151,7 +152,8 @@ class JacobianOperator:
         """That of a forward pass that is there, whose first sample has this number."""
         operator = cls.__new__(cls)
         part = TapeProducts(tape, first)
-        operator.shape, operator.dtype, operator.known = part.shape, tape.logits.dtype, {}
+        operator.shape, operator.known = part.shape, {}
+        operator.dtype, operator.device = tape.logits.dtype, tape.logits.device
         operator.parts = lambda: iter([part])
         return operator
 

@@ -1,5 +1,6 @@
 """The first singular values of matrices that are known by their products, and where these are large."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,8 @@ ASIDE = 0.025
 """Up to this part of a value's square, a residual shows that no other value was met in its place."""
 SMALL = 0.1
 """Values below this part of the first are known as well as one of this part would be."""
+NEWTON = 8
+"""Steps, each of which stays above the root."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Krylov:
         scale: a size of each matrix, not 0.
         captured: the squared norm of $V^\top A$ over that of the scale, so that it neither overflows nor underflows.
         values: the first k singular values of $V^\top A$, the largest first: from below those of A.
-        errors: how far those of A lie above, which holds with a probability of 95 % or more.
+        errors: how far those of A lie above, at most, with a probability of 95 % or more.
         passes: the products of each sample.
     """
 
@@ -44,9 +47,10 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
     r"""Golub-Kahan bidiagonalisation from a random vector, until the first k values are known.
 
     $A^\top v_j = \alpha_j u_j + \beta_{j-1} u_{j-1}$, $\quad A u_j = \alpha_j v_j + \beta_j v_{j+1}$, the v
-    orthogonalised against all before. $V^\top A = B U^\top$ with B bidiagonal. It ends when the errors are a
-    tenth of the tolerance, and the residuals of the squares half of it and small: then they are of the first singular
-    values, and not of others that the random vector met first, in 95 % of cases, also where values lie close together.
+    orthogonalised against all before. $V^\top A = B U^\top$ with B bidiagonal. It ends when the first value is known
+    to the tolerance. The others are when their errors are a tenth of it, and the residuals of the squares half of it
+    and small: then they are of the first singular values, and not of others that the random vector met first, in 95 %
+    of cases, also where values lie close together.
 
     Source:
         Golub and Kahan 1965; Simon and Zha 2000 for orthogonalising one side alone.
@@ -64,9 +68,9 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
     passes = torch.zeros(n, dtype=torch.long, device=like.device)
     v, before, beta = unit(products.normal(0, 1)[:, 0]), like.new_zeros(n, d), like.new_zeros(n)
     for step in range(steps):
-        far = (residuals > min(tolerance / 2, ASIDE)) | (
-            errors > tolerance / 10 * torch.maximum(values, SMALL * values[:, :1])
-        )
+        far = errors > tolerance / 10 * torch.maximum(values, SMALL * values[:, :1])
+        far |= residuals > min(tolerance / 2, ASIDE)
+        far[:, 0] = errors[:, 0] > tolerance * values[:, 0]
         going = far.any(1) | (step < LEAST)
         if not going.any():
             break
@@ -90,7 +94,7 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
             for _ in range(2):
                 fresh = fresh - ((so_far @ fresh[:, :, None]).mT @ so_far)[:, 0]
             beta, v = torch.where(ended, 0, beta), torch.where(ended[:, None], unit(fresh), v)
-        found = ritz(bidiagonal[:, : step + 1, : step + 1], beta, k)
+        found = ritz(bidiagonal[:, : step + 1, : step + 1], beta, k, c)
         pairs = zip(found, (values, errors, residuals), strict=True)
         values, errors, residuals = (torch.where(going[:, None], new, old) for new, old in pairs)
     scale = sizes(bidiagonal)
@@ -99,13 +103,13 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
 
 
 def ritz(
-    bidiagonal: Float[Tensor, "n s s"], beta: Float[Tensor, "n"], k: int
+    bidiagonal: Float[Tensor, "n s s"], beta: Float[Tensor, "n"], k: int, c: int
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"], Float[Tensor, "n k"]]:
     r"""The first k singular values as s steps see them, their errors, and the residuals over the values' squares.
 
     The squares are the eigenvalues of $AA^\top$ as seen from the basis: off by no more than the residual, or than the
-    residual's square over the gap to the next, which is seen up to a factor of two. Errors and residuals are infinite
-    where there are no values yet.
+    residual's square over the gap to the next, which is seen up to a factor of two. Of the first no gap is trusted: see
+    `beyond`. Errors and residuals are infinite where there are no values yet.
 
     Source:
         Parlett, The Symmetric Eigenvalue Problem, theorems 4.5.1 and 11.7.1.
@@ -121,6 +125,8 @@ def ritz(
     # At no gap the quotient is infinite, or NaN where there is no residual either.
     error = torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
     errors = (squares + error).sqrt() - values
+    logs = [bidiagonal.diagonal(dim1=1, dim2=2), bidiagonal.diagonal(-1, 1, 2), beta[:, None]]
+    errors[:, 0] = values[:, 0] * beyond(squares, (torch.cat(logs, 1) / scale).log().sum(1), c)
     size = torch.maximum(squares, SMALL**2 * squares[:, :1])
     some, later = min(s, k), (0, max(0, k - s))
     return (
@@ -128,6 +134,35 @@ def ritz(
         functional.pad(scale * errors[:, :some], later, value=torch.inf),
         functional.pad(torch.where(size > 0, residual / size, 0)[:, :some], later, value=torch.inf),
     )
+
+
+def beyond(squares: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -> Float[Tensor, "n"]:
+    r"""How far the first singular value may lie above what is seen of it, relative to that, in 95 % of cases.
+
+    The next basis vector is a polynomial of $AA^\top$ times the first vector, of length 1 and with its zeros at the
+    squares $\theta_j$ that are seen. So of a $\lambda$ that is not seen the first vector has no larger part than
+    $\prod_j\alpha_j\beta_j / (\lambda - \theta_j)$. It is random, with a part below $\eta = 0.05\sqrt{\pi/2c}$ in 5 %
+    of cases at most: beyond where the quotient is that, $\lambda$ does not lie, after whatever steps, however close
+    to each other the values lie.
+
+    Source:
+        Kuczyński and Woźniakowski 1992 have the probability before any step is taken; this is the same afterwards.
+    Args:
+        squares: the largest first.
+        product: the logarithm of that of all $\alpha_j\beta_j$, in the same unit.
+        c: the length of the vectors.
+    """
+    s = squares.shape[1]
+    target = (product - math.log(0.05 * math.sqrt(math.pi / (2 * c)))).clamp(min=-100 * s)
+    gaps = (squares[:, :1] - squares[:, 1:]).log()
+    # Newton's way to the logarithm of what is beyond, from above: the sum of the logarithms is convex in it.
+    over = target / s
+    for _ in range(NEWTON):
+        terms = torch.logaddexp(over[:, None], gaps)
+        slope = 1 + (over[:, None] - terms).exp().sum(1)
+        over = over - (over + terms.sum(1) - target) / slope
+    t = torch.where(squares[:, 0] > 0, over.exp() / squares[:, 0], 0)
+    return t / ((1 + t).sqrt() + 1)
 
 
 def sizes(matrices: Float[Tensor, "n s s"]) -> Float[Tensor, "n"]:

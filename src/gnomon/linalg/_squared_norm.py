@@ -83,31 +83,31 @@ def squared_norm(
         total += square.sum(1)
         fourth += (gram.square().sum((1, 2)) - square.square().sum(1)) / (BLOCK * (BLOCK - 1))
         passes = passes + BLOCK * going
-        found = interval(total, fourth, block + 1)
+        count = (block + 1) * BLOCK
+        found = interval(total, fourth / (block + 1), count, count - 1)
         value, low, high = (captured + part for part in found)
         now = SquaredNorm(scale, value, low, high, passes)
         norm = now.where(going, norm)
         error = norm.relative()
-        going = going & (error > tolerance) & ((block + 1) * BLOCK * (error / tolerance).square() <= worth)
+        going = going & (error > tolerance) & (count * (error / tolerance).square() <= worth)
         if not going.any():
             break
     return norm
 
 
 def interval(
-    total: Float[Tensor, "n"], fourth: Float[Tensor, "n"], blocks: int
+    total: Float[Tensor, "n"], fourth: Float[Tensor, "n"], count: int, degrees: int
 ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    r"""The mean, and where its 95 % interval begins and ends.
+    r"""The mean of so many squared lengths, and where its 95 % interval begins and ends.
 
     By the quantiles of $\chi^2$ after Wilson and Hilferty 1931, in which those of Student's t stand for the normal
-    ones, since the spread is estimated too.
+    ones, since the spread is estimated too, with as many degrees of freedom.
     """
-    count = blocks * BLOCK
     mean = total / count
     square = mean.square()
-    spread = (fourth / blocks).clamp(max=square)  # sum sigma^4, which is no more than the square of sum sigma^2
+    spread = fourth.clamp(max=square)  # sum sigma^4, which is no more than the square of sum sigma^2
     narrow = 2 / (9 * count) * torch.where(square > 0, spread / square, 0)
-    width = student(count - 1)
+    width = student(degrees)
     low, high = (mean / (1 - narrow + sign * width * narrow.sqrt()) ** 3 for sign in (1, -1))
     return mean, low, high
 

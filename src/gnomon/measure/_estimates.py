@@ -11,10 +11,12 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
-from gnomon.linalg import Estimate, Products, SquaredNorm, joined, krylov, length, squared_norm
+from gnomon.linalg import Estimate, Krylov, Products, SquaredNorm, joined, krylov, length, squared_norm
 
 MOST = 256
 """The products that are allowed for each sample where nothing is said."""
+OF_FIRST = 0.05
+"""The part of the error that is left to a first value: steps make it small soon, random vectors that of a norm late."""
 WORTH = 48
 """Where the norm would need more random vectors than these, the directions that carry most of it are taken exactly."""
 
@@ -120,7 +122,7 @@ def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
     rest = accuracy.passes - int(plain.passes.max())
     if not open_.any() or rest < 16:
         return plain
-    known = krylov(products, 1, accuracy.rtol, rest // 2)
+    known = krylov(products, 1, accuracy.rtol / 10, rest // 2)
     deflated = squared_norm(products, tolerance, rest - int(known.passes.max()), known)
     better = open_ & (deflated.relative() < plain.relative())
     spent = torch.where(open_, plain.passes + known.passes + deflated.passes, plain.passes)
@@ -145,11 +147,18 @@ class FirstAndNorm:
     @classmethod
     def of(cls, products: Products, accuracy: Accuracy) -> "FirstAndNorm":
         """From products."""
-        known = krylov(products, 1, accuracy.rtol, accuracy.passes // 2)
+        known = krylov(products, 1, accuracy.rtol * OF_FIRST, accuracy.passes // 2)
+        rest = accuracy.passes - int(known.passes.max())
+        return cls.beside(known, accuracy.rtol, lambda tolerance: squared_norm(products, tolerance, rest, known))
+
+    @classmethod
+    def beside(
+        cls, known: Krylov, rtol: float | int, norm_to: Callable[[Float[Tensor, "n"]], SquaredNorm]
+    ) -> "FirstAndNorm":
+        """From what is known, and the norm to a tolerance."""
         first, error = known.values[:, 0] / known.scale, known.errors[:, 0] / known.scale
         wider = torch.where(first > 0, ((first + error) / first).square(), 1)
-        tolerance = ((1 + accuracy.rtol) / wider - 1).clamp_min(accuracy.rtol / 4)
-        norm = squared_norm(products, tolerance, accuracy.passes - int(known.passes.max()), known)
+        norm = norm_to(((1 + rtol) / wider - 1).clamp_min(rtol / 4))
         return cls(first.square(), wider, replace(norm, passes=known.passes + norm.passes))
 
     @classmethod

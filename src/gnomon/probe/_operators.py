@@ -1,6 +1,7 @@
 """Which quantities are given the Jacobian as an operator, and when."""
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -17,16 +18,19 @@ ACCURACY = ("rtol", "passes")
 """The settings of an estimate that a probe gives."""
 
 
-def by_products(plan: Plan, model: nn.Module, x: Tensor) -> Plan:
+def by_products(plan: Plan, model: nn.Module, x: Tensor, *, held: bool) -> Plan:
     """The plan, with the operator in the place of the Jacobian where that is cheaper and all who look at it take it.
 
     That is where outputs are more than a few, products can be had from both sides, and no quantity looks at the result
-    of another that would become an estimate.
+    of another that would become an estimate. It stands in the place of the AGOP too, where all samples are held.
     """
-    takers = [name for name in plan.quantities if "jacobian" in plan.arguments[name].values()]
-    looked_at = {key for arguments in plan.arguments.values() for key in arguments.values()}
-    all_take_it = all(takes_operator(plan.quantities[name]) for name in takers)
-    if not (takers and all_take_it and looked_at.isdisjoint(takers) and x.is_floating_point()):
+    takers = looking_at(plan, "jacobian")
+    if takers and not would_take(plan, takers):
+        return plan
+    of_agop = looking_at(plan, "agop")
+    if held and "agop" not in plan.reported and would_take(plan, of_agop):
+        takers |= of_agop
+    if not takers or not x.is_floating_point():
         return plan
     tape = forward(model, x[:2])
     if tape.logits.shape[1] <= FEW_OUTPUTS:
@@ -35,16 +39,32 @@ def by_products(plan: Plan, model: nn.Module, x: Tensor) -> Plan:
         TapeProducts(tape).right(torch.zeros_like(tape.x))
     except UnsupportedModuleError:
         return plan
-    arguments = {name: with_operator(plan, name) if name in takers else plan.arguments[name] for name in plan.arguments}
+    arguments = plan.arguments | {name: with_operator(plan, name, of) for name, of in takers.items()}
     observations = plan.observations - {"jacobian"} | {"jacobian_operator"}
     order = sorted(plan.quantities, key=lambda name: not finds_norm(plan.quantities[name]))
+    if "agop" in takers.values():
+        order.remove("agop")
+        del arguments["agop"]
     quantities = {name: plan.quantities[name] for name in order}
     return replace(plan, quantities=quantities, arguments=arguments, observations=observations)
 
 
-def with_operator(plan: Plan, name: str) -> dict[str, str]:
-    """What a quantity looks at, with the operator in the place of the Jacobian, and the accuracy that is asked for."""
-    looks = {of: "jacobian_operator" if key == "jacobian" else key for of, key in plan.arguments[name].items()}
+def looking_at(plan: Plan, key: str) -> dict[str, str]:
+    """The names of the quantities that look at this, each with it."""
+    return {name: key for name in plan.quantities if key in plan.arguments[name].values()}
+
+
+def would_take(plan: Plan, takers: Mapping[str, str]) -> bool:
+    """Whether all these take the operator in its place, and no other quantity looks at what they give."""
+    looked_at = {key for arguments in plan.arguments.values() for key in arguments.values()}
+    return looked_at.isdisjoint(takers) and all(
+        takes_operator(plan.quantities[name], of) for name, of in takers.items()
+    )
+
+
+def with_operator(plan: Plan, name: str, of: str) -> dict[str, str]:
+    """What a quantity looks at, with the operator in the place of this, and the accuracy that is asked for."""
+    looks = {name: "jacobian_operator" if key == of else key for name, key in plan.arguments[name].items()}
     parameters = inspect.signature(plan.quantities[name]).parameters
     settings = getattr(plan.quantities[name], "keywords", {})
     return looks | {setting: setting for setting in ACCURACY if setting in parameters and setting not in settings}
@@ -56,7 +76,7 @@ def finds_norm(quantity: Quantity) -> bool:
     return any(function is each for each in (explained_variance_ratio, stable_rank))
 
 
-def takes_operator(quantity: Quantity) -> bool:
-    """Whether its annotation says that the Jacobian may be an operator."""
-    annotation = inspect.signature(quantity).parameters["jacobian"].annotation
+def takes_operator(quantity: Quantity, argument: str) -> bool:
+    """Whether its annotation says that this may be an operator."""
+    annotation = inspect.signature(quantity).parameters[argument].annotation
     return JacobianOperator in members(annotation)

@@ -278,9 +278,10 @@ class Probe:
     def _settle(self) -> None:
         """Finds out on which splits products with the Jacobian do, from a pass that leaves no trace in the reading."""
         for split in self._plans.keys() - self._settled:
-            x = self._samples[split].first_on(device_of(self.model))["x"]
+            samples = self._samples[split]
+            x = samples.first_on(device_of(self.model))["x"]
             with suppress(RangeError):  # of a network that is NaN, which its quantities say
-                self._plans[split] = by_products(self._plans[split], self.model, x)
+                self._plans[split] = by_products(self._plans[split], self.model, x, held=samples.tensors)
                 self._settled.add(split)
 
     def _start(self, split: str, *, few: bool = False) -> dict[str, object]:

@@ -1,15 +1,34 @@
 """How many directions carry the average gradient outer product."""
 
+import math
+from collections.abc import Iterator
+from typing import overload
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.linalg import Covariance, Dense, Factored, covariance_of
+from gnomon.autodiff import RTOL, JacobianOperator
+from gnomon.linalg import Covariance, Dense, Estimate, Factored, Products, covariance_of
+from gnomon.measure._estimates import Accuracy, products_of, said, to_dtype
+from gnomon.measure._stacked import first_and_norm_of_all
 
 
+@overload
+def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]: ...
+@overload
+def effective_rank(
+    agop: JacobianOperator, *, rtol: float | int = RTOL, passes: int | None = None, seed: int = 0
+) -> Estimate: ...
 @half_as_single
-def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]:
+def effective_rank(
+    agop: Float[Tensor, "p p"] | Covariance | JacobianOperator,
+    *,
+    rtol: float | int = RTOL,
+    passes: int | None = None,
+    seed: int = 0,
+) -> Float[Tensor, ""] | Estimate:
     r"""The trace over the largest eigenvalue: how many directions, each as strong as the first, would carry as much.
 
     Reading:
@@ -31,18 +50,27 @@ def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]
         Koltchinskii, Lounici, Concentration Inequalities and Moment Bounds for Sample Covariance Operators,
         arXiv:1405.2468, with this name.
     Args:
-        agop: a positive semi-definite matrix, whole or as rows.
+        agop: a positive semi-definite matrix, whole or as rows; or the operator of the Jacobians of which it is the
+            AGOP, which is not made then.
+        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
+        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+            do not suffice.
+        seed: of an operator, that of the random vectors, which training's random numbers are none of.
     Returns:
-        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation.
+        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation. Of an operator an
+        estimate, however few the outputs.
     Raises:
         ShapeError: if the matrix is not square.
         RangeError: at NaN or infinity.
-    Cost: O(p³), or O(r² p) of r rows.
+    Cost: O(p³), or O(r² p) of r rows. Of an operator 15 to 30 products for the largest eigenvalue, and 2 backward
+        passes or more for the trace: the fewer, the more samples there are.
     Example:
         >>> import torch, gnomon
         >>> gnomon.effective_rank(torch.diag(torch.tensor([4.0, 2.0, 2.0])))
         tensor(2.)
     """
+    if isinstance(agop, JacobianOperator):
+        return _estimated(agop, Accuracy.of(rtol, passes, seed))
     held = covariance_of(agop)
     if isinstance(held, Factored):
         # The largest entry is divided out, so that products neither overflow nor underflow.
@@ -52,3 +80,16 @@ def effective_rank(agop: Float[Tensor, "p p"] | Covariance) -> Float[Tensor, ""]
     largest = torch.linalg.eigvalsh(small)[-1]
     positive = largest > 0
     return torch.where(positive, held.trace() / torch.where(positive, largest, 1), 0)
+
+
+def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
+    """That of the Jacobians as one matrix, row under row, whose stable rank it is."""
+    n, c, *shape = jacobian.shape
+    like = torch.empty(0, dtype=torch.promote_types(jacobian.dtype, torch.float32), device=jacobian.device)
+
+    def parts() -> Iterator[Products]:
+        return (products_of(part, accuracy.seed) for part in jacobian.parts())
+
+    ranks = first_and_norm_of_all(parts, (n, c, math.prod(shape)), like, accuracy).stable_rank()
+    found = to_dtype(Estimate(ranks.value[0], ranks.error[0], ranks.passes[0]), jacobian.dtype)
+    return said("effective_rank", found, accuracy, found.value)

@@ -1,0 +1,63 @@
+"""Matrices that are known by their products, row under row as one: its first singular value and its norm."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon.linalg import BLOCK, Krylov, Products, SquaredNorm, interval, krylov
+from gnomon.measure._estimates import OF_FIRST, Accuracy, FirstAndNorm
+
+PAIRS = 64
+"""Of so many random vectors at least, those of all samples together, it is seen how they vary."""
+Parts = Callable[[], Iterator[Products]]
+"""The matrices of some samples after others, whenever they are asked for."""
+
+
+def first_and_norm_of_all(parts: Parts, shape: tuple[int, int, int], like: Tensor, accuracy: Accuracy) -> FirstAndNorm:
+    """As far as their quotient needs: Golub-Kahan steps for the first value, random vectors for what they leave."""
+    known = krylov(transposed(parts, shape, like, accuracy.seed), 1, accuracy.rtol * OF_FIRST, accuracy.passes // 2)
+    rest = accuracy.passes - int(known.passes)
+    return FirstAndNorm.beside(
+        known, accuracy.rtol, lambda tolerance: squared_norm_of_all(parts, shape[0], known, tolerance, rest)
+    )
+
+
+def transposed(parts: Parts, shape: tuple[int, int, int], like: Tensor, seed: int) -> Products:
+    """With a column for each row: then the vectors that are kept have the length of a row."""
+    n, c, d = shape
+
+    def left(v: Float[Tensor, "1 d"]) -> Float[Tensor, "1 r"]:
+        return torch.cat([part.right(v.expand(part.shape[0], d)) for part in parts()]).view(1, n * c)
+
+    def right(u: Float[Tensor, "1 r"]) -> Float[Tensor, "1 d"]:
+        total, rest = like.new_zeros(1, d), u.view(n, c)
+        for part in parts():
+            mine, rest = rest.tensor_split([part.shape[0]])
+            total += part.left(mine).sum(0)
+        return total
+
+    return Products((1, d, n * c), like, right, left, 0, seed)
+
+
+def squared_norm_of_all(parts: Parts, n: int, known: Krylov, tolerance: Float[Tensor, "1"], most: int) -> SquaredNorm:
+    """As `squared_norm`, beside what is known; each of n samples has vectors of its own, so that few will do."""
+    some = max(2, min(BLOCK, math.ceil(PAIRS / n)))
+    total, fourth = torch.zeros_like(known.captured), torch.zeros_like(known.captured)
+    for count in range(some, max(some, most) + 1, some):
+        for part in parts():
+            z = part.normal(count, some)
+            rows = torch.stack([part.left(z[:, j].contiguous()) for j in range(some)], 1) / known.scale
+            rows = rows - (rows @ known.basis[0].mT) @ known.basis[0]
+            gram = rows @ rows.mT
+            square = gram.diagonal(dim1=1, dim2=2)
+            total += square.sum()
+            fourth += (gram.square().sum() - square.square().sum()) / (some * (some - 1))
+        found = interval(total, fourth * some / count, count, n * (count - 1))
+        value, low, high = (known.captured + part for part in found)
+        norm = SquaredNorm(known.scale, value, low, high, torch.full_like(known.passes, count))
+        if (norm.relative() <= tolerance).all():
+            break
+    return norm
