@@ -73,14 +73,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "measure": (
         "--model", "--data", "--key", "--logits", "--position", "--quantities", "--samples", "--split", "--layer",
         "--head", "--memory", "--device", "--dtype",
-        "--seed", "--data-dir", "--json", "--out", "--report",
+        "--seed", "--data-dir", "--json", "--out", "--report", "--steps", "--history",
     ),
 }  # fmt: skip
 FIRST = {
     "run": ("grok-digits", "xor", "central-path", "rank"),
     "report": ("grok-digits", "runs/grok-digits", "xor"),
     "verify": ("grok-digits", "xor"),
-    "measure": ("small.pt", "small.safetensors"),
+    "measure": ("small.pt", "small.safetensors", "*.pt", "."),
 }
 USUAL = {"--model": "nets:small", "--data": "some.npz", "--quantities": "accuracy", "--samples": "5"}
 """Of measure, as one means it; some of these are then replaced."""

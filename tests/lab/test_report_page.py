@@ -157,7 +157,8 @@ def test_a_page_without_claims_figures_and_details():
     tags = [attributes.get("id") for _, attributes in page.elements]
     assert "claims" not in tags
     assert "figures" not in tags
-    assert UNJUDGED in "".join(page.words)
+    assert UNJUDGED not in "".join(page.words)
+    assert UNJUDGED in "".join(Page(render(dataclasses.replace(report, claims=()))).words)
 
 
 def test_write_replaces_the_page_whole(tmp_path):

@@ -9,6 +9,7 @@ from gnomon.probe._history import History
 from gnomon.probe._plan import plan
 from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
+from gnomon.probe._rows import as_record
 from gnomon.probe._schedule import Schedule, at, every, log_spaced
 from gnomon.probe._stopping import Stop, stop_when
 from gnomon.probe._unavailable import unavailable
@@ -25,6 +26,7 @@ __all__ = [
     "Schedule",
     "Stop",
     "about",
+    "as_record",
     "at",
     "compare",
     "every",

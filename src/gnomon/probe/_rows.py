@@ -56,10 +56,19 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
 
 def line_of(row: Row) -> bytes:
     """As JSON."""
+    return json.dumps(_plainly(row), allow_nan=False, separators=(",", ":")).encode()
+
+
+def as_record(reading: Reading) -> dict[str, Any]:
+    """What a line of a history holds of a reading, beside which other things than numbers may stand."""
+    return _plainly(row_of(reading, samples=False))
+
+
+def _plainly(row: Row) -> dict[str, Any]:
     line = {"step": row.step, **{name: _plain(value) for name, value in row.numbers.items()}, "seconds": row.seconds}
     if row.samples:
         line["samples"] = {name: [_plain(value) for value in values.tolist()] for name, values in row.samples.items()}
-    return json.dumps(line, allow_nan=False, separators=(",", ":")).encode()
+    return line
 
 
 def _plain(value: float | int) -> float | None:

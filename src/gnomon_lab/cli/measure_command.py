@@ -1,4 +1,4 @@
-"""`gnomon measure CHECKPOINT`: the geometry of a trained network, from its weights."""
+"""`gnomon measure CHECKPOINT …`: the geometry of a trained network from its weights, and how it moved over several."""
 
 import contextlib
 import json
@@ -13,24 +13,28 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from gnomon.errors import DataError, RangeError
+from gnomon.errors import RangeError
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import plain, say
 
 if TYPE_CHECKING:
-    from torch import nn
+    import torch
 
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import Summary, Taken
+    from gnomon_lab.measuring import Data, How, Summary
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the network of a checkpoint at samples. Without --out and --report it writes no file."""
+    """Measure the network of a checkpoint at samples, or of several and how it moved.
 
-    checkpoint: tyro.conf.Positional[Path]
-    """Its weights: .safetensors, what torch.save wrote, or a folder of Hugging Face; what holds code is refused."""
+    Without --out, --report and --history no file is written.
+    """
+
+    checkpoint: tyro.conf.Positional[tuple[Path, ...]]
+    """The weights: .safetensors, what torch.save wrote, or a folder of Hugging Face; what holds code is refused. Or
+    several of these, a folder with several, or a pattern such as 'run/*.ckpt'."""
     data: str
     """digits; a file .npz (x, labels) or .parquet; a folder of parquet; mnist or the like; or a hub id owner/name."""
     model: str | None = None
@@ -67,6 +71,12 @@ class Options:
     """Of the split of the digits."""
     data_dir: Path | None = None
     """The folder of the data sets; default: the variable GNOMON_DATA."""
+    steps: Literal["step", "epoch", "name", "order", "time"] | None = None
+    """Of several, where their steps are from: the files' own step or epoch, the number in the name, the order of names
+    or of times. Default: the first of step, epoch and name that tells all of them apart."""
+    history: Path | None = None
+    """Of several, the file for their readings, one line each, as gnomon.History has them: what stands there already is
+    not measured again."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON in the place of the table."""
     out: Path | None = None
@@ -76,29 +86,52 @@ class Options:
 
     def outputs(self) -> dict[str, Path]:
         """The files to be written, by option."""
-        named = {"out": self.out, "report": self.report}
+        named = {"out": self.out, "report": self.report, "history": self.history}
         return {name: path for name, path in named.items() if path is not None}
+
+    def how(self) -> "How":
+        """As `measuring` has it."""
+        return {
+            "layer": self.layer,
+            "head": self.head,
+            "position": self.position,
+            "memory": None if self.memory is None else self.memory * 2**20,
+            "rtol": self.rtol,
+            "passes": self.passes,
+        }
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measures, and prints the table or the JSON; everything else is said on stderr."""
     options = parse(Options, arguments, "gnomon measure")
-    refuse(options.outputs(), [options.checkpoint, Path(options.data)])
+    refuse(options.outputs(), [*options.checkpoint, Path(options.data)])
     if options.memory is not None and options.memory < 1:
         raise RangeError("--memory", "at least 1 MiB", options.memory, "Allow more.")
     if not 0 <= options.rtol < math.inf:
         raise RangeError("--rtol", "0 or above", options.rtol, "Pass one such as 0.05.")
     if options.passes is not None and options.passes < 16:
         raise RangeError("--passes", "at least 16", options.passes, "Allow more.")
+    from gnomon_lab.cli.measure_several import several
+    from gnomon_lab.cli.terminal import Terminal
+    from gnomon_lab.measuring import checkpoints_at
+
+    beside = Terminal(stderr=True)
+    paths = checkpoints_at(options.checkpoint)
+    if len(paths) > 1 or options.history is not None or options.steps is not None:
+        return several(options, paths, beside)
+    return one(options, paths[0], beside)
+
+
+def one(options: Options, path: Path, beside: "Terminal") -> int:
+    """Measures one checkpoint."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import as_json, as_report
     from gnomon_lab.report import write
     from gnomon_lab.runs.files import write_json
 
-    beside = Terminal(stderr=True)
     # What the user's modules print must not get between the JSON.
     with contextlib.redirect_stdout(sys.stderr):
-        summary = summarise(options, beside)
+        summary = summarise(options, path, beside)
     try:
         if options.out is not None:
             write_json(options.out, as_json(summary))
@@ -109,71 +142,46 @@ def main(arguments: Sequence[str]) -> int:
             print(json.dumps(as_json(summary), indent=2, allow_nan=False))
         else:
             show_table(summary, Terminal())
-    for path in options.outputs().values():
-        say(f"written: {path}", beside)
+    for written in options.outputs().values():
+        say(f"written: {written}", beside)
     return 0
 
 
-def summarise(options: Options, console: "Terminal") -> "Summary":
+def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     """All but showing it: what can be wrong is found before the work."""
-    import torch
-
     from gnomon_lab.cli.progress import Progress
-    from gnomon_lab.measuring import (
-        CONFIG,
-        Summary,
-        by_reason,
-        chosen,
-        device_of,
-        files_at,
-        files_of,
-        foreign,
-        left_out,
-        load_data,
-        measure,
-        take_outputs,
-    )
+    from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, moved_to, ready
 
-    quantities, device, dtype = chosen(options.quantities), device_of(options.device), getattr(torch, options.dtype)
-    network, taken = network_of(options)
-    with foreign("a network that can be moved and set to eval mode", "Measure it where it can."):
-        network.to(device, dtype).eval()
-    data = load_data(
-        options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
-    ).to(device)
-    files = [*files_at(options.checkpoint), options.checkpoint / CONFIG, *data.files, *files_of(options.model or "")]
-    refuse(options.outputs(), files)
+    quantities, device, dtype = chosen(options.quantities), *place_of(options)
+    network, taken = Refilled(look(path), options.model, options.key).fill(path)
+    moved_to(network, device, dtype)
+    data = samples_of(options)
+    refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(taken.others)} (--key)" if taken.others else ""
-    say(f"{options.checkpoint}: {taken.said}{also}; {len(data.x):,} samples of {data.source}", console)
-    outputs = take_outputs(network, data.x, layer=options.logits, position=options.position)
-    if outputs is not None:
-        say(outputs, console)
-    data = data.at(options.position)
-    without = left_out(network, data, quantities, layer=options.layer, head=options.head, position=options.position)
-    left = {name: quantity for name, quantity in quantities.items() if name not in without}
-    if not left or (without and options.quantities):
-        why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason(without).items())
-        raise DataError("--quantities", "what can be measured here", why, "Leave these out.")
-    for reason, names in by_reason(without).items():
-        say(f"left out {', '.join(names)}: {reason}", console)
-    memory = None if options.memory is None else options.memory * 2**20
+    say(f"{path}: {taken.said}{also}; {len(data.x):,} samples of {data.source}", console)
+    told, how = partial(say, terminal=console), options.how()
+    found = ready(
+        network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=told, **how
+    )
     with Progress(console) as progress, warnings_said(console):
-        measured = measure(
-            network,
-            data,
-            left,
-            layer=options.layer,
-            head=options.head,
-            position=options.position,
-            memory=memory,
-            rtol=options.rtol,
-            passes=options.passes,
-            say=partial(say, terminal=console),
-            show=partial(progress.show, "measuring"),
-        )
+        show = partial(progress.show, "measuring")
+        measured = measure(network, found.data, found.quantities, say=told, show=show, **how)
     setting = {
-        "checkpoint": plain(str(options.checkpoint)),
+        "checkpoint": plain(str(path)),
         "taken": plain(taken.said),
+        **setting_of(options, data),
+        "outputs": found.outputs,
+        "device": options.device,
+        "dtype": options.dtype,
+    }
+    return Summary(setting, measured, found.left_out)
+
+
+def setting_of(options: Options, data: "Data") -> dict[str, object]:
+    """What was measured at what, as it was named."""
+    from gnomon_lab.measuring import CONFIG
+
+    return {
         "model": plain(options.model or CONFIG),
         "data": plain(data.source),
         "samples": len(data.x),
@@ -181,11 +189,27 @@ def summarise(options: Options, console: "Terminal") -> "Summary":
         "head": [plain(name) for name in options.head],
         "logits": options.logits and plain(options.logits),
         "position": options.position,
-        "outputs": outputs,
-        "device": options.device,
-        "dtype": options.dtype,
     }
-    return Summary(setting, measured, without)
+
+
+def place_of(options: Options) -> "tuple[torch.device, torch.dtype]":
+    """Where to compute, and in which numbers."""
+    import torch
+
+    from gnomon_lab.measuring import device_of
+
+    return device_of(options.device), getattr(torch, options.dtype)
+
+
+def samples_of(options: Options) -> "Data":
+    """The samples, where and in which numbers they are computed with."""
+    from gnomon_lab.measuring import load_data
+
+    device, dtype = place_of(options)
+    data = load_data(
+        options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
+    )
+    return data.to(device)
 
 
 @contextlib.contextmanager
@@ -193,29 +217,9 @@ def warnings_said(console: "Terminal") -> Iterator[None]:
     """What gnomon warns of inside is one line each, and said once."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", RuntimeWarning)
+        warnings.filterwarnings("default", "Probe: ", UserWarning)
         warnings.showwarning = lambda message, *rest: say(str(message), console)
         yield
-
-
-def network_of(options: Options) -> "tuple[nn.Module, Taken]":
-    """The network with its weights, and what was taken of the checkpoint."""
-    from gnomon_lab.measuring import CONFIG, build, foreign, load, of_folder, read_weights
-
-    weights = read_weights(options.checkpoint)
-    if options.model is not None:
-        network = build(options.model)
-        with foreign("a network that takes its weights", "Measure it where it can be filled."):
-            return network, load(network, weights, options.key)
-    if not (options.checkpoint / CONFIG).is_file():
-        raise DataError(
-            "--model",
-            "MODULE:FACTORY, what builds the network, such as nets:small for small() in nets.py",
-            f"none, and no folder with a {CONFIG} which would say it",
-            "Name it.",
-        )
-    if options.key is not None:
-        raise DataError("--key", f"none where {CONFIG} says the network", options.key, "Name a --model too.")
-    return of_folder(options.checkpoint, weights)
 
 
 def show_table(summary: "Summary", console: "Terminal") -> None:

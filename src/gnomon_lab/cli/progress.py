@@ -38,13 +38,13 @@ class Progress:
         if self._console.is_terminal:
             self._bars.stop()
 
-    def show(self, part: str, done: int, total: int) -> None:
-        """Says that `done` of `total` steps of this part are behind us."""
+    def show(self, part: str, done: int, total: int, *, unit: str = "step ") -> None:
+        """Says that `done` of `total` steps of this part, or of another unit, are behind us."""
         if self._console.is_terminal:
             if part not in self._tasks:
                 self._tasks[part] = self._bars.add_task(part, total=total)
             self._bars.update(self._tasks[part], completed=done, total=total)
         elif done == total or time.monotonic() - self._last_line >= self._between:
             self._last_line = time.monotonic()
-            how_far = f"step {done:,} of {total:,}" if total else "done"  # what is solved in one go has no steps
+            how_far = f"{unit}{done:,} of {total:,}" if total else "done"  # what is solved in one go has no steps
             say(f"{part}: {how_far}", self._console)

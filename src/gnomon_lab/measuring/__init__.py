@@ -1,39 +1,53 @@
-"""From a checkpoint, a network's factory and samples to quantities: what `gnomon measure` does."""
+"""From checkpoints, a network's factory and samples to quantities: what `gnomon measure` does."""
 
-from gnomon_lab.measuring.checkpoint import files_at, read_weights
-from gnomon_lab.measuring.filling import Taken, load
-from gnomon_lab.measuring.hugging_face import CONFIG, of_folder
-from gnomon_lab.measuring.measure import Measured, left_out, measure
-from gnomon_lab.measuring.network import build, device_of, files_of, foreign
-from gnomon_lab.measuring.outputs import take_outputs
-from gnomon_lab.measuring.places import Weights
+from gnomon_lab.measuring.about import Checkpoint, contents, look
+from gnomon_lab.measuring.each import Reader, measure_each
+from gnomon_lab.measuring.found import checkpoints_at
+from gnomon_lab.measuring.hugging_face import CONFIG
+from gnomon_lab.measuring.kept import Kept, Record
+from gnomon_lab.measuring.measure import How, Measured, measure
+from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, some
+from gnomon_lab.measuring.network import device_of, files_of, moved_to
 from gnomon_lab.measuring.quantities import chosen, explanations
+from gnomon_lab.measuring.ready import ready
+from gnomon_lab.measuring.refilled import Refilled
 from gnomon_lab.measuring.samples import Data, load_data
-from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, by_reason
+from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, shown
+from gnomon_lab.measuring.steps import SAID, Steps, by_step
 
 __all__ = [
     "COLUMNS",
     "CONFIG",
+    "SAID",
+    "Checkpoint",
     "Data",
+    "How",
+    "Kept",
     "Measured",
+    "Moved",
+    "Reader",
+    "Record",
+    "Refilled",
+    "Steps",
     "Summary",
-    "Taken",
-    "Weights",
+    "as_columns",
     "as_json",
+    "as_page",
     "as_report",
-    "build",
-    "by_reason",
+    "bars",
+    "by_step",
+    "checkpoints_at",
     "chosen",
+    "contents",
     "device_of",
     "explanations",
-    "files_at",
     "files_of",
-    "foreign",
-    "left_out",
-    "load",
     "load_data",
+    "look",
     "measure",
-    "of_folder",
-    "read_weights",
-    "take_outputs",
+    "measure_each",
+    "moved_to",
+    "ready",
+    "shown",
+    "some",
 ]

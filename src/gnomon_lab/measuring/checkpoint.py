@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 
 from gnomon.errors import CheckpointError, GnomonError
-from gnomon_lab.measuring.filling import SHOWN
+from gnomon_lab.measuring.folders import files_at
 from gnomon_lab.measuring.places import WRAPPERS, Weights, state_dicts
 from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
@@ -21,8 +21,6 @@ ZIP = b"PK\x03\x04"
 """How the archives begin that `torch.save` writes."""
 HARMLESS = (argparse.Namespace, pathlib.PosixPath)
 """Of what else checkpoints hold beside tensors, what does nothing when it is made: the options of a training script."""
-OF_FOLDERS = (r"model(-\d+-of-(\d+))?\.safetensors", r"pytorch_model(-\d+-of-(\d+))?\.bin")
-"""The names under which Hugging Face's folders hold weights, in one file or several; the first are taken."""
 
 
 def read_weights(path: Path) -> list[Weights]:
@@ -53,40 +51,6 @@ def read_weights(path: Path) -> list[Weights]:
     return [Weights({name: tensor for part in found for name, tensor in part.tensors.items()})]
 
 
-def files_at(path: Path) -> list[Path]:
-    """The files that hold the weights: the path itself, or those of a folder.
-
-    Raises:
-        CheckpointError: if there are none, or not all of them.
-    """
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise CheckpointError("checkpoint", "a file, or a folder", f"{str(path)!r}", "Correct the path.")
-    there = sorted(file for file in path.iterdir() if file.is_file())
-    for pattern in OF_FOLDERS:
-        matches = {file: match for file in there if (match := re.fullmatch(pattern, file.name))}
-        if whole := [file for file, match in matches.items() if match[1] is None]:
-            return whole
-        if matches:
-            (*_, last) = matches.values()
-            if len(matches) != int(last[2]):
-                raise CheckpointError(
-                    "checkpoint",
-                    f"{int(last[2])} files such as {last[0]}",
-                    f"{len(matches)} in {path}",
-                    "Copy all of them.",
-                )
-            return [*matches]
-    names = ", ".join(file.name for file in there[:SHOWN]) or "nothing"
-    raise CheckpointError(
-        "checkpoint",
-        "a folder with model.safetensors or pytorch_model.bin",
-        f"{names} in {str(path)!r}",
-        "Name the file, or the folder that save_pretrained wrote.",
-    )
-
-
 def named(content: Mapping[object, object]) -> list[str]:
     """The first keys, as they are said."""
     return [key if isinstance(key, str) else f"a key of {type(key).__name__}" for key in [*content][:8]]
@@ -105,15 +69,22 @@ def from_safetensors(path: Path) -> State:
         raise damaged(path, cause) from cause
 
 
-def from_torch(path: Path) -> State:
-    """What `torch.save` wrote, if it is made of tensors, numbers, strings and containers of them."""
+def from_torch(path: Path, *, mapped: bool = False) -> State:
+    """What `torch.save` wrote, if it is made of tensors, numbers, strings and containers of them.
+
+    Args:
+        path: the file.
+        mapped: leave the tensors in the file: what is looked at there must not be more than what stands beside them.
+    """
     try:
-        as_stored(path)
+        archive = as_stored(path, whole=not mapped)
         with warnings.catch_warnings():
             # Of old formats; what is wrong with one is in the error.
             warnings.simplefilter("ignore")
             with torch.serialization.safe_globals([*HARMLESS]):
-                return torch.load(path, map_location="cpu", weights_only=True)
+                return torch.load(
+                    path, map_location="cpu", weights_only=True, mmap=mapped and archive and in_letters(path)
+                )
     except pickle.UnpicklingError as cause:
         # Its own message advises to run the file.
         named = re.search(r"GLOBAL (\S+)", str(cause))
@@ -130,10 +101,22 @@ def from_torch(path: Path) -> State:
         raise damaged(path, cause) from cause
 
 
-def as_stored(path: Path) -> None:
+def in_letters(path: Path) -> bool:
+    """Whether a path is one in UTF-8: other ones cannot be mapped."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_stored(path: Path, *, whole: bool) -> bool:
     """Refuses archives that grow as they are opened: `torch.save` compresses nothing, and writes each part once.
 
-    Its checksums are compared too, which torch does not do.
+    Its checksums are compared too if the `whole` is to be read, which torch does not do.
+
+    Returns:
+        Whether it is an archive: older files are none.
 
     Raises:
         CheckpointError: if this one grows, or has other contents than it was written with.
@@ -141,7 +124,7 @@ def as_stored(path: Path) -> None:
     """
     with path.open("rb") as file:
         if file.read(len(ZIP)) != ZIP:
-            return
+            return False
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         small, large = path.stat().st_size, sum(member.file_size for member in members)
@@ -152,7 +135,7 @@ def as_stored(path: Path) -> None:
                 f"{path}, whose {small:,} bytes stand for {large:,}",
                 "Save model.state_dict() with torch.save, or safetensors.",
             )
-        changed = archive.testzip()
+        changed = archive.testzip() if whole else None
     if changed is not None:
         raise CheckpointError(
             "checkpoint",
@@ -160,6 +143,7 @@ def as_stored(path: Path) -> None:
             f"others in {changed} of {path}",
             "Copy or save it again.",
         )
+    return True
 
 
 def damaged(path: Path, cause: Exception) -> CheckpointError:

@@ -30,6 +30,8 @@ KINDS = (
 """How the names of networks end that put out logits."""
 LEFT_OUT = ("attn_implementation", "experts_implementation", "auto_map", "quantization_config", "torch_dtype")
 """What a configuration may say, and is not asked for: code of others, and in which numbers to compute."""
+WRITER = "transformers_version"
+"""What a configuration says of its writer."""
 SPARE = 2**24
 """Numbers that a network may have beyond twice those in the file, such as the masks that it makes of its own."""
 
@@ -69,6 +71,16 @@ def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]
     if any(wrong.values()):
         raise mismatch(len(network.state_dict()), len(weights), "Correct config.json.", wrong)
     return network, Taken(f"{len(weights)} tensors, as {kind.__name__} of transformers")
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """What the configuration says of the network, for comparison: not what wrote it.
+
+    Raises:
+        CheckpointError: if it is none.
+    """
+    with in_a_sentence(folder):
+        return {name: value for name, value in configuration(folder / CONFIG).items() if name != WRITER}
 
 
 def configuration(path: Path) -> dict[str, Any]:

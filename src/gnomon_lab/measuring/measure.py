@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from torch import Tensor, nn
 
@@ -16,6 +16,26 @@ from gnomon_lab.measuring.samples import Data, Position
 
 BATCH = 256
 """So that there is progress to show."""
+
+
+class How(TypedDict, total=False):
+    """How to measure.
+
+    Attributes:
+        layer: whose input the features are; default: the final linear layer.
+        head: the names of the final linear layers; default: found by what a pass does.
+        position: "all" where the network puts out rows of several positions, each of which is measured.
+        memory: bytes to use for the samples that are looked at together; default: 512 MiB.
+        rtol: as `Probe` has it.
+        passes: as `Probe` has it.
+    """
+
+    layer: str | None
+    head: Sequence[str]
+    position: Position
+    memory: int | None
+    rtol: float
+    passes: int | None
 
 
 class Measured(NamedTuple):
@@ -75,34 +95,22 @@ def left_out(
     }
 
 
-def measure(
+def probing(
     model: nn.Module,
     data: Data,
     quantities: Mapping[str, Quantity],
     *,
-    layer: str | None = None,
-    head: Sequence[str] = (),
-    position: Position = None,
-    memory: int | None = None,
-    rtol: float = RTOL,
-    passes: int | None = None,
     say: Callable[[str], None] = lambda words: None,
-    show: Callable[[int, int], None] = lambda done, total: None,
-) -> Measured:
-    """The quantities of the network at the samples, in eval mode.
+    **how: Unpack[How],
+) -> tuple[Probe, Batches]:
+    """What reads the quantities of the network at the samples, and the samples as it gets them.
 
     Args:
         model: the network.
         data: the samples, on its device and in its dtype.
         quantities: by name, in the order in which they are to be shown.
-        layer: whose input the features are; default: the final linear layer.
-        head: the names of the final linear layers; default: found by what a pass does.
-        position: "all" where the network puts out rows of several positions, each of which is measured.
-        memory: bytes to use for the samples that are looked at together; default: 512 MiB.
-        rtol: as `Probe` has it.
-        passes: as `Probe` has it.
-        say: is told before the work what it will cost.
-        show: is told how many of how many parts are done.
+        say: is told what a reading will cost.
+        how: see `How`.
 
     Raises:
         DataError: if the network raises what is no GnomonError.
@@ -113,15 +121,42 @@ def measure(
             model,
             batches,
             quantities,
-            layers=layer,
-            head=head,
-            positions=of_each(position),
-            memory=memory,
-            rtol=rtol,
-            passes=passes,
+            layers=how.get("layer"),
+            head=how.get("head", ()),
+            positions=of_each(how.get("position")),
+            memory=how.get("memory"),
+            rtol=how.get("rtol", RTOL),
+            passes=how.get("passes"),
         )
         say(f"reading {probe.expected_cost()}")
-        batches.show = show
+    return probe, batches
+
+
+def measure(
+    model: nn.Module,
+    data: Data,
+    quantities: Mapping[str, Quantity],
+    *,
+    say: Callable[[str], None] = lambda words: None,
+    show: Callable[[int, int], None] = lambda done, total: None,
+    **how: Unpack[How],
+) -> Measured:
+    """The quantities of the network at the samples, in eval mode.
+
+    Args:
+        model: the network.
+        data: the samples, on its device and in its dtype.
+        quantities: by name, in the order in which they are to be shown.
+        say: is told before the work what it will cost.
+        show: is told how many of how many parts are done.
+        how: see `How`.
+
+    Raises:
+        DataError: if the network raises what is no GnomonError.
+    """
+    probe, batches = probing(model, data, quantities, say=say, **how)
+    batches.show = show
+    with running(data.x):
         reading = probe.read()
     show(batches.parts, batches.parts)
     return Measured({name: value.cpu() for name, value in parts_of(reading.values).items()}, reading.seconds)

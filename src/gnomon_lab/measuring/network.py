@@ -1,22 +1,49 @@
 """The network that the user's factory builds, and the device for it."""
 
+import hashlib
 import importlib
+import inspect
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
 
 from gnomon.errors import DataError, GnomonError, RangeError
 
+DIGITS = 12
+"""Of a hash, so many are enough to tell two apart."""
 
-def build(factory: str) -> nn.Module:
-    """Calls `MODULE:FACTORY`, found from the current directory, without arguments.
+
+def build(factory: str, made_with: Mapping[str, object] | None = None) -> nn.Module:
+    """Calls `MODULE:FACTORY`, found from the current directory.
+
+    Args:
+        factory: its name.
+        made_with: by name, the arguments that the checkpoint keeps; those are passed that the factory takes.
 
     Raises:
         DataError: if it cannot be imported or called, or gives no network.
+    """
+    made = function_of(factory)
+    given = {name: value for name, value in (made_with or {}).items() if name in arguments_of(made)}
+    words = f"with {', '.join(given)} of the checkpoint" if given else "without arguments"
+    with foreign(f"{factory} to build a network {words}", "Write a function that gives it its arguments."):
+        network = made(**given)
+    if not isinstance(network, nn.Module):
+        raise DataError("--model", f"a torch.nn.Module from {factory}", type(network).__name__, "Return one.")
+    return network
+
+
+def function_of(factory: str) -> Callable[..., object]:
+    """What `MODULE:FACTORY` names.
+
+    Raises:
+        DataError: if it cannot be imported, or is no function.
     """
     module_name, colon, name = factory.partition(":")
     if not (module_name and colon and name):
@@ -36,11 +63,34 @@ def build(factory: str) -> nn.Module:
         made = getattr(importlib.import_module(module_name), name, None)
     if not callable(made):
         raise DataError("--model", f"a function {name!r} in {module_name!r}", "none", "Correct it.")
-    with foreign(f"{factory} to build a network without arguments", "Write a function that gives it its arguments."):
-        network = made()
-    if not isinstance(network, nn.Module):
-        raise DataError("--model", f"a torch.nn.Module from {factory}", type(network).__name__, "Return one.")
-    return network
+    return cast("Callable[..., object]", made)
+
+
+def arguments_of(function: Callable[..., object]) -> list[str]:
+    """The names of its arguments; none of one that does not tell them."""
+    try:
+        return [*inspect.signature(function).parameters]
+    except (TypeError, ValueError):
+        return []
+
+
+def code_of(factory: str, network: nn.Module) -> str:
+    """A hash of what the network is: its layers, and the text of their classes and of the factory, where there is one.
+
+    What these call is not in it.
+    """
+    with foreign("a network that prints itself", "Mend its __repr__."):
+        layers = re.sub("0x[0-9a-f]+", "", repr(network))
+    parts = [layers, *sorted({text_of(type(module)) for module in network.modules()})]
+    return hashlib.sha256("\0".join([*parts, text_of(function_of(factory))]).encode()).hexdigest()[:DIGITS]
+
+
+def text_of(thing: Callable[..., object]) -> str:
+    """The text that defines a class or a function; its name alone where there is none."""
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError, SyntaxError):
+        return repr(getattr(thing, "__qualname__", type(thing)))
 
 
 def files_of(factory: str) -> list[Path]:
@@ -65,6 +115,12 @@ def foreign(expected: str, advice: str) -> Iterator[None]:
         if "DefaultCPUAllocator" in said(cause):
             raise MemoryError from cause
         raise DataError("--model", expected, said(cause), f"{advice}") from cause
+
+
+def moved_to(network: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+    """Has the network where and in which numbers it is to be read, in eval mode; DataError if it cannot be."""
+    with foreign("a network that can be moved and set to eval mode", "Measure it where it can."):
+        network.to(device, dtype).eval()
 
 
 def device_of(name: str) -> torch.device:

@@ -59,7 +59,8 @@ class Report:
         summary: the result in one or two sentences.
         introduction: what the experiment is; blank lines part its paragraphs.
         table: the results in numbers.
-        claims: the board; empty where the run's setting is not the one that the claims are about, which is said.
+        claims: the board; empty where the run's setting is not the one that the claims are about, which is said; None
+            of what makes no claims.
         figures: in reading order; may be empty.
         details: configuration and machine, shown folded; nested mappings become sections.
         then: what to do next, the page's last line; may be empty.
@@ -69,7 +70,7 @@ class Report:
     summary: str
     introduction: str
     table: Table
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Claim, ...] | None = None
     figures: tuple[Figure, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
     then: str = ""
@@ -98,8 +99,8 @@ def render(report: Report) -> str:
     return pages.get_template("page.html").render(
         report=report,
         unjudged=UNJUDGED,
-        missed=[claim for claim in report.claims if not claim.holds],
-        reproduced=reproduced(report.claims),
+        missed=[claim for claim in report.claims or () if not claim.holds],
+        reproduced=reproduced(report.claims or ()),
         drawings=[_drawing(figure) for figure in report.figures],
         sections=[("", flat), *nested],
         # These are ours, and stand in the page as they are.

@@ -1,0 +1,241 @@
+"""`gnomon measure` of several checkpoints: how each quantity moved, and nothing is measured twice."""
+
+import contextlib
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnomon.errors import CheckpointError
+from gnomon_lab.cli.outputs import refuse
+from gnomon_lab.cli.say import plain, say
+from gnomon_lab.cli.state import duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gnomon_lab.cli.measure_command import Options
+    from gnomon_lab.cli.terminal import Terminal
+    from gnomon_lab.measuring import Checkpoint, Data, Kept, Moved, Reader, Record, Steps
+
+GAP, MOST_BARS = 2, 16
+"""Letters between two columns of the table, and at most of the bars."""
+LONG = 60
+"""Seconds from which on it is said how long it takes."""
+SHOWN = 3
+"""How many checkpoints an error names."""
+
+
+def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> int:
+    """Measures what is not known yet, and shows all; what is wrong with one of them is said when the others are done.
+
+    Raises:
+        CheckpointError: if one could not be read.
+    """
+    from gnomon_lab.measuring import SAID, Moved
+
+    with contextlib.redirect_stdout(sys.stderr):
+        steps, failed = ordered(options, paths, beside)
+        kept, reader = opened(options, steps, beside)
+    moved = partial(Moved, kept.setting, steps=SAID[steps.source])
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            failed |= read(steps, kept, reader, beside)
+    except BaseException:
+        leave(options, moved(kept.rows), beside)
+        raise
+    if kept.rows:
+        show(options, moved(kept.rows), beside)
+    if failed:
+        raise together(failed, len(kept.rows))
+    return 0
+
+
+def ordered(
+    options: "Options", paths: Sequence[Path], beside: "Terminal"
+) -> "tuple[Steps, dict[Path, CheckpointError]]":
+    """The checkpoints by step, and those that cannot be read."""
+    from gnomon_lab.cli.progress import Progress
+    from gnomon_lab.measuring import SAID, by_step, look
+
+    found: list[Checkpoint] = []
+    failed: dict[Path, CheckpointError] = {}
+    with Progress(beside) as progress:
+        for done, path in enumerate(paths, 1):
+            try:
+                found.append(look(path))
+            except CheckpointError as error:
+                failed[path] = error
+            if beside.is_terminal:
+                progress.show("looking", done, len(paths))
+    if not found:
+        raise together(failed, 0)
+    steps = by_step(found, options.steps)
+    for path, other in steps.twice.items():
+        say(f"left out {path}: the weights of {other}, at the same step", beside)
+    first, last = min(steps.by_step), max(steps.by_step)
+    span = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
+    say(f"{in_words(len(steps.by_step))}, {span}: {SAID[steps.source]}", beside)
+    return steps, failed
+
+
+def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kept, Reader]":
+    """What was kept, and what reads the checkpoints that are not among it."""
+    from gnomon import __version__
+    from gnomon_lab.cli.measure_command import place_of, samples_of, setting_of
+    from gnomon_lab.measuring import Kept, Reader, Refilled, chosen, contents, files_of
+
+    quantities, (_, dtype) = chosen(options.quantities), place_of(options)
+    checkpoints = [*steps.by_step.values()]
+    refilled = Refilled(checkpoints[0], options.model, options.key)
+    data = samples_of(options)
+    files = [file for one in checkpoints for file in contents(one.path)]
+    refuse(options.outputs(), [*files, *data.files, *files_of(options.model or "")])
+    setting = setting_of(options, data) | {
+        "samples_sha256": digest(data),
+        "network_sha256": refilled.code,
+        "key": options.key and plain(options.key),
+        "quantities": sorted(quantities),
+        "dtype": options.dtype,
+        "rtol": options.rtol,
+        "passes": options.passes,
+        "steps": steps.source,
+        "gnomon": __version__,
+    }
+    reader = Reader(
+        refilled,
+        data,
+        quantities,
+        dtype=dtype,
+        setting=setting,
+        logits=options.logits,
+        all_of_them=bool(options.quantities),
+        say=partial(say, terminal=beside),
+        **options.how(),
+    )
+    return Kept(options.history, setting), reader
+
+
+def digest(data: "Data") -> str:
+    """A hash of the samples and their labels."""
+    whole = hashlib.sha256()
+    for tensor in (data.x, data.labels):
+        if tensor is not None:
+            whole.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            whole.update(tensor.cpu().contiguous().numpy().tobytes())
+    return whole.hexdigest()[:12]
+
+
+def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> "dict[Path, CheckpointError]":
+    """Has all of them read; says how long it takes if that is long, and how far it is."""
+    from gnomon_lab.cli.measure_command import warnings_said
+    from gnomon_lab.cli.progress import Progress
+    from gnomon_lab.measuring import measure_each
+
+    unknown = [one for one in steps.by_step.values() if kept.find(one.sha256) is None]
+    if kept.path is not None and len(unknown) < len(steps.by_step):
+        say(
+            f"{kept.path}: {in_words(len(steps.by_step) - len(unknown))} measured before, {len(unknown):,} to do",
+            beside,
+        )
+    with Progress(beside) as progress, warnings_said(beside):
+        show = partial(progress.show, "checkpoints", unit="") if unknown else lambda done, total: None
+        if beside.is_terminal:
+            reader.show = partial(progress.show, "measuring")
+        count = iter(range(len(unknown), 0, -1))
+
+        def timed(one: "Checkpoint", step: int) -> "Record":
+            start, left = time.monotonic(), next(count)
+            record = reader.read(one, step)
+            seconds = left * (time.monotonic() - start)
+            if left == len(unknown) - 1 and seconds > LONG:  # the first takes longer
+                also = "" if kept.path else "; with --history FILE a call that was stopped goes on where it was"
+                say(f"{in_words(left)} to measure, about {duration(seconds)}{also}", beside)
+            return record
+
+        return measure_each(steps, kept, timed, show=show)
+
+
+def in_words(count: int) -> str:
+    """How many checkpoints."""
+    return f"{count:,} checkpoints" if count != 1 else "1 checkpoint"
+
+
+def leave(options: "Options", moved: "Moved", beside: "Terminal") -> None:
+    """What is left where the work is stopped: the file, or else what was measured so far, which is printed."""
+    if options.history is not None:
+        say(f"{options.history}: {in_words(len(moved.records))} measured; the same command goes on from there", beside)
+    elif moved.records:
+        print_all(options, moved)
+
+
+def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
+    """Prints the table or the JSON, and writes what is asked for."""
+    from gnomon_lab.measuring import as_columns, as_page
+    from gnomon_lab.report import write
+    from gnomon_lab.runs.files import write_json
+
+    try:
+        if options.out is not None:
+            write_json(options.out, as_columns(moved))
+        if options.report is not None:
+            write(as_page(moved), options.report)
+    finally:  # what was measured is printed where a disk is full, too
+        print_all(options, moved)
+    for name, path in options.outputs().items():
+        say(f"{'kept' if name == 'history' else 'written'}: {path}", beside)
+
+
+def print_all(options: "Options", moved: "Moved") -> None:
+    """Prints the JSON, or a table with a row a quantity: some of the steps, and all of them as bars."""
+    from gnomon_lab.cli.terminal import Terminal
+    from gnomon_lab.measuring import as_columns
+
+    if options.json:
+        print(json.dumps(as_columns(moved), indent=2, allow_nan=False))
+    else:
+        terminal = Terminal()
+        terminal.print(table(moved, terminal))
+
+
+def table(moved: "Moved", terminal: "Terminal") -> "Table":
+    """As many steps as there is room for, the first and the last among them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from gnomon_lab.measuring import bars, shown, some
+
+    series = {name: moved.series(name) for name in moved.names}
+    cells = {name: [shown(None if math.isnan(value) else value) for value in values] for name, values in series.items()}
+    number = GAP + max(len(cell) for row in [*cells.values(), [f"{step:,}" for step in moved.at]] for cell in row)
+    wide = 0 if terminal.options.ascii_only else min(MOST_BARS, len(moved.at))
+    room = terminal.width - max(map(len, series), default=0) - 2 * GAP - wide
+    if room < 2 * number:
+        room, wide = room + wide, 0
+    places = some(len(moved.at), max(2, room // number))
+    drawn = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    drawn.add_column("step")
+    for place in places:
+        drawn.add_column(f"{moved.at[place]:,}", justify="right", no_wrap=True)
+    if wide:
+        drawn.add_column(f"all {len(moved.at):,}" if len(places) < len(moved.at) else "", no_wrap=True)
+    for name, values in series.items():
+        drawn.add_row(name, *(cells[name][place] for place in places), *([bars(values, wide)] if wide else []))
+    return drawn
+
+
+def together(failed: "Mapping[Path, CheckpointError]", done: int) -> CheckpointError:
+    """The error for those that could not be read: the first, and the names of the others."""
+    error, *others = failed.values()
+    if others:
+        names = ", ".join(str(path) for path in [*failed][1:SHOWN])
+        more = f" and {len(others) + 1 - SHOWN} more" if len(others) >= SHOWN else ""
+        error.got = f"{error.got}; so also {names}{more}"
+    if done:
+        error.advice = f"{error.advice} Measured: {in_words(done)}."
+    return error

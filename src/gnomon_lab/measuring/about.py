@@ -1,0 +1,139 @@
+"""What a checkpoint says of itself beside its weights: its step, and what its network was made with."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from gnomon.errors import CheckpointError
+from gnomon_lab.measuring.checkpoint import damaged, from_safetensors, from_torch
+from gnomon_lab.measuring.folders import files_at
+from gnomon_lab.measuring.hugging_face import CONFIG
+
+STEPS = ("global_step", "step", "steps", "iteration", "iter", "iterations", "num_updates")
+EPOCHS = ("epoch", "epochs")
+"""Under which names checkpoints keep when they were written."""
+TRAINER_STATE = "trainer_state.json"
+LONGEST = 2**26
+"""Bytes of it: the losses of a long training stand there too."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a checkpoint says of itself.
+
+    Attributes:
+        step: of its training; None if it does not say.
+        epoch: the same.
+        made_with: by name, what its network was made with, as Lightning's `save_hyperparameters` keeps it.
+    """
+
+    step: int | None = None
+    epoch: int | None = None
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A checkpoint among several.
+
+    Attributes:
+        path: its file or folder.
+        said: what it says of itself.
+    """
+
+    path: Path
+    said: Said
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of its files: of the weights, and of what describes the network.
+
+        Raises:
+            CheckpointError: if one cannot be read.
+        """
+        whole = hashlib.sha256()
+        for file in contents(self.path):
+            try:
+                with file.open("rb") as opened:
+                    whole.update(hashlib.file_digest(opened, "sha256").digest())
+            except OSError as cause:
+                raise damaged(file, cause) from cause
+        return whole.hexdigest()
+
+
+def contents(path: Path) -> list[Path]:
+    """The files that a measurement reads of a checkpoint.
+
+    Raises:
+        CheckpointError: if there are none.
+    """
+    config = path / CONFIG
+    return [*files_at(path), *([config] if config.is_file() else [])]
+
+
+def look(path: Path) -> Checkpoint:
+    """What a checkpoint says of itself; its weights are not read where the format lets them be.
+
+    Raises:
+        CheckpointError: if it is none.
+    """
+    file = files_at(path)[0]
+    if path.is_dir():
+        return Checkpoint(path, of_trainer(path / TRAINER_STATE))
+    content = of_safetensors(file) if file.suffix == ".safetensors" else from_torch(file, mapped=True)
+    return Checkpoint(path, said_in(content) if isinstance(content, Mapping) else Said())
+
+
+def of_safetensors(file: Path) -> object:
+    """The words beside the tensors; the whole state of one of gnomon's runs, which is checked as it is read."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            words = opened.metadata() or {}
+    except Exception as cause:  # of whatever kind
+        raise damaged(file, cause) from cause
+    return from_safetensors(file) if "structure" in words else words
+
+
+def of_trainer(file: Path) -> Said:
+    """What the Trainer of transformers wrote beside the weights; nothing of other folders."""
+    if not file.is_file():
+        return Said()
+    try:
+        if file.stat().st_size > LONGEST:
+            raise ValueError(f"more than {LONGEST:,} bytes")
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as cause:
+        raise CheckpointError(
+            "checkpoint", f"a readable {TRAINER_STATE}", f"{cause} in {file}", "Copy it again, or remove it."
+        ) from cause
+    return said_in(content) if isinstance(content, dict) else Said()
+
+
+def said_in(content: Mapping[Any, Any]) -> Said:
+    """What of a checkpoint's outermost level says when it was written."""
+    given = content.get("hyper_parameters")
+    names = {name: value for name, value in given.items() if isinstance(name, str)} if isinstance(given, dict) else {}
+    return Said(first(content, STEPS), first(content, EPOCHS), names)
+
+
+def first(content: Mapping[Any, Any], names: Iterable[str]) -> int | None:
+    """The first of these that is a count."""
+    return next((found for name in names if (found := count(content.get(name))) is not None), None)
+
+
+def count(value: object) -> int | None:
+    """A whole number that is not negative, alone, in a tensor or as safetensors have it, in a word; None for others."""
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_meta:
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.isdecimal() and value.isascii():
+        value = int(value[:20])
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,141 @@
+"""Many checkpoints, each read once: what is known already is taken from what was kept."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+import torch
+
+from gnomon import Probe
+from gnomon.errors import CheckpointError, GnomonError
+from gnomon.probe import as_record
+from gnomon_lab.measuring.about import Checkpoint
+from gnomon_lab.measuring.kept import Kept, Record
+from gnomon_lab.measuring.measure import Batches, How, probing, running
+from gnomon_lab.measuring.network import moved_to
+from gnomon_lab.measuring.quantities import Quantity
+from gnomon_lab.measuring.ready import Ready, ready
+from gnomon_lab.measuring.refilled import Refilled
+from gnomon_lab.measuring.samples import Data
+from gnomon_lab.measuring.steps import LASTING, Steps
+
+Show = Callable[[int, int], None]
+
+
+class Reader:
+    """Reads one checkpoint after another: the network is made, and what can be had is found out, with the first.
+
+    Args:
+        refilled: the network.
+        data: the samples, on its device and in its numbers.
+        quantities: by name.
+        dtype: in which to compute.
+        setting: what the numbers depend on, which stands in each record.
+        logits: as `ready` has it, and so are all_of_them and say.
+        how: see `How`.
+    Attributes:
+        show: is told how many of how many parts of a reading are done.
+    """
+
+    def __init__(
+        self,
+        refilled: Refilled,
+        data: Data,
+        quantities: Mapping[str, Quantity],
+        *,
+        dtype: torch.dtype,
+        setting: Mapping[str, object],
+        logits: str | None,
+        all_of_them: bool,
+        say: Callable[[str], None],
+        **how: Unpack[How],
+    ) -> None:
+        self._refilled, self._data, self._quantities, self._dtype = refilled, data, quantities, dtype
+        self._setting, self._say, self._how = setting, say, how
+        self.show: Show = lambda done, total: None
+        self._logits, self._all_of_them = logits, all_of_them
+        self._taken = ""
+        self._made: tuple[Ready, Probe, Batches] | None = None
+
+    def read(self, one: Checkpoint, step: int) -> Record:
+        """The reading of a checkpoint, as a line of a history.
+
+        Where a quantity has no value, as in a network that is NaN, it is null, and why stands beside it.
+
+        Raises:
+            CheckpointError: if it cannot be read, or its weights are not the network's.
+        """
+        network, taken = self._refilled.fill(one.path)
+        if taken.said != self._taken:
+            self._say(f"{one.path}: {taken.said}")
+            self._taken = taken.said
+        if self._made is None:
+            moved_to(network, self._data.x.device, self._dtype)
+            found = ready(
+                network,
+                self._data,
+                self._quantities,
+                logits=self._logits,
+                all_of_them=self._all_of_them,
+                say=self._say,
+                **self._how,
+            )
+            self._made = found, *probing(network, found.data, found.quantities, say=self._say, **self._how)
+        found, probe, batches = self._made
+        batches.show = self.show
+        with running(self._data.x):
+            reading = probe(step)
+        if reading is None:
+            raise RuntimeError("a probe without a schedule reads at every step")
+        told: dict[str, Any] = {"setting": self._setting, "left_out": found.left_out, "outputs": found.outputs}
+        which: dict[str, Any] = {"path": str(one.path), "sha256": one.sha256}
+        if reading.missing:
+            which["missing"] = reading.missing
+        return {**as_record(reading), "checkpoint": which, "measured": told}
+
+
+def measure_each(
+    steps: Steps,
+    kept: Kept,
+    read: Callable[[Checkpoint, int], Record],
+    *,
+    show: Show = lambda done, total: None,
+) -> dict[Path, CheckpointError]:
+    """Has a reading of each checkpoint stand in what is kept, by rising step; those that are known are not read again.
+
+    Those kept of other checkpoints stay in their place, if a step says the same of them all.
+
+    Returns:
+        The checkpoints that could not be read, with what is wrong.
+
+    Raises:
+        DataError: if what was read cannot be kept.
+    """
+    others = {row["step"]: row for row in kept.rows} if steps.source in LASTING else {}
+    failed: dict[Path, CheckpointError] = {}
+    wanted = sorted(others.keys() | steps.by_step.keys())
+    for done, step in enumerate(wanted, 1):
+        one = steps.by_step.get(step)
+        if one is None:
+            kept.put(others[step])
+            continue
+        try:
+            record = known(kept, one, step) or read(one, step)
+        except GnomonError as error:
+            if one.path.name not in str(error):
+                error.got = f"{error.got or 'none'}, of {one.path}"
+            if not isinstance(error, CheckpointError):
+                raise
+            failed[one.path] = error
+        else:
+            kept.put(record)
+        show(done, len(wanted))
+    return failed
+
+
+def known(kept: Kept, one: Checkpoint, step: int) -> Record | None:
+    """What was read of the same checkpoint, under whatever name and step it stood; None if nothing."""
+    record = kept.find(one.sha256)
+    if record is None:
+        return None
+    return {**record, "step": step, "checkpoint": {**record["checkpoint"], "path": str(one.path)}}

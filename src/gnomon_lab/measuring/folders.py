@@ -1,0 +1,92 @@
+"""Folders as Hugging Face and Accelerate write them: which of their files hold the weights."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from gnomon.errors import CheckpointError
+from gnomon_lab.measuring.filling import SHOWN
+
+OF_FOLDERS = {
+    r"model(-\d+-of-(\d+))?\.safetensors": "model.safetensors.index.json",
+    r"pytorch_model(-\d+-of-(\d+))?\.bin": "pytorch_model.bin.index.json",
+}
+"""The names of files of weights, one or several, and of what says which of these belong together; the first are taken.
+"""
+LONGEST = 2**26
+"""Bytes of that: it has every tensor's name."""
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder is a checkpoint."""
+    return any(re.fullmatch(pattern, path.name) for pattern in OF_FOLDERS for path in folder.iterdir())
+
+
+def files_at(path: Path) -> list[Path]:
+    """The files that hold the weights: the path itself, or those of a folder.
+
+    Raises:
+        CheckpointError: if there are none, or not all of them.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise CheckpointError("checkpoint", "a file, or a folder", f"{str(path)!r}", "Correct the path.")
+    there = sorted(file for file in path.iterdir() if file.is_file())
+    for pattern, index in OF_FOLDERS.items():
+        matches = {file: match for file in there if (match := re.fullmatch(pattern, file.name))}
+        if whole := [file for file, match in matches.items() if match[1] is None]:
+            return whole
+        if matches and (path / index).is_file():
+            return all_of(path, indexed(path / index))
+        if matches:
+            (*_, last) = matches.values()
+            if len(matches) != int(last[2]):
+                raise lacking(path, int(last[2]), last[0], len(matches))
+            return [*matches]
+    names = ", ".join(file.name for file in there[:SHOWN]) or "nothing"
+    raise CheckpointError(
+        "checkpoint",
+        "a folder with model.safetensors or pytorch_model.bin",
+        f"{names} in {str(path)!r}",
+        "Name the file, or the folder that save_pretrained wrote.",
+    )
+
+
+def indexed(index: Path) -> list[str]:
+    """The names of the files among which an index parts the tensors.
+
+    Raises:
+        CheckpointError: if it is none, or names what is elsewhere.
+    """
+    try:
+        if index.stat().st_size > LONGEST:
+            raise ValueError(f"more than {LONGEST:,} bytes")
+        parts = json.loads(index.read_bytes())["weight_map"]
+        names = sorted({*parts.values()})
+        if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
+            raise ValueError("names of other places")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
+        raise CheckpointError(
+            "checkpoint",
+            "an index that says which file has which tensor",
+            f"{type(cause).__name__}: {cause} in {index}",
+            "Copy it again.",
+        ) from cause
+    return names
+
+
+def all_of(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The files of these names; CheckpointError if one is not there."""
+    files = [folder / name for name in names if (folder / name).is_file()]
+    if len(files) < len(names):
+        raise lacking(folder, len(names), next(name for name in names if folder / name not in files), len(files))
+    return files
+
+
+def lacking(folder: Path, wanted: int, such_as: str, there: int) -> CheckpointError:
+    """The error for a folder that has not all of its files."""
+    return CheckpointError(
+        "checkpoint", f"{wanted} files such as {such_as}", f"{there} in {folder}", "Copy all of them."
+    )

@@ -1,0 +1,61 @@
+"""From what the user names to checkpoints: files, folders that are one or hold some, and patterns."""
+
+import glob
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from gnomon.errors import CheckpointError
+from gnomon_lab.measuring.folders import has_weights
+
+ENDS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors", ".tar")
+"""Of the files in a folder, how the names of checkpoints end."""
+BESIDE = r"(optimizer|scheduler|scaler|sampler|random_states|rng_state|training_args)(?![a-z]).*|.*optim_states.*"
+"""Of the files in a folder, what trainers keep beside the weights."""
+
+
+def checkpoints_at(named: Iterable[Path]) -> list[Path]:
+    """The checkpoints, each once: a pattern and a folder stand for those in them, in the order of people.
+
+    A folder that has weights itself is one checkpoint. In another, those that stand directly in it are meant.
+
+    Raises:
+        CheckpointError: if a pattern or a folder has none, or none is named.
+    """
+    found: dict[Path, Path] = {}
+    for path in named:
+        for one in at(path):
+            found.setdefault(one.resolve(), one)
+    if not found:
+        raise CheckpointError("checkpoint", "one checkpoint or more", "none", "Name them first, before the options.")
+    return [*found.values()]
+
+
+def at(path: Path) -> list[Path]:
+    """The checkpoints that one name stands for; what is not there is said where it is read."""
+    if path.exists() or not glob.has_magic(str(path)):
+        return within(path) if path.is_dir() and not has_weights(path) else [path]
+    try:
+        matches = [*Path(path.anchor).glob(str(path.relative_to(path.anchor)))]
+    except ValueError:  # of a pattern that is none
+        matches = []
+    if not matches:
+        raise CheckpointError("checkpoint", f"checkpoints that match {str(path)!r}", "none", "Correct the pattern.")
+    return sorted((one for match in matches for one in at(match)), key=natural)
+
+
+def within(folder: Path) -> list[Path]:
+    """The checkpoints in a folder that is none; itself if it has none, so that reading it says what is there."""
+    there = [
+        path
+        for path in folder.iterdir()
+        if (path.is_file() and path.suffix in ENDS and not re.fullmatch(BESIDE, path.name))
+        or (path.is_dir() and has_weights(path))
+    ]
+    return sorted(there, key=natural) or [folder]
+
+
+def natural(path: Path) -> list[tuple[int, str]]:
+    """What sorts names as people do: ckpt-9 before ckpt-10."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,0 +1,128 @@
+"""What was measured of checkpoints before: a history in a file that only grows, in which nothing is measured twice."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnomon._lines import append_line
+from gnomon.errors import DataError
+from gnomon_lab.measuring.filling import listed
+
+Record = dict[str, Any]
+"""A line: `step` and numbers, as `gnomon.History` has them; under `checkpoint` which it was, under `measured` how."""
+BEGINS = b'{"step":'
+"""How a line begins, also one that its writer was killed in."""
+
+
+class Kept:
+    """The readings of checkpoints by step, as `History.load` gives them: a step takes the place of those behind it.
+
+    Readings that lost their place are known all the same, by the hash of their checkpoint.
+
+    Args:
+        path: the file; None for memory alone.
+        setting: what the numbers depend on beside the checkpoint.
+
+    Raises:
+        DataError: if the file holds something else, or readings in another setting, which is named.
+    """
+
+    def __init__(self, path: Path | None, setting: Mapping[str, object]) -> None:
+        self.path, self.setting = path, json.loads(json.dumps(setting))
+        self._rows: list[Record] = []
+        self._known: dict[str, Record] = {}
+        for record in [] if path is None else read(path):
+            self.require_same(record["measured"]["setting"])
+            self._take(record)
+
+    @property
+    def rows(self) -> list[Record]:
+        """Those in their place, by rising step."""
+        return [*self._rows]
+
+    def find(self, sha256: str) -> Record | None:
+        """The reading of the checkpoint with this hash, whatever its step; None if there is none."""
+        return self._known.get(sha256)
+
+    def put(self, record: Record) -> None:
+        """Has a reading stand at its step; nothing is written if it stands there.
+
+        Raises:
+            DataError: if there is no room for it; those before stay.
+        """
+        if any(row["step"] == record["step"] and sha256(row) == sha256(record) for row in self._rows):
+            return
+        if self.path is not None:
+            try:
+                append_line(self.path, json.dumps(record, allow_nan=False, separators=(",", ":")).encode())
+            except OSError as cause:
+                raise DataError(
+                    "--history", "a file with room for a line", cause, "Make room; what was measured before stays."
+                ) from cause
+        self._take(record)
+
+    def _take(self, record: Record) -> None:
+        self._rows = [row for row in self._rows if row["step"] < record["step"]] + [record]
+        self._known[sha256(record)] = record
+
+    def require_same(self, setting: Mapping[str, object]) -> None:
+        """Raises DataError if these were measured otherwise, naming in what."""
+        names = [name for name in self.setting if setting.get(name) != self.setting[name]]
+        if names:
+            told = [f"{name} {setting.get(name)!r} and not {self.setting[name]!r}" for name in names]
+            raise DataError(
+                "--history",
+                "readings that were taken as these are to be",
+                f"those of {listed(told)} in {self.path}",
+                "Name another file, or the same options.",
+            )
+
+
+def sha256(record: Record) -> str:
+    """That of the checkpoint."""
+    return str(record["checkpoint"]["sha256"])
+
+
+def read(path: Path) -> list[Record]:
+    """The readings in a file, in the order in which they were written; none if there is no file.
+
+    Raises:
+        DataError: if it holds something else.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+    except OSError as cause:
+        raise DataError("--history", "a file that can be read", cause, "Name another.") from cause
+    found = []
+    for number, line in enumerate(lines, 1):
+        record = parsed(line)
+        if record is not None and number < len(lines):
+            found.append(record)
+        elif record is None and line and not (line.startswith(BEGINS) and not is_json(line)):
+            raise DataError(
+                "--history",
+                "a file that gnomon measure made, or none yet",
+                f"{line[:40]!r} in line {number} of {path}",
+                "Name another file.",
+            )
+    return found
+
+
+def parsed(line: bytes) -> Record | None:
+    """The reading in a line; None if it holds none."""
+    try:
+        record = json.loads(line)
+        whole = type(record["step"]) is int and isinstance(record["measured"]["setting"], dict) and sha256(record)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return record if whole else None
+
+
+def is_json(line: bytes) -> bool:
+    """Whether a line is whole."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True

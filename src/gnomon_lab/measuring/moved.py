@@ -1,0 +1,205 @@
+"""How the quantities of many checkpoints moved: as a table, as JSON, and as a page."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon_lab.figures import Curves, Line, Panel
+from gnomon_lab.measuring.kept import Record
+from gnomon_lab.measuring.quantities import explanation, explanations
+from gnomon_lab.measuring.shown import by_reason, shown
+from gnomon_lab.report import Report, Table
+from gnomon_lab.runs.machine import machine
+
+SPREAD = (".min", ".q25", ".q75", ".max")
+"""What stands beside a mean where there are several values."""
+BARS = "▁▂▃▄▅▆▇█"
+FLAT = 1e-4
+"""What moves by less of itself, which four digits do not show, is drawn flat."""
+FACTOR = 100
+"""From this ratio of largest to smallest on, an axis is logarithmic."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The readings of several checkpoints.
+
+    Attributes:
+        setting: network, data, samples and the like, by name.
+        records: the readings, by rising step.
+        steps: where the steps are from, in words.
+    """
+
+    setting: Mapping[str, Any]
+    records: Sequence[Record]
+    steps: str
+
+    @property
+    def at(self) -> list[int]:
+        """The steps."""
+        return [record["step"] for record in self.records]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the quantities, and of the parts of their results."""
+        found = dict.fromkeys(name for record in self.records for name, value in record.items() if is_number(value))
+        return [name for name in found if name != "step" and not name.endswith(SPREAD)]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The quantities that could not be had, with the reasons."""
+        return {name: why for record in self.records for name, why in record["measured"]["left_out"].items()}
+
+    def series(self, name: str) -> list[float]:
+        """One number a step; NaN where there is none."""
+        return [math.nan if (value := record.get(name)) is None else float(value) for record in self.records]
+
+    def points(self, name: str) -> list[tuple[int, float]]:
+        """Step and number, where there is one."""
+        return [(step, value) for step, value in zip(self.at, self.series(name), strict=True) if not math.isnan(value)]
+
+
+def is_number(value: object) -> bool:
+    """Whether a line of a history holds this as a number; null stands for NaN."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def bars(values: Sequence[float], width: int) -> str:
+    """The values from the lowest to the highest as bars, a letter each; of more than `width`, as many evenly chosen."""
+    chosen = [values[place] for place in some(len(values), width)]
+    finite = [value for value in chosen if not math.isnan(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    top, moves = len(BARS) - 1, high - low > FLAT * max(abs(low), abs(high))
+    return "".join(
+        " " if math.isnan(value) else BARS[round(top * (value - low) / (high - low)) if moves else top // 2]
+        for value in chosen
+    )
+
+
+def some(count: int, most: int) -> list[int]:
+    """So many places among `count`, evenly, the first and the last among them."""
+    if count <= most or most < 2:
+        return [*range(count)][: max(most, 1)]
+    return [round(place * (count - 1) / (most - 1)) for place in range(most)]
+
+
+def as_columns(moved: Moved) -> dict[str, Any]:
+    """All of it as what JSON can hold: lists with a number a checkpoint, null for one that is NaN or infinite."""
+    last = moved.records[-1]["measured"] if moved.records else {}
+    return {
+        **moved.setting,
+        "steps_from": moved.steps,
+        "steps": moved.at,
+        "checkpoints": [record["checkpoint"]["path"] for record in moved.records],
+        "quantities": {name: dict(numbers_of(moved, name)) for name in moved.names},
+        "missing": {
+            str(record["step"]): record["checkpoint"]["missing"]
+            for record in moved.records
+            if "missing" in record["checkpoint"]
+        },
+        "outputs": last.get("outputs"),
+        "left_out": moved.left_out,
+        "made_with": machine(),
+    }
+
+
+def numbers_of(moved: Moved, name: str) -> Iterator[tuple[str, object]]:
+    """What JSON has of a quantity: the explanation, and by kind of number a list of these."""
+    spread = [end for end in SPREAD if any(f"{name}{end}" in record for record in moved.records)]
+    yield "explanation", explanation(name)
+    yield "mean" if spread else "value", [record.get(name) for record in moved.records]
+    for end in spread:
+        yield end[1:], [record.get(f"{name}{end}") for record in moved.records]
+
+
+def as_page(moved: Moved) -> Report:
+    """The page: where each quantity began and ended, and how it moved."""
+    setting, at = moved.setting, moved.at
+    outputs = {record["measured"]["outputs"] for record in moved.records} - {None}
+    paragraphs = [
+        f"The network of {setting['model']} with the weights of one checkpoint after another, in eval mode and "
+        f"{setting['dtype']}, at the same samples. Of a quantity of each sample the mean stands in the table. "
+        f"Steps: {moved.steps}.",
+        *(f"Caution: {words}." for words in sorted(outputs)),
+        *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(moved.left_out).items()),
+        *(
+            f"No value at step {record['step']:,}: {', '.join(record['checkpoint']['missing'])}."
+            for record in moved.records
+            if "missing" in record["checkpoint"]
+        ),
+    ]
+    said = explanations(moved.names)
+    rows = tuple((": ".join(filter(None, (name, said[name]))), *ends(moved.points(name))) for name in moved.names)
+    count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"
+    if len(at) == 1:
+        count, span = "1 checkpoint", f"Step {at[0]:,}"
+    return Report(
+        title=f"{count} at {setting['data']}",
+        summary=f"{span}, {setting['samples']:,} samples{of_accuracy(moved)}.",
+        introduction="\n\n".join(paragraphs),
+        table=Table(("", "first", "last", "lowest", "highest"), rows),
+        figures=figures(moved),
+        details={
+            "setting": setting,
+            "checkpoints": {f"{record['step']:,}": record["checkpoint"]["path"] for record in moved.records},
+            "made with": machine(),
+        },
+    )
+
+
+def ends(points: Sequence[tuple[int, float]]) -> tuple[str, ...]:
+    """The first and the last number, and the lowest and the highest with their steps."""
+    if not points:
+        return ("", "", "", "")
+    low, high = (pick(points, key=lambda point: point[1]) for pick in (min, max))
+    first, last = (shown(points[place][1]) for place in (0, -1))
+    return (
+        first,
+        last,
+        *(f"{shown(value)}\N{NO-BREAK SPACE}at\N{NO-BREAK SPACE}{step:,}" for step, value in (low, high)),
+    )
+
+
+def of_accuracy(moved: Moved) -> str:
+    """How the accuracy moved, in words; empty without."""
+    points = moved.points("accuracy")
+    return (
+        f", of which {points[0][1]:.1%} were classified correctly at first and {points[-1][1]:.1%} at last"
+        if points
+        else ""
+    )
+
+
+def figures(moved: Moved) -> tuple[Curves, ...]:
+    """A panel for each quantity over the steps; none where there is no number."""
+    panels = tuple(panel(moved, name) for name in moved.names if moved.points(name))
+    if not panels:
+        return ()
+    caption = (
+        "The mean over the samples, and between the dashed lines the middle half of them, where they are several. "
+        "A checkpoint without a value is left out."
+    )
+    return (Curves("timeline", "How each quantity moved", caption, "step", panels, log_x=spaced(moved.at)),)
+
+
+def panel(moved: Moved, name: str) -> Panel:
+    """One quantity: its mean, and the quartiles unless each sample is right or wrong, 0 or 1."""
+    quartiles = [points for end in (".q25", ".q75") if (points := moved.points(f"{name}{end}"))]
+    if all(value in (0, 1) for points in quartiles for _, value in points):
+        quartiles = []
+    lines = (line("mean", moved.points(name)), *(line("quartiles", points, dashed=True) for points in quartiles))
+    heights = [y for curve in lines for y in curve.y]
+    log_y = min(heights) > 0 and max(heights) / min(heights) > FACTOR
+    return Panel(name.replace("_", " "), "", lines, log_y=log_y)
+
+
+def line(label: str, points: Sequence[tuple[int, float]], *, dashed: bool = False) -> Line:
+    """One curve."""
+    steps, values = zip(*points, strict=True)
+    return Line(label, tuple(map(float, steps)), values, dashed=dashed)
+
+
+def spaced(steps: Sequence[int]) -> bool:
+    """Whether the steps are so spaced that a logarithmic axis shows them best: most of them near the first."""
+    return len(steps) > 2 and steps[0] > 0 and steps[-1] > FACTOR * steps[0] and 10 * steps[len(steps) // 2] < steps[-1]

@@ -1,0 +1,432 @@
+"""`gnomon measure` of several checkpoints: by step, each measured once, and what is wrong with one harms no other."""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import gnomon
+from gnomon.errors import CheckpointError
+from gnomon_lab.measuring import Moved, as_page, bars, by_step, checkpoints_at, look, some
+from tests.lab.measuring import NETS, Malicious, call, network
+
+STEPS = (0, 2, 10, 30)
+ASKED = ("--quantities", "accuracy", "jacobian_norm", "nc1")
+NAMES = [f"ckpt-{step}.pt" for step in STEPS]
+
+
+def trained(step):
+    """Weights that differ from step to step."""
+    return {name: tensor * (1 + step / 10) for name, tensor in network().state_dict().items()}
+
+
+@pytest.fixture
+def many(folder):
+    """A folder with checkpoints whose names alone say the step."""
+    for step, name in zip(STEPS, NAMES, strict=True):
+        torch.save(trained(step), name)
+    return folder
+
+
+@pytest.fixture
+def ask(many, monkeypatch, capsys):
+    """Measures; the exit code, and what was printed."""
+
+    def run(*checkpoints, options=ASKED, data="some.npz", model=("--model", "nets:small")):
+        return call(monkeypatch, capsys, *checkpoints, *model, "--data", data, *options)
+
+    return run
+
+
+def found(ask, *checkpoints, options=ASKED, **more):
+    """The JSON, and what was said beside it."""
+    code, out, said = ask(*checkpoints, options=(*options, "--json"), **more)
+    assert code == 0, said
+    return json.loads(out), said
+
+
+def without_seconds(path):
+    return [{**json.loads(line), "seconds": None} for line in Path(path).read_text().splitlines()]
+
+
+def test_each_number_is_that_of_the_checkpoint_alone(ask):
+    all_of_them, said = found(ask, *NAMES[::-1])
+    assert (all_of_them["steps"], all_of_them["checkpoints"]) == ([*STEPS], NAMES)
+    assert all_of_them["steps_from"] == "the number in the name"
+    assert "4 checkpoints, steps 0 to 30: the number in the name" in said
+    assert said.count("4 of 4 tensors") == said.count("reading 40 samples") == 1
+    for place, name in enumerate(NAMES):
+        alone, _ = found(ask, name)
+        for quantity, values in alone["quantities"].items():
+            among = all_of_them["quantities"][quantity]
+            kinds = {"value"} if "value" in values else {"mean", "min", "max"}
+            assert {kind: among[kind][place] for kind in kinds} == pytest.approx(
+                {k: values[k] for k in kinds}, rel=1e-6
+            )
+            assert among["explanation"] == values["explanation"]
+    norms = torch.tensor(all_of_them["quantities"]["jacobian_norm"]["mean"])
+    assert (norms.diff() > 0).all()  # of weights that grow
+
+
+def test_one_with_steps_or_a_history_is_a_timeline_of_one(ask):
+    assert found(ask, "ckpt-10.pt", options=(*ASKED, "--steps", "name"))[0]["steps"] == [10]
+    assert "steps" not in found(ask, "ckpt-10.pt")[0]
+
+
+def test_table_page_and_files(ask, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    written = ("--out", "a.json", "--report", "a.html", "--history", "h.jsonl")
+    code, out, said = ask(".", options=(*ASKED, *written))
+    assert code == 2, "small.pt has no step"
+    assert "the number in the name: none in small.pt" in said
+    Path("small.pt").unlink()
+    code, out, said = ask(".", options=(*ASKED, *written))
+    assert code == 0, said
+    lines = [line.split() for line in out.splitlines() if line.strip()]
+    assert lines[0] == ["step", "0", "2", "10", "30"]
+    columns = json.loads(Path("a.json").read_text())["quantities"]
+    norm = lines[-2]
+    assert norm[0] == "jacobian_norm"
+    assert norm[1:5] == [f"{value:.4g}" for value in columns["jacobian_norm"]["mean"]]
+    assert (norm[5][0], norm[5][-1]) == ("▁", "█")
+    page = Path("a.html").read_text(encoding="utf-8")
+    for words in ("4 checkpoints at some.npz", "nc1: The variability within classes", "ckpt-30.pt", "nets:small"):
+        assert words in page
+    assert "No claim" not in page
+    assert [line for line in said.splitlines() if "written" in line or "kept" in line] == [
+        *("written: a.json", "written: a.html", "kept: h.jsonl")
+    ]
+
+
+# What is kept
+
+
+def test_what_was_measured_is_not_measured_again(ask, monkeypatch):
+    options = (*ASKED, "--history", "h.jsonl")
+    first, _ = found(ask, *NAMES, options=options)
+    written = Path("h.jsonl").read_bytes()
+    history = gnomon.History.load("h.jsonl")
+    assert history.steps == [*STEPS]
+    assert history["jacobian_norm"].tolist() == first["quantities"]["jacobian_norm"]["mean"]
+    Path("renamed-2.pt").write_bytes(Path("ckpt-2.pt").read_bytes())
+    Path("ckpt-2.pt").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("gnomon_lab.measuring.refilled.read_weights", lambda path: pytest.fail("it was read again"))
+        again, said = found(ask, "renamed-2.pt", "ckpt-30.pt", options=options)
+        assert "h.jsonl: 2 checkpoints measured before, 0 to do" in said
+    assert again["quantities"] == first["quantities"]  # the others stay
+    assert Path("h.jsonl").read_bytes() == written
+
+
+def test_one_between_others_is_measured_and_takes_its_place(ask):
+    options = (*ASKED, "--history", "h.jsonl")
+    found(ask, *NAMES, options=options)
+    before = Path("h.jsonl").read_bytes()
+    torch.save(trained(5), "ckpt-5.pt")
+    # Alone: those behind it are written again, not measured.
+    among, said = found(ask, "ckpt-5.pt", options=options)
+    assert among["steps"] == [0, 2, 5, 10, 30] == gnomon.History.load("h.jsonl").steps
+    assert "0 checkpoints measured before, 1 to do" not in said
+    assert Path("h.jsonl").read_bytes().startswith(before)
+    lines = without_seconds("h.jsonl")
+    assert [line["step"] for line in lines] == [0, 2, 10, 30, 5, 10, 30]
+    assert lines[5:] == lines[2:4]
+    # Another checkpoint at a step takes the place of the first.
+    torch.save(trained(7), "ckpt-10.pt")
+    changed, _ = found(ask, "ckpt-10.pt", options=options)
+    assert changed["steps"] == [0, 2, 5, 10, 30]
+    means = [result["quantities"]["jacobian_norm"]["mean"] for result in (among, changed)]
+    assert [a == b for a, b in zip(*means, strict=True)] == [True, True, True, False, True]
+
+
+OTHERWISE = {
+    "samples 40 and not 9": ("--samples", "9"),
+    "dtype 'float32' and not 'float64'": ("--dtype", "float64"),
+    "rtol 0.05 and not 0.1": ("--rtol", "0.1"),
+    "layer None and not '2'": ("--layer", "2"),
+    "steps 'name' and not 'order'": ("--steps", "order"),
+    "quantities ['accuracy', 'jacobian_norm', 'nc1'] and not ['nc1']": ("--quantities", "nc1"),
+}
+
+
+def test_other_options_are_no_continuation(ask):
+    kept = (*ASKED, "--history", "h.jsonl")
+    assert ask(NAMES[0], options=kept)[0] == 0
+    before = Path("h.jsonl").read_bytes()
+    for words, options in OTHERWISE.items():
+        code, out, said = ask(NAMES[0], options=(*kept, *options))
+        assert (code, out) == (2, "")
+        assert "measure(--history): expected readings that were taken as these are to be, got those of " in said
+        assert words in said
+        assert Path("h.jsonl").read_bytes() == before
+
+
+def test_other_samples_and_another_network_are_no_continuation(ask, many, monkeypatch):
+    kept = (*ASKED, "--history", "h.jsonl")
+    assert ask(NAMES[0], options=kept)[0] == 0
+    arrays = dict(np.load("some.npz"))
+    (many / "nets.py").write_text("# a comment above\n" + NETS)
+    monkeypatch.delitem(sys.modules, "nets")
+    assert ask(NAMES[0], options=kept)[0] == 0
+    (many / "nets.py").write_text(NETS.replace("(6, 8, 3), bias=True", "(6, 8, 3), bias = True"))
+    monkeypatch.delitem(sys.modules, "nets")
+    assert "network_sha256" in ask(NAMES[0], options=kept)[2]
+    np.savez("some.npz", x=arrays["x"] + 1e-3, labels=arrays["labels"])
+    assert "samples_sha256" in ask(NAMES[0], options=kept)[2]
+
+
+def test_stopped_it_goes_on_where_it_was(ask, monkeypatch):
+    """With the last line torn, as a killed process leaves it."""
+    found(ask, *NAMES, options=(*ASKED, "--history", "whole.jsonl"))
+    from gnomon_lab.measuring.refilled import Refilled
+
+    fill = Refilled.fill
+    options = (*ASKED, "--history", "h.jsonl")
+    with monkeypatch.context() as patch:
+        stop = lambda self, path: fill(self, path) if path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
+        patch.setattr(Refilled, "fill", stop)
+        code, out, said = ask(*NAMES, options=options)
+    assert (code, out) == (130, "")
+    assert "h.jsonl: 2 checkpoints measured; the same command goes on from there" in said
+    with Path("h.jsonl").open("ab") as file:
+        file.write(Path("h.jsonl").read_bytes()[:50])
+    _, said = found(ask, *NAMES, options=options)
+    assert "h.jsonl: 2 checkpoints measured before, 2 to do" in said
+    lines = [line for line in Path("h.jsonl").read_bytes().splitlines() if line.endswith(b"}")]
+    assert [json.loads(line)["step"] for line in lines] == [*STEPS]
+    Path("h.jsonl").write_bytes(b"\n".join(lines))
+    assert without_seconds("h.jsonl") == without_seconds("whole.jsonl")
+
+
+def test_without_a_history_what_was_measured_is_printed(ask, monkeypatch):
+    from gnomon_lab.measuring.refilled import Refilled
+
+    fill = Refilled.fill
+    stop = lambda self, path: fill(self, path) if path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
+    monkeypatch.setattr(Refilled, "fill", stop)
+    code, out, _ = ask(*NAMES, options=(*ASKED, "--json"))
+    assert (code, json.loads(out)["steps"]) == (130, [0, 2])
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello\n", b'{"step": 3, "nc1": 0.5}\n', b'{"a": 1}', b'{"step":3,"checkpoint":{}}\n', b"\xff\xfe\n"]
+)
+def test_what_is_no_history_of_checkpoints_is_left_alone(ask, content):
+    Path("h.jsonl").write_bytes(content)
+    code, _, said = ask(*NAMES, options=(*ASKED, "--history", "h.jsonl"))
+    assert code == 2
+    assert "(--history): expected a file that gnomon measure made, or none yet, got b" in said
+    assert Path("h.jsonl").read_bytes() == content
+
+
+# What is wrong with one
+
+
+def test_a_broken_one_is_named_and_the_others_are_measured(ask):
+    Path(NAMES[1]).write_bytes(Path(NAMES[1]).read_bytes()[:300])
+    torch.save({"other": torch.ones(3)}, NAMES[2])
+    code, out, said = ask(*NAMES, options=(*ASKED, "--json", "--history", "h.jsonl", "--report", "a.html"))
+    assert (code, json.loads(out)["steps"]) == (2, [0, 30])
+    last = said.splitlines()[-1]
+    assert last.startswith(
+        "gnomon: measure(checkpoint): expected a whole file of torch.save, got BadZipFile in ckpt-2.pt"
+    )
+    assert last.endswith("; so also ckpt-10.pt. Copy or save it again. Measured: 2 checkpoints.")
+    assert Path("a.html").exists()
+    for step, name in zip(STEPS, NAMES, strict=True):
+        torch.save(trained(step), name)
+    whole, said = found(ask, *NAMES, options=(*ASKED, "--history", "h.jsonl"))
+    assert whole["steps"] == [*STEPS]
+    assert "measured before, 2 to do" in said
+
+
+def test_another_networks_is_named(ask):
+    torch.save({f"body.{name}": tensor[:2] for name, tensor in trained(0).items()}, NAMES[2])
+    code, _, said = ask(*NAMES)
+    assert code == 2
+    assert f", of {NAMES[2]}. Name the factory of the network that was saved. Measured: 3" in said.splitlines()[-1]
+
+
+def test_nothing_that_can_be_measured_is_one_line(ask, many):
+    for name in NAMES:
+        torch.save({"model": Malicious(many / "pwned")}, name)
+    code, out, said = ask(*NAMES)
+    assert (code, out, len(said.splitlines())) == (2, "", 1)
+    assert "in ckpt-0.pt" not in said
+    assert "asks to call exec when it is opened; it was refused" in said
+    assert "so also ckpt-2.pt, ckpt-10.pt and 1 more" in said
+    assert not (many / "pwned").exists()
+
+
+def test_a_network_that_diverged_has_no_numbers(ask):
+    torch.save({name: tensor * torch.nan for name, tensor in trained(0).items()}, NAMES[2])
+    result, said = found(ask, *NAMES, options=(*ASKED, "--report", "a.html", "--history", "h.jsonl"))
+    assert [value is None for value in result["quantities"]["jacobian_norm"]["mean"]] == [False, False, True, False]
+    assert {*result["missing"]["10"]} == {"accuracy", "jacobian_norm", "nc1"}
+    assert "jacobian_norm is NaN at step 10: " in said
+    assert "No value at step 10: accuracy, jacobian_norm, nc1" in Path("a.html").read_text(encoding="utf-8")
+    assert gnomon.History.load("h.jsonl")["nc1"].isnan().tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "words"),
+    [
+        ((), "expected one checkpoint or more, got none. Name them first, before the options."),
+        (("no-*.pt",), "expected checkpoints that match 'no-*.pt', got none. Correct the pattern."),
+        (
+            ("no.pt", "ckpt-2.pt"),
+            "expected a file, or a folder, got 'no.pt'. Correct the path. Measured: 1 checkpoint.",
+        ),
+    ],
+)
+def test_checkpoints_that_are_not_there_are_one_line(ask, checkpoints, words):
+    code, _, said = ask(*checkpoints)
+    assert code == 2
+    assert words in said.splitlines()[-1]
+
+
+# Which they are, and their steps
+
+
+def test_folders_and_patterns_in_the_order_of_people(many):
+    made = ["run/ckpt-10.pt", "run/ckpt-9.pt", "run/optimizer.pt", "run/rng_state_0.pth", "run/notes.txt", "run/x.ckpt"]
+    for name in made:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    for step in (200, 1000):
+        Path(f"out/checkpoint-{step}").mkdir(parents=True)
+        Path(f"out/checkpoint-{step}/model.safetensors").touch()
+    as_words = lambda *named: [str(path) for path in checkpoints_at(map(Path, named))]  # noqa: E731
+    assert as_words("run") == ["run/ckpt-9.pt", "run/ckpt-10.pt", "run/x.ckpt"]
+    assert as_words("out") == as_words("out/*") == ["out/checkpoint-200", "out/checkpoint-1000"]
+    assert as_words("run/ckpt-*.pt", "run/ckpt-9.pt", "./run/x.ckpt") == as_words("run")
+    assert as_words(str(many / "r*n" / "*-9.pt")) == [str(many / "run/ckpt-9.pt")]
+    Path("out/model.safetensors").touch()
+    assert as_words("out") == ["out"]
+    Path("a[1].pt").touch()
+    assert as_words("a[1].pt") == ["a[1].pt"]
+
+
+def steps_of(contents, asked=None):
+    """The source and the steps of files with these contents beside weights, by name."""
+    for place, (name, content) in enumerate(contents.items()):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        torch.save({"model": trained(place), **content}, name)
+    steps = by_step([look(Path(name)) for name in contents], asked)
+    return steps.source, [*steps.by_step]
+
+
+def test_steps_are_from_what_tells_all_apart(folder):
+    assert steps_of({"a1.pt": {"step": 7, "epoch": 1}, "b0.pt": {"step": torch.tensor(3), "epoch": 0}}) == (
+        "step",
+        [3, 7],
+    )
+    assert steps_of({"a1.pt": {"global_step": 7}, "b0.pt": {"iteration": 3}}) == ("step", [3, 7])
+    assert steps_of({"a1.pt": {"step": 7, "epoch": 1}, "b0.pt": {"epoch": 0}}) == ("epoch", [0, 1])
+    assert steps_of({"a1.pt": {"epoch": 1}, "b0.pt": {"epoch": 1}}) == ("name", [0, 1])
+    assert steps_of({"a1.pt": {"epoch": 1}, "b0.pt": {"epoch": 0}}, "name") == ("name", [0, 1])
+    assert steps_of({"a.pt": {}, "b.pt": {}}, "order") == ("order", [0, 1])
+    os.utime("a.pt", (2, 2))
+    os.utime("b.pt", (1, 1))
+    assert [one.path.name for one in by_step([look(Path(p)) for p in ("a.pt", "b.pt")], "time").by_step.values()] == [
+        *("b.pt", "a.pt")
+    ]
+    odd = {"a1.pt": {"step": True, "epoch": -1}, "b0.pt": {"step": "x", "epoch": 2.5}}
+    assert steps_of(odd) == ("name", [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("names", "steps"),
+    [
+        (("epoch=3-step=400.ckpt", "epoch=9-step=1000.ckpt"), [400, 1000]),
+        (("step-5-acc-91.pt", "step-7-acc-93.pt"), [5, 7]),
+        (("net2-epoch3-acc0.91.pt", "net2-epoch4-acc0.93.pt"), [3, 4]),
+        (("run9/step_00100/net.pt", "run9/step_00200/net.pt"), [100, 200]),
+        (("checkpoint-5.pth.tar", "checkpoint-12.pth.tar"), [5, 12]),
+    ],
+)
+def test_steps_in_names(folder, names, steps):
+    assert steps_of({name: {} for name in names}) == ("name", steps)
+
+
+def test_steps_of_safetensors_stand_in_their_words(folder):
+    for name, step in (("a.safetensors", 20), ("b.safetensors", 3)):
+        save_file(trained(step), name, metadata={"step": str(step), "format": "pt"})
+    assert [*by_step([look(Path(name)) for name in ("a.safetensors", "b.safetensors")]).by_step] == [3, 20]
+
+
+def test_missing_steps_and_ties_are_said(folder):
+    with pytest.raises(CheckpointError, match=re.escape("the number in the name: none in a.pt, b.pt. Name others")):
+        steps_of({"a.pt": {}, "b.pt": {}})
+    with pytest.raises(
+        CheckpointError, match=r"the step in the file: 5 in both a\.pt and b\.pt; the epoch in the file"
+    ):
+        steps_of({"a.pt": {"step": 5}, "b.pt": {"step": 5}})
+    with pytest.raises(CheckpointError, match="none in a" + "9" * 30):
+        steps_of({f"a{'9' * 30}.pt": {}, "b1.pt": {}}, "name")
+
+
+def test_the_same_weights_at_one_step_are_one(ask):
+    torch.save({"model": trained(3), "step": 3, "note": "a"}, "best.pt")
+    torch.save({"model": trained(3), "step": 3}, "last.pt")
+    torch.save({"model": trained(1), "step": 1}, "first.pt")
+    result, said = found(ask, "best.pt", "last.pt", "first.pt")
+    assert result["checkpoints"] == ["first.pt", "best.pt"]
+    assert "left out last.pt: the weights of best.pt, at the same step" in said
+
+
+def test_factories_get_what_the_network_was_made_with(ask):
+    content = {"state_dict": trained(0), "hyper_parameters": {"width": 8, "lr": 0.1, 3: 4}}
+    torch.save({**content, "state_dict": {n: t for n, t in trained(0).items() if "weight" in n}}, "made.pt")
+    assert ask("made.pt", model=("--model", "nets:needy"))[0] == 0
+    torch.save({**content, "hyper_parameters": {"width": "wide"}}, "made.pt")
+    said = ask("made.pt", model=("--model", "nets:needy"))[2]
+    assert "expected nets:needy to build a network with width of the checkpoint, got " in said
+
+
+# How it is shown
+
+
+def test_bars_and_places():
+    assert bars([0, 0.5, float("nan"), 1], 9) == "▁▅ █"
+    assert bars([2, 2 + 1e-6], 9) == "▄▄"
+    assert len(bars([*range(100)], 7)) == 7
+    assert [some(5, most) for most in (9, 3, 2)] == [[0, 1, 2, 3, 4], [0, 2, 4], [0, 4]]
+
+
+def test_a_pages_axis_is_logarithmic_where_steps_are():
+    def axis(steps):
+        records = [
+            {"step": step, "nc1": 1.0, "checkpoint": {"path": "a"}, "measured": {"left_out": {}, "outputs": None}}
+            for step in steps
+        ]
+        setting = {"model": "a", "data": "b", "samples": 3, "dtype": "float32"}
+        return as_page(Moved(setting, records, "the step")).figures[0].log_x
+
+    assert axis([1, 3, 10, 30, 100, 300, 1000])
+    assert not axis([0, 10, 100, 1000])
+    assert not axis([100, 200, 300, 400])
+
+
+def test_narrow_and_plain_terminals(many):
+    from gnomon_lab.cli.measure_several import table
+    from gnomon_lab.cli.terminal import Terminal
+
+    records = [{"step": step, "a_long_name_of_a_quantity": step / 7} for step in range(0, 3000, 100)]
+    moved = Moved({}, records, "the step")
+    for width, columns in ((40, 2), (60, 2), (80, 5)):
+        import io
+
+        terminal = Terminal(file=io.StringIO(), width=width)
+        terminal.print(table(moved, terminal))
+        lines = [line for line in terminal.file.getvalue().splitlines() if line.strip()]
+        assert max(map(len, lines)) <= width
+        assert lines[0].split()[:2] == ["step", "0"]
+        assert f"{len(records) * 100 - 100:,}" in lines[0]
+        assert len(lines[0].split("all")[0].split()) == columns + 1
