@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnomon.probe import about
 from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.kept import Record
 from gnomon_lab.measuring.quantities import explanation, explanations
@@ -14,11 +15,13 @@ from gnomon_lab.runs.machine import machine
 
 SPREAD = (".min", ".q25", ".q75", ".max")
 """What stands beside a mean where there are several values."""
+BESIDE = (*SPREAD, ".error")
+"""What stands beside a number, as the error does of an estimate."""
 BARS = "▁▂▃▄▅▆▇█"
 FLAT = 1e-4
 """What moves by less of itself, which four digits do not show, is drawn flat."""
 FACTOR = 100
-"""From this ratio of largest to smallest on, an axis is logarithmic."""
+"""From this ratio of the last step to the first on, their axis may be logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Moved:
     def names(self) -> list[str]:
         """Of the quantities, and of the parts of their results."""
         found = dict.fromkeys(name for record in self.records for name, value in record.items() if is_number(value))
-        return [name for name in found if name != "step" and not name.endswith(SPREAD)]
+        return [name for name in found if name != "step" and not name.endswith(BESIDE)]
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -106,10 +109,10 @@ def as_columns(moved: Moved) -> dict[str, Any]:
 
 def numbers_of(moved: Moved, name: str) -> Iterator[tuple[str, object]]:
     """What JSON has of a quantity: the explanation, and by kind of number a list of these."""
-    spread = [end for end in SPREAD if any(f"{name}{end}" in record for record in moved.records)]
+    there = [end for end in BESIDE if any(f"{name}{end}" in record for record in moved.records)]
     yield "explanation", explanation(name)
-    yield "mean" if spread else "value", [record.get(name) for record in moved.records]
-    for end in spread:
+    yield "mean" if {*there} & {*SPREAD} else "value", [record.get(name) for record in moved.records]
+    for end in there:
         yield end[1:], [record.get(f"{name}{end}") for record in moved.records]
 
 
@@ -190,8 +193,7 @@ def panel(moved: Moved, name: str) -> Panel:
         quartiles = []
     lines = (line("mean", moved.points(name)), *(line("quartiles", points, dashed=True) for points in quartiles))
     heights = [y for curve in lines for y in curve.y]
-    log_y = min(heights) > 0 and max(heights) / min(heights) > FACTOR
-    return Panel(name.replace("_", " "), "", lines, log_y=log_y)
+    return Panel(name.replace("_", " "), "", lines, log_y=about(name).logarithmic and min(heights) > 0)
 
 
 def line(label: str, points: Sequence[tuple[int, float]], *, dashed: bool = False) -> Line:
