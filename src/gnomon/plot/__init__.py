@@ -14,6 +14,8 @@ from gnomon.plot._classes import classes
 from gnomon.plot._histories import histories
 from gnomon.plot._history import history
 from gnomon.plot._images import image_gap, images, mosaic
+from gnomon.plot._kernel import kernel
+from gnomon.plot._quantities import quantities
 from gnomon.plot._reading import reading
 from gnomon.plot._regions import decision_boundary, regions
 from gnomon.plot._spectrum import spectrum
@@ -25,7 +27,9 @@ __all__ = [
     "history",
     "image_gap",
     "images",
+    "kernel",
     "mosaic",
+    "quantities",
     "reading",
     "regions",
     "spectrum",

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from gnomon.errors import RangeError, public
 from gnomon.plot import style
 from gnomon.plot._drawn import Read
+from gnomon.plot._histogram import histogram
 from gnomon.plot._values import by_name, value_of
 
 
@@ -37,15 +38,7 @@ def reading(
     if not np.isfinite(together).all():
         raise RangeError(quantity, "finite values", "others", "See what the reading says in `missing`.")
     figure, axes = style.canvas(ax)
-    edges = np.histogram_bin_edges(together, bins)
-    for place, (name, values) in enumerate(found.items()):
-        counts, tint = np.histogram(values, edges)[0], style.colour(place)
-        axes.stairs(counts, edges, color=tint, alpha=0.25, fill=True)
-        axes.stairs(counts, edges, color=tint, linewidth=1.2)
-        axes.axvline(float(values.mean()), **style.line(place), label=f"{name}: mean {values.mean():.3g}".lstrip(": "))
-    style.linear(axes, "x", 6)
-    style.linear(axes, "y")
-    style.frame(axes)
-    axes.set(xlabel=quantity.replace("_", " "), ylabel="samples")
+    histogram(axes, found, bins=bins)
+    axes.set_xlabel(style.words(quantity))
     style.legend(axes)
     return figure, axes

@@ -12,9 +12,9 @@ from torch import Tensor
 from gnomon._extras import extra
 from gnomon._lines import append_line
 from gnomon.errors import DataError, RangeError, public, within
-from gnomon.probe._names import chosen, logarithmic
+from gnomon.probe._names import chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import SPREAD, Row, line_of, row_of, rows_of
+from gnomon.probe._rows import Row, line_of, row_of, rows_of
 
 if TYPE_CHECKING:
     import pandas
@@ -121,8 +121,7 @@ class History:
     @property
     def quantities(self) -> list[str]:
         """These names without those of extremes, quartiles and errors."""
-        names = dict.fromkeys(self.names)
-        return [name for name in names if not (name.endswith(SPREAD) and name.rpartition(".")[0] in names)]
+        return quantities(self.names)
 
     @within("History")
     def __getitem__(self, name: str) -> Float[Tensor, "t"]:

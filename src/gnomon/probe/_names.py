@@ -5,6 +5,15 @@ from collections.abc import Iterable, Sequence
 from gnomon.errors import RangeError
 from gnomon.probe._about import about
 
+SPREAD = (".min", ".max", ".q25", ".q75", ".error")
+"""What stands behind a quantity's name in that of a number which says how it is spread."""
+
+
+def quantities(names: Iterable[str]) -> list[str]:
+    """The names without those of spread."""
+    there = dict.fromkeys(names)
+    return [name for name in there if not (name.endswith(SPREAD) and name.rpartition(".")[0] in there)]
+
 
 def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:
     """Those among what is there that have one of these names, or have it between prefix and field; all for none.

@@ -1,16 +1,23 @@
 """What a probe read at one step."""
 
 import sys
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from gnomon import linalg, measure
 from gnomon.autodiff import same
+from gnomon.errors import within
 from gnomon.linalg import Estimate
+from gnomon.probe._about import about
+from gnomon.probe._names import chosen, logarithmic, quantities
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Value = Any
 """A tensor, or a frozen dataclass of tensors."""
@@ -57,6 +64,52 @@ class Reading:
             if value.numel() > 1:
                 numbers |= {f"{name}.min": value.min().item(), f"{name}.max": value.max().item()}
         return numbers
+
+    @within("Reading")
+    def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
+        """Draws quantities at this step, a panel each: one value a sample as a histogram, a matrix as colours.
+
+        Samples that are classified correctly are drawn apart from the others where `accuracy` was read of the same
+        ones. The axis of values is logarithmic where the quantity's docstring says that its range is from 0 or above to
+        infinity.
+
+        Args:
+            names: such as `test/jacobian_norm`, or `jacobian_norm` for all splits and layers that have it, or
+                `mse_decomposition` for all its parts; default: all.
+            ax: where to draw, for one panel; default: a new figure.
+
+        Returns:
+            The figure and its axes; of several panels a list of them.
+
+        Raises:
+            MissingExtraError: if matplotlib is not installed.
+            EmptyError: if no quantity has a value.
+            RangeError: if there is no quantity of a name, or there are several panels, and axes are given.
+        """
+        from gnomon import plot
+
+        there = tensors(self.values)
+        found = chosen(names, quantities(there))
+        return plot.quantities(
+            {name: there[name] for name in found},
+            ax=ax,
+            axes_of={name: about(name).axes for name in found},
+            logarithmic=logarithmic(found),
+            right={name: right for name in found if (right := correct(name, there)) is not None},
+        )
+
+
+def correct(name: str, values: Mapping[str, Tensor]) -> Tensor | None:
+    """Which samples are right, if the same reading has `accuracy` of as many on this split, and some are not."""
+    prefix, _, quantity = name.rpartition("/")
+    while quantity != "accuracy" and values[name].ndim:
+        found = values.get(f"{prefix}/accuracy".lstrip("/"))
+        if found is not None and found.shape == values[name].shape[:1] and found.min() < found.max():
+            return found
+        if not prefix:
+            break
+        prefix = prefix.rpartition("/")[0]
+    return None
 
 
 def equal(one: Value, other: Value) -> bool:

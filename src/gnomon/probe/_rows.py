@@ -16,7 +16,6 @@ from gnomon.errors import DataError
 from gnomon.probe._reading import Reading, tensors
 
 QUARTILES = {".q25": 0.25, ".q75": 0.75}
-SPREAD = (".min", ".max", *QUARTILES, ".error")
 RESERVED = frozenset({"arm", "step", "seconds", "samples"})
 """What a line holds beside numbers."""
 

@@ -1,0 +1,42 @@
+"""How many samples have which value."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from gnomon.plot import style
+from gnomon.plot._values import Numbers
+
+
+def histogram(
+    axes: Axes, groups: Mapping[str, Numbers], *, bins: int = 30, log: bool = False, share: bool = False
+) -> None:
+    """Draws groups of finite values in the same bins, and the mean of each as a line.
+
+    Args:
+        axes: where to draw.
+        groups: the values, by what the legend says of them.
+        bins: how many.
+        log: whether the values' axis is logarithmic, if they are above 0 and span a decade.
+        share: whether bars are the share of their group, in percent, in the place of the number of samples.
+    """
+    together = np.concatenate(list(groups.values()))
+    low, high = together.min(), together.max()
+    if high - low < 1e-12 * max(abs(low), abs(high)):
+        low, high, bins = low - 0.5, high + 0.5, bins | 1  # all in the middle one
+    log = log and 0 < 10 * low < high
+    edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
+    for place, (name, values) in enumerate(groups.items()):
+        counts, tint = np.histogram(values, edges)[0], style.colour(place)
+        heights = 100 * counts / len(values) if share else counts
+        axes.stairs(heights, edges, color=tint, alpha=0.25, fill=True)
+        axes.stairs(heights, edges, color=tint, linewidth=1.2)
+        axes.axvline(float(values.mean()), **style.line(place), label=f"{name}: mean {values.mean():.3g}".lstrip(": "))
+    if log:
+        style.logarithmic(axes, "x", low, high)
+    else:
+        style.linear(axes, "x", 6)
+    style.linear(axes, "y", 5)
+    style.frame(axes)
+    axes.set_ylabel("% of samples" if share else "samples")

@@ -1,0 +1,98 @@
+"""Kernels and other matrices, by what they say of pairs."""
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import ShapeError, public
+from gnomon.plot import style
+from gnomon.plot._values import Numbers, numbers
+
+
+@public
+def kernel(
+    matrix: Float[Tensor, "n m"] | Float[Tensor, "n m c c"],
+    labels: Int[Tensor, "n"] | None = None,
+    *,
+    ax: Axes | None = None,
+    label: str = "",
+) -> tuple[Figure, Axes]:
+    """Draws the entries of an NTK, a Gram matrix or any other as colours, samples of one class beside each other.
+
+    A network that tells the classes apart has bright blocks along the diagonal.
+
+    Args:
+        matrix: of pairs of samples (n m); of an NTK with its outputs (n m c c) the trace over these is drawn.
+        labels: the samples' classes, by which rows and columns are ordered; the matrix is then square. Default: the
+            order in which they are.
+        ax: where to draw; default: the axes of a new figure.
+        label: what the entries are, beside the colour bar.
+
+    Returns:
+        The figure and its axes. Blue is negative and red positive where there is a negative entry; else dark is 0 and
+        yellow the largest.
+
+    Raises:
+        ShapeError: if it is no such matrix, or there is not one label for each row and column.
+        EmptyError: if it has no entries.
+        RangeError: at NaN or infinity.
+    """
+    _checks.samples(2, matrix=matrix)
+    _checks.finite(matrix=matrix)
+    if matrix.ndim not in (2, 4) or matrix.shape[2:3] != matrix.shape[3:]:
+        raise ShapeError("matrix", "(n, m) or (n, m, c, c)", _checks.shape_of(matrix), "Take one sample's block.")
+    if labels is not None and (labels.ndim, len(labels), len(labels)) != (1, *matrix.shape[:2]):
+        got = f"{_checks.shape_of(labels)} for {_checks.shape_of(matrix)}"
+        raise ShapeError(
+            "labels", "one for each row, and each column, of the matrix", got, "Pass those of its samples."
+        )
+    entries = numbers(matrix if matrix.ndim == 2 else matrix.diagonal(dim1=2, dim2=3).sum(-1))
+    figure, axes = style.canvas(ax, 3.9, 3.3)
+    if labels is None:
+        in_colours(axes, entries, label)
+        return figure, axes
+    classes = numbers(labels)
+    order = np.argsort(classes, kind="stable")
+    in_colours(axes, entries[order][:, order], label)
+    _mark(axes, classes[order])
+    return figure, axes
+
+
+def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
+    """The entries as colours, NaN and infinity left white, with their bar."""
+    entries = np.where(np.isfinite(entries), entries, np.nan)
+    signed = bool((entries < 0).any())
+    most = float(np.nanmax(np.abs(entries))) or 1.0
+    colours = LinearSegmentedColormap.from_list("entries", list(style.DIVERGING if signed else style.VALUES))
+    rows, columns = entries.shape
+    image = axes.imshow(
+        entries, cmap=colours, vmin=-most if signed else 0, vmax=most, interpolation="none",
+        aspect="equal" if rows < 4 * columns and columns < 4 * rows else "auto",
+    )  # fmt: skip
+    bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0, 0.05, 1)), label=label)
+    bar.outline.set_visible(False)
+    bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.plain()
+    bar.ax.tick_params(length=0)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=style.ROUND, integer=True))
+    axes.spines[:].set_visible(False)
+    axes.set_anchor("W")
+    axes.tick_params(length=0)
+
+
+def _mark(axes: Axes, classes: Numbers) -> None:
+    """White lines between the classes, and their numbers in the middle of each."""
+    kinds, first, counts = np.unique(classes, return_index=True, return_counts=True)
+    for between in first[1:] - 0.5:
+        axes.axhline(between, color="white", linewidth=0.8)
+        axes.axvline(between, color="white", linewidth=0.8)
+    every = -(-len(kinds) // 20)
+    middles, names = (first + (counts - 1) / 2)[::every], [f"{kind:g}" for kind in kinds[::every]]
+    axes.set_xticks(middles, names)
+    axes.set_yticks(middles, names)
+    axes.set(xlabel="class", ylabel="class")

@@ -1,0 +1,163 @@
+"""One panel of what was read at one step: which kind of picture its values ask for, and that picture."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from gnomon.plot import style
+from gnomon.plot._histogram import histogram
+from gnomon.plot._images import images
+from gnomon.plot._kernel import in_colours
+from gnomon.plot._values import Numbers, numbers
+
+PLACES = {"k": "class", "l": "layer", "hidden": "hidden layer"}
+"""What an axis of this name counts."""
+IMAGES = 8
+
+
+@dataclass
+class Panel:
+    """One panel.
+
+    Attributes:
+        kind: what draws it.
+        axes: those of the values, as the quantity's annotation has them; None if unknown.
+        log: whether the axis of values is logarithmic, if they are above 0.
+        right: which samples are classified correctly, if that is known.
+        held: the values by what stands before the quantity's name.
+    """
+
+    kind: "Kind"
+    axes: tuple[str, ...] | None
+    log: bool
+    right: Tensor | None
+    held: dict[str, Tensor] = field(default_factory=dict)
+
+    def draw(self, axes: Axes) -> None:
+        """Into these axes, or that there is nothing to draw."""
+        self.held = {name: value.double() for name, value in self.held.items()}
+        if any(value.isfinite().any() for value in self.held.values()):
+            self.kind(axes, self)
+        else:
+            axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", color=style.MUTED)
+            axes.set_axis_off()
+
+
+Kind = Callable[[Axes, Panel], None]
+
+
+def kind_of(value: Tensor, axes: tuple[str, ...] | None) -> Kind:
+    """How a value of this shape is drawn, the names of its axes known or not."""
+    if value.numel() == 1 and value.ndim < 3:
+        return points
+    if value.ndim == 1:
+        if (value.is_floating_point() or value.dtype == torch.bool) and bool(((value == 0) | (value == 1)).all()):
+            return points
+        of_samples = axes is None or axes[:1] in (("n",), ("*n",))
+        return samples if of_samples and not (axes is None and falling(value)) else lines
+    if axes == ("n", "c"):
+        return samples
+    if value.ndim == 2:
+        return lines if falling(value) or axes in (("n", "l"), ("l", "k")) else entries
+    square = value.ndim == 4 and len(value) == value.shape[1] and value.shape[2] == value.shape[3]
+    return entries if square and axes is None else pictures
+
+
+def falling(value: Tensor) -> bool:
+    """Whether values fall from each to the next, as those of a spectrum do."""
+    steps = value.detach().double().diff(dim=-1)
+    return value.shape[-1] > 1 and bool((steps <= 0).all()) and bool((steps < 0).any())
+
+
+def alone(kind: Kind, right: Tensor | None) -> bool:
+    """Whether one quantity on several splits takes as many panels."""
+    return kind in (entries, pictures) or (kind is samples and right is not None)
+
+
+def points(axes: Axes, panel: Panel) -> None:
+    """One number each, with its digits beside it; where each sample is right or wrong, 1 or 0, their mean."""
+    values = {name: value.mean().item() for name, value in panel.held.items()}
+    shown = {name: value for name, value in values.items() if np.isfinite(value)}
+    log = panel.log and min(shown.values()) > 0
+    rows = range(len(shown))
+    axes.scatter(list(shown.values()), rows, color=style.colour(0), s=34, zorder=3)
+    for row, value in zip(rows, shown.values(), strict=True):
+        axes.annotate(f"{value:.3g}", (value, row), (6, 0), textcoords="offset points", va="center", size=8.5)
+    low, high = min(shown.values()), max(shown.values())
+    if log:
+        axes.set_xlim(low / 2, high * max(4, (high / low) ** 0.4))
+        style.logarithmic(axes, "x", *axes.get_xlim())
+    else:
+        low, high = min(low, 0), max(high, 0)
+        room = high - low or 1
+        axes.set_xlim(low - 0.05 * room, high + 0.3 * room)
+        style.linear(axes, "x", 5)
+    every = -(-len(shown) // 12)
+    axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    style.frame(axes)
+
+
+def samples(axes: Axes, panel: Panel) -> None:
+    """How many have which value; those classified correctly apart from the others, each as shares of its own."""
+    groups: dict[str, Numbers] = {}
+    for name, value in panel.held.items():
+        own = value.flatten(1) if value.ndim > 1 else value[:, None]
+        if panel.right is None:
+            groups[name] = numbers(own.flatten())
+        else:
+            for word, kept in (("correct", panel.right == 1), ("wrong", panel.right == 0)):
+                groups[f"{int(kept.sum())} {word}"] = numbers(own[kept].flatten())
+    finite = {name: values[np.isfinite(values)] for name, values in groups.items() if np.isfinite(values).any()}
+    bins = min(30, max(8, round(2 * min(map(len, finite.values())) ** 0.5)))  # not more than the smallest group fills
+    histogram(axes, finite, bins=bins, log=panel.log, share=len(finite) > 1)
+
+
+def lines(axes: Axes, panel: Panel) -> None:
+    """Against the place along the last axis: the mean over the rows, and the middle half of these."""
+    axis = panel.axes[-1] if panel.axes else ""
+    start = 0 if axis == "k" else 1
+    log = panel.log or (axis not in PLACES and all(falling(value) for value in panel.held.values()))
+    most = 1
+    for place, (name, value) in enumerate(panel.held.items()):
+        rows = numbers(value.reshape(-1, value.shape[-1]))
+        rows = np.where(np.isfinite(rows) & ((rows > 0) | (not log)), rows, np.nan)
+        if not np.isfinite(rows).any():
+            continue
+        where = np.arange(start, start + rows.shape[1])
+        with_some = np.isfinite(rows).any(0)
+        low, means, high = np.full((3, rows.shape[1]), np.nan)
+        low[with_some], high[with_some] = np.nanquantile(rows[:, with_some], [0.25, 0.75], axis=0)
+        means[with_some] = np.nanmean(rows[:, with_some], axis=0)
+        if len(rows) > 1:
+            axes.fill_between(where, low, high, color=style.colour(place), alpha=0.16, linewidth=0)
+        look = style.line(place) | ({"linestyle": ""} if axis == "k" else {})
+        axes.plot(where, means, **look, marker="o" if len(where) <= 12 else "", markersize=5, label=name)
+        most = max(most, len(where))
+    if log and axes.has_data():
+        style.logarithmic(axes, "y", *axes.dataLim.intervaly)
+    else:
+        style.linear(axes, "y", 5)
+    axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
+    axes.set_xlabel(PLACES.get(axis, "k"))
+    style.frame(axes)
+
+
+def entries(axes: Axes, panel: Panel) -> None:
+    """A matrix as colours."""
+    (value,) = panel.held.values()
+    traces = value if value.ndim == 2 else value.diagonal(dim1=2, dim2=3).sum(-1)
+    in_colours(axes, numbers(traces))
+
+
+def pictures(axes: Axes, panel: Panel) -> None:
+    """The first finite ones as images, the mean over all axes between."""
+    (value,) = panel.held.values()
+    whole = value[value.flatten(1).isfinite().all(1)][:IMAGES]
+    if len(whole):
+        images(whole.flatten(1, -3).mean(1) if whole.ndim > 3 else whole, ax=axes)
