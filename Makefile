@@ -1,7 +1,9 @@
 # The verbs of this project. `make run` and `make test` need Python 3.11+, git and make; nothing else installed.
 PYTHON ?= python3
 BIN = .venv/bin
-PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# Python compiles what is imported, once; pip would compile all that is installed, which doubles the installation.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run exports test coverage lowest empty package soak check bench docs pictures clean
 
@@ -69,18 +71,20 @@ clean:                      ## everything that is made
 
 .venv/pip:
 	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade pip
 	touch $@
 
-# torch first and alone: by its exact version pip takes the build for the processor, not gigabytes of CUDA.
+# torch first and alone: by its exact version pip takes the build for the processor, not gigabytes of CUDA. The extras
+# that follow are those of the gnomon that is installed then, which need not be built again for them.
 .venv/run: .venv/pip pyproject.toml constraints.txt
 	$(PIP) torch==2.13.0
 	$(PIP) -e '.[lab]'
 	touch $@
 
 .venv/test: .venv/run
-	$(PIP) -e '.[test]'
+	$(PIP) 'gnomon[test]'
 	touch $@
 
 .venv/dev: .venv/test
-	$(PIP) -e '.[dev]'
+	$(PIP) 'gnomon[dev]'
 	touch $@
