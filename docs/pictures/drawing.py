@@ -1,5 +1,6 @@
 """How the pictures are drawn: `gnomon.plot` into axes that leave room for a caption's size of text."""
 
+import base64
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 from runs import BOX, DIGITS, Pair, Run, window_of
 from torch import Tensor
 
@@ -39,12 +41,23 @@ class Picture:
 
 
 def save(figure: Figure, path: Path, metadata: dict[str, Any]) -> None:
-    """Writes the picture small: paths without the blanks that they need not have, places to a hundredth of a point."""
+    """Writes the picture small: paths without blanks that they need not have, places to a hundredth of a point, pixels
+    by a palette.
+    """
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata=metadata, dpi=192)
     text = re.sub(r' d="[^"]+"', lambda found: re.sub(r"\s*([MLQz])\s*", r"\1", found[0]), written.getvalue())
+    text = re.sub(r"(data:image/png;base64,)([^\"]+)", lambda found: found[1] + few_colours(found[2]), text)
     text = re.sub(r"(?<![\d.])([1-9]\d*\.\d\d)\d{2,}", r"\1", text)
     path.write_text(re.sub(r"\n +", "\n", text), encoding="utf-8")
+
+
+def few_colours(png: str) -> str:
+    """An image, encoded as in the SVG, with a palette of 64 colours."""
+    written = io.BytesIO()
+    image = Image.open(io.BytesIO(base64.b64decode(png)))
+    image.quantize(64, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(written, "png", optimize=True)
+    return base64.b64encode(written.getvalue()).decode()
 
 
 def number(value: float, form: str) -> str:

@@ -92,8 +92,8 @@ PICTURES: dict[str, Picture] = {
     "activation_misalignment": curve(
         CLUSTERS, "activation_misalignment", "misalignment, second layer", ".2f", needs="cumulative_parameters"
     ),
-    "regions.slice_regions": Picture(DIGITS, (), mapped),
-    "regions.decision_boundary": Picture(DIGITS, (), decided),
+    "regions.slice_regions": Picture(DIGITS, ("accuracy",), mapped),
+    "regions.decision_boundary": Picture(DIGITS, ("accuracy",), decided),
     "regions.boundary_distance": curve(DIGITS, "boundary_distance", "distance (inputs), mean", ".2g", log=True),
     "regions.local_complexity": curve(DIGITS, "local_complexity", "regions in a disc, mean", ".0f"),
     "regions.migration": curve(DIGITS, "migration", "area after / area before", ".2f"),

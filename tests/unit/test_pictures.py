@@ -53,7 +53,7 @@ def test_every_picture_stands_behind_its_quantity(program):
 def test_the_caption_names_the_numbers_of_the_picture(path, program):
     root = ElementTree.parse(path).getroot()
     assert root.tag.endswith("svg")
-    assert path.stat().st_size < 27_000
+    assert path.stat().st_size < (70_000 if path.stem == "regions.slice_regions" else 27_000)  # some 2,000 regions
     described = root.find(".//{http://purl.org/dc/elements/1.1/}description").text or ""
     numbers = [part.split(": ")[1] for part in described.split("; ")] if described else []
     caption = captions()[path.stem][1]

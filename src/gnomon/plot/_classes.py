@@ -18,7 +18,7 @@ from gnomon.plot._values import Numbers, numbers
 def classes(
     features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], *, ax: Axes | None = None, size: float = 3.0
 ) -> tuple[Figure, Axes]:
-    """Draws features in the plane where the class means differ most, coloured by class, and the class means larger.
+    """Draws features in the plane where the class means differ most, coloured by class, and rings around the class means.
 
     The plane is spanned by the first two right singular vectors of the centred class means; features of two dimensions
     are drawn as they are.
@@ -49,7 +49,11 @@ def classes(
     for place, kind in enumerate(kinds):
         own, look = points[places == place], colours[place % len(colours)]
         axes.plot(*own.T, "o", color=look, markersize=size, markeredgewidth=0, rasterized=True, label=f"{kind:g}")
-        axes.plot(*means[place], "o", color=look, markersize=2.4 * size, markeredgecolor=style.INK, zorder=3)
+        # A ring, since a collapsed class lies inside it.
+        axes.plot(
+            *means[place], "o", color="none", markersize=2.4 * size, markeredgecolor=style.INK, markeredgewidth=0.8,
+            zorder=3,
+        )  # fmt: skip
     axes.set(xticks=[], yticks=[], aspect="equal")
     axes.set_adjustable("datalim")
     axes.margins(0.08)
