@@ -3,12 +3,14 @@
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context, parent_process
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar, cast
 
@@ -22,6 +24,8 @@ SLURM = ("slurm", "slurm:local")
 DASK = "dask://"
 POLL = 0.2
 """Seconds between two looks at a call that runs elsewhere."""
+IMPORTED = ["torch._dynamo", "sklearn.datasets", "gnomon_lab.report"]
+"""torch's optimizers import the first, gnomon.data.digits the second; each brings torch or takes a second itself."""
 SECONDS_TO_ANSWER = 10
 """That a dask scheduler has."""
 DAY = 24 * 60
@@ -136,7 +140,7 @@ class OwnProcess:
     """A call in a new process, which ends with this one."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
+        pool = ProcessPoolExecutor(1, _processes(), _end_with_parent)
         _deafen()
         self._pid = pool.submit(os.getpid).result()
         self._future = pool.submit(work)
@@ -155,6 +159,15 @@ class OwnProcess:
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGTERM)
         wait([self._future])
+
+
+def _processes() -> BaseContext:
+    """On Linux forked from one that has imported what every run needs, which takes a new process seconds."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    return context
 
 
 def _deafen() -> None:
