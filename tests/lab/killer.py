@@ -16,8 +16,8 @@ import torch
 from gnomon_lab.papers.own.grok_digits import Config, run
 from gnomon_lab.runs import Run
 
-CONFIG = Config(steps=120, width=16, train=50, readings=20)
-KILLS = 30
+CONFIG = Config(steps=80, width=16, train=50, readings=20)
+KILLS = 12
 
 
 def train(folder):

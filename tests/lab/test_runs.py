@@ -19,12 +19,12 @@ from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json
 
 
-def test_thirty_kills_change_nothing(tmp_path):
+def test_a_dozen_kills_change_nothing(tmp_path):
     script = Path(__file__).parent / "killer.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["kills"] >= 30
+    assert said["kills"] >= 12
     assert len(said["moments"]) >= 5, "the kills all fell on the same moment"
 
 
