@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -16,15 +17,14 @@ from gnomon_lab.cli import main
 from gnomon_lab.cli.execute import laid_out, show_claims
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.runs import Claim
+from tests.children import child
 
 GNOMON = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
 TINY = ["grok-digits", "--steps", "30", "--width", "8", "--train", "20"]
 
 
-def gnomon(folder, *arguments, **options):
-    return subprocess.run(
-        [*GNOMON, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False, **options
-    )
+def gnomon(folder, *arguments):
+    return subprocess.run([*GNOMON, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture
@@ -39,6 +39,14 @@ def here(monkeypatch, capsys):
         return subprocess.CompletedProcess(arguments, end.value.code, *capsys.readouterr())
 
     return call
+
+
+def on_small_disk(folder, size, arguments):
+    """`gnomon` where no file may grow beyond a size: writing fails as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    os.chdir(folder)
+    sys.argv = ["gnomon", *arguments]
+    main()
 
 
 def complaint(done):
@@ -228,11 +236,7 @@ def test_cut_records_of_a_finished_run_are_one_line(ran, tmp_path, here):
 
 def test_full_disk_at_a_checkpoint_is_one_line(tmp_path):
     """The checkpoint is the largest file here, so that it fails first."""
-
-    def small_disk():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-
-    said = complaint(gnomon(tmp_path, "run", "grok-digits", "--steps", "2", preexec_fn=small_disk))
+    said = complaint(child(on_small_disk, tmp_path, 100_000, ["run", "grok-digits", "--steps", "2"]))
     assert "checkpoint-baseline.safetensors" in said
 
 
@@ -257,12 +261,8 @@ def test_damaged_config_is_one_line(ran, tmp_path, here):
 
 
 def test_full_disk_is_one_line_and_loses_nothing(tmp_path, here):
-    """No file may grow beyond a size: writing fails as on a full disk; with room again the same command goes on."""
-
-    def small_disk():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-
-    said = complaint(gnomon(tmp_path, "run", *TINY, preexec_fn=small_disk))
+    """With room again the same command goes on."""
+    said = complaint(child(on_small_disk, tmp_path, 20_000, ["run", *TINY]))
     assert "File too large" in said
     assert "the same command again" in said
     (run,) = (tmp_path / "runs" / "grok-digits").iterdir()
@@ -282,7 +282,7 @@ def test_unreadable_folder_is_one_line(tmp_path, here):
 
 
 def test_killed_command_goes_on(tmp_path, here):
-    command = [*GNOMON, "run", "grok-digits", "--steps", "1000", "--width", "16", "--train", "50"]
+    command = [*GNOMON, "run", "grok-digits", "--steps", "400", "--width", "16", "--train", "50"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         records = tmp_path / "runs"
         while process.poll() is None and not any(path.stat().st_size for path in records.glob("*/*/records.jsonl")):

@@ -1,14 +1,13 @@
 """A test's code on real processes, over gloo."""
 
-import os
-import subprocess
-import sys
+from tests.children import printed
 
 BEFORE = """
 import os, sys, torch, torch.distributed as dist
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 {imports}
 world, rank, children = {world}, 0, []
-while len(children) < world - 1:  # Before any thread; the imports, which take longest, are done once.
+while len(children) < world - 1:  # Before any thread.
     children.append(os.fork())
     if children[-1] == 0:
         rank, children = len(children), []
@@ -25,12 +24,5 @@ if rank == 0:
 
 def on_processes(world, imports, body, folder):
     """Runs `body` on all, which finds `torch`, `dist`, `world` and its own `rank`; all have to come to its end."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEFORE.format(imports=imports, world=world) + body + AFTER, str(folder / "meeting")],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout.splitlines()[-1:] == ["all"], done.stderr  # gloo may say before that it is connected
+    said = printed(BEFORE.format(imports=imports, world=world) + body + AFTER, folder / "meeting")
+    assert said.splitlines()[-1:] == ["all"], said  # gloo may say before that it is connected

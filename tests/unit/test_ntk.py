@@ -1,8 +1,5 @@
 """The neural tangent kernel: by every way the same, equal to one gradient a sample and output, within its memory."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from gnomon.autodiff import _gram_products as gram_products
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.measure import ntk, ntk_to_point
 from gnomon.models import mlp
+from tests.children import printed
 from tests.contract.of_kernel import gradients
 from tests.zoo import BUILDERS, zoo
 
@@ -279,10 +277,7 @@ print(highest() - before)
 def peak(layer, samples, budget):
     """Bytes that the kernel took at its highest, its result included."""
     code = MEASURE.replace("LAYER", layer).replace("SAMPLES", str(samples)).replace("BUDGET", str(budget))
-    # Large blocks go back to the system when they are freed, so that the peak is that of living tensors.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    return 1024 * int(done.stdout)
+    return 1024 * int(printed(code))
 
 
 @pytest.mark.once
