@@ -247,14 +247,19 @@ def test_every_figure_draws_at_every_width(opened, width, words):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("lines", range(2, 10))
-def test_a_legend_of_any_length_ends_above_the_first_panel(opened, lines):
+def test_a_legend_of_any_length_ends_above_the_first_panel(opened):
     """Its rows are counted here and set by plotly, which has to be told what an entry takes."""
-    entries = tuple(Line(f"Q = {k}", (0.0, 1.0), (0.0, float(k)), colour=k % 8, dashed=k > 7) for k in range(lines))
-    figure = Curves("many", "Many lines", "Lines.", "time", (Panel("The panel", "value", entries),))
-    page = opened(dataclasses.replace(example(), figures=(figure,)))
-    legend, title = (page.locator(of).bounding_box() for of in ("figure .legend .scrollbox", "figure .annotation"))
-    assert legend["y"] + legend["height"] <= title["y"] + 1
+
+    def figure(lines):
+        entries = tuple(Line(f"Q = {k}", (0.0, 1.0), (0.0, float(k)), colour=k % 8, dashed=k > 7) for k in range(lines))
+        panel = Panel("The panel", "value", entries)
+        return Curves(f"lines-{lines}", f"{lines} lines", "Lines.", "time", (panel,))
+
+    page = opened(dataclasses.replace(example(), figures=tuple(map(figure, range(2, 10)))))
+    for place in range(8):
+        drawn = page.locator("figure").nth(place)
+        legend, title = (drawn.locator(of).bounding_box() for of in (".legend .scrollbox", ".annotation"))
+        assert legend["y"] + legend["height"] <= title["y"] + 1, f"{place + 2} lines"
 
 
 @pytest.mark.browser
