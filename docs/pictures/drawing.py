@@ -41,9 +41,7 @@ class Picture:
 
 
 def save(figure: Figure, path: Path, metadata: dict[str, Any]) -> None:
-    """Writes the picture small: paths without blanks that they need not have, places to a hundredth of a point, pixels
-    by a palette.
-    """
+    """Writes the picture small: paths without their blanks, places to a hundredth of a point, pixels by a palette."""
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata=metadata, dpi=192)
     text = re.sub(r' d="[^"]+"', lambda found: re.sub(r"\s*([MLQz])\s*", r"\1", found[0]), written.getvalue())

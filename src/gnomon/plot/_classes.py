@@ -18,7 +18,7 @@ from gnomon.plot._values import Numbers, numbers
 def classes(
     features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], *, ax: Axes | None = None, size: float = 3.0
 ) -> tuple[Figure, Axes]:
-    """Draws features in the plane where the class means differ most, coloured by class, and rings around the class means.
+    """Draws features in the plane where the class means differ most, coloured by class, with rings around these means.
 
     The plane is spanned by the first two right singular vectors of the centred class means; features of two dimensions
     are drawn as they are.
