@@ -1,32 +1,24 @@
 """Convolutions whose gradient in the input is cheap to differentiate once more."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+
+from gnomon.autodiff._replacing import replacing
 
 Sizes = int | tuple[int, ...]
 
 
-class towards_inputs(TorchFunctionMode):  # noqa: N801 used as a function, as torch's own
+def towards_inputs() -> replacing:
     """Inside, convolutions by parameters have a graph to their input alone, and the same values.
 
     Where torch differentiates the backward pass of a convolution, it makes the gradient in the weight too, asked for or
     not (torch 2.13): a product Ju then costs three convolutions a layer, and one here.
     """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        """Calls the function, or what stands for it here."""
-        return TOWARDS_INPUTS.get(func, func)(*args, **(kwargs or {}))
+    return replacing(TOWARDS_INPUTS)
 
 
 def _convolution(

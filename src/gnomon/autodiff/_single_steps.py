@@ -1,29 +1,21 @@
 """Normalisations made of single steps, where torch's own cannot be differentiated often enough."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+
+from gnomon.autodiff._replacing import replacing
 
 
-class in_single_steps(TorchFunctionMode):  # noqa: N801 used as a function, as torch's own
+def in_single_steps() -> replacing:
     """Inside, layer norm, instance norm and weight norm are made of sums, products and roots.
 
     torch's own keep statistics, or norms, of the forward pass as if they were constants: layer norm and instance norm
     have wrong third derivatives, weight norm has wrong second ones (torch 2.13; the tests show by how much).
     """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        """Calls the function, or what stands for it here."""
-        return IN_STEPS.get(func, func)(*args, **(kwargs or {}))
+    return replacing(IN_STEPS)
 
 
 def layer_norm(
