@@ -538,7 +538,7 @@ def test_numbers_that_json_lacks_are_null(folder, measured):
 
 
 def test_page_of_the_documentation(tmp_path, monkeypatch, capsys):
-    """Its first block is train.py, its commands are called, and what it says is printed is printed."""
+    """Its first block is train.py, its commands are called, and what it says they print they print."""
     page = (Path(__file__).parents[2] / "docs" / "measure.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|sh|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
@@ -547,17 +547,22 @@ def test_page_of_the_documentation(tmp_path, monkeypatch, capsys):
     Path("train.py").write_text(next(body for kind, body in blocks if kind == "python"))
     with torch.random.fork_rng():
         runpy.run_path("train.py", run_name="__main__")
-    printed = []
-    for line in (line for kind, body in blocks if kind == "sh" for line in body.replace("\\\n", "").splitlines()):
-        program, command, *arguments = shlex.split(line)
-        assert (program, command) == ("gnomon", "measure")
-        code, out, said = call(monkeypatch, capsys, *arguments)
-        assert code == 0, said
-        printed.append((said + out).split())
-    (shown,) = (body for kind, body in blocks if kind == "text")
-    words = [word for word in shown.split() if re.fullmatch(r"[a-z0-9_]+", word)]
-    assert [word for word in words if word not in printed[0]] == []
+    printed, shown = [], []
+    for kind, body in blocks:
+        if kind == "text":
+            shown.append(([word for word in body.split() if re.fullmatch(r"[a-z0-9_]+", word)], printed[-1]))
+        for line in body.replace("\\\n", "").splitlines() if kind == "sh" else ():
+            program, command, *arguments = shlex.split(line)
+            assert (program, command) == ("gnomon", "measure")
+            code, out, said = call(monkeypatch, capsys, *arguments)
+            assert code == 0, said
+            printed.append((said + out).split())
+    assert len(shown) == 2
+    for words, there in shown:
+        assert [word for word in words if word not in there] == []
     assert Path("digits.html").exists()
+    assert Path("moved.html").exists()
+    assert gnomon.History.load("digits.jsonl").steps == [*range(0, 601, 50)]
     assert json.loads(Path("digits.json").read_text())["samples"] == 100
     for quantity in DEFAULT:
         assert f"`{quantity.__name__}`" in page
