@@ -22,6 +22,8 @@ FLAT = 1e-4
 """What moves by less of itself, which four digits do not show, is drawn flat."""
 FACTOR = 100
 """From this ratio of the last step to the first on, their axis may be logarithmic."""
+DECADE = 10
+"""From this ratio of the largest number to the smallest on, the axis of a quantity may be."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ def panel(moved: Moved, name: str) -> Panel:
         quartiles = []
     lines = (line("mean", moved.points(name)), *(line("quartiles", points, dashed=True) for points in quartiles))
     heights = [y for curve in lines for y in curve.y]
-    return Panel(name.replace("_", " "), "", lines, log_y=about(name).logarithmic and min(heights) > 0)
+    log_y = about(name).logarithmic and min(heights) > 0 and max(heights) > DECADE * min(heights)
+    return Panel(name.replace("_", " "), "", lines, log_y=log_y)
 
 
 def line(label: str, points: Sequence[tuple[int, float]], *, dashed: bool = False) -> Line:
