@@ -43,6 +43,7 @@ WAYS = {
         "measure/_estimates.py:norm_of",
         "measure/_estimates.py:squared_norm_of",
         "measure/_mixtures.py:traces",
+        "measure/_mixtures.py:means",
         *("measure/_stacked.py:first_and_norm_of_all", "measure/_stacked.py:squared_norm_of_all"),
         *(f"measure/_outer_products.py:{name}" for name in ("Drawn.noise", "Drawn.error", "Drawn.size", "directions")),
         "probe/_kept.py:same_bits",

@@ -1,4 +1,4 @@
-"""The kernel to a point of many outputs, estimated: the intervals hold, and nothing else is disturbed."""
+"""The kernel of many outputs, to a point and of all with all, estimated: intervals hold, nothing is disturbed."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ import gnomon
 from gnomon import Estimate, ntk, ntk_to_point
 from gnomon.errors import RangeError
 from gnomon.measure._estimates import Accuracy
-from gnomon.measure._mixtures import traces, traces_and_squares
+from gnomon.measure._mixtures import means, traces, traces_and_squares
 from gnomon.models import mlp
 from tests.unit.test_estimates import NETWORKS, OUTPUTS, SEEDS, every_network
 from tests.zoo import zoo
@@ -37,6 +37,43 @@ def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
     assert (held >= 0.9).all()
     assert held.mean() <= 0.99
     assert all((each.error <= rtol * each.value.abs().max()).all() for each in found)
+
+
+@pytest.mark.once
+@every_network
+def test_the_interval_of_each_entry_between_samples_holds_in_90_to_99_percent(name):
+    """Over 200 seeds, of the pairs of three samples."""
+    model, x = at_three_points(name)
+    with torch.no_grad():
+        blocks = ntk(model, x, trace=False)
+    truth = blocks.diagonal(dim1=2, dim2=3).sum(2)
+
+    def look(vector):
+        return blocks @ vector @ vector
+
+    found = [means(look, blocks[0, 0, 0], Accuracy.of(0.2, 512, seed)) for seed in range(SEEDS)]
+    held = torch.stack([(each.value - truth).abs() <= each.error for each in found]).double().mean(0)
+    assert (held >= 0.9).all()
+    assert held.mean() <= 0.99
+    assert all((each.error <= 0.2 * each.value.max()).all() for each in found)
+
+
+@pytest.mark.parametrize("name", ["conv", "attention", "shared"])
+def test_the_kernel_between_samples_is_near_in_parts_too_and_nothing_is_disturbed(name):
+    body, x = zoo(name)
+    model = torch.nn.Sequential(body, torch.nn.Linear(body(x).shape[1], 160, dtype=x.dtype))
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    found = ntk(model, x, rtol=0.5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not found.value.requires_grad
+    exact = ntk(model, x).detach()
+    assert found.value.shape == found.error.shape == exact.shape
+    assert ((found.value - exact).abs() <= 2 * found.error).all()
+    assert (found.error <= 0.5 * found.value.max()).all()
+    assert found.passes < OUTPUTS
+    between = ntk(model, x[:2], x[1:], rtol=0.5, memory=2**16)
+    torch.testing.assert_close(between.value, found.value[:2, 1:])
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -74,6 +111,9 @@ def test_few_outputs_are_exact():
     torch.testing.assert_close(found.value, ntk_to_point(model, x, x[0]).detach())
     assert not found.error.any()
     assert found.passes.tolist() == 4 * [3]
+    between = ntk(model, x, rtol=0.05)
+    torch.testing.assert_close(between.value, ntk(model, x).detach())
+    assert (float(between.error.max()), int(between.passes)) == (0, 3)
 
 
 def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning():
@@ -82,6 +122,9 @@ def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning(
         found = ntk_to_point(model, x, x[0], rtol=0.001, passes=20)
     assert found.passes.tolist() == [16, 16, 16]
     assert found.error[0] > 0.001 * found.value.max()
+    with pytest.warns(RuntimeWarning, match=r"ntk: expected an error of at most 0.001 of the value.* of 9 values"):
+        between = ntk(model, x, rtol=0.001, passes=20)
+    assert int(between.passes) == 20
 
 
 @pytest.mark.bad_input
@@ -89,3 +132,5 @@ def test_settings_out_of_range_are_named():
     model, x = mlp((6, 8, 3)), torch.ones(4, 6)
     with pytest.raises(RangeError, match=r"ntk_to_point: expected rtol above 0, got 0; passes at least 16, got 3"):
         gnomon.ntk_to_point(model, x, x[0], rtol=0, passes=3)
+    with pytest.raises(RangeError, match=r"ntk\(trace\): expected True with an accuracy, got False. Leave out rtol"):
+        ntk(model, x, trace=False, rtol=0.05)

@@ -46,6 +46,49 @@ def kernel_to_point(
     return traces(look, like[0], accuracy)
 
 
+@torch.no_grad()
+def kernel_between(
+    model: nn.Module,
+    x: Shaped[Tensor, "n *d"],
+    x2: Shaped[Tensor, "m *d"] | None,
+    accuracy: Accuracy,
+    memory: int | None,
+) -> Estimate:
+    r"""The traced kernel of all samples with all: exact of few outputs.
+
+    Of one mixture of the outputs the kernel is the Gram matrix of its gradients, whose mean over mixtures is the trace.
+    How the mixtures' kernels vary gives each entry its error: products of different mixtures would tell it better, as
+    in `traces`, but are as many as the mixtures squared.
+    """
+    like = forward(model, x[:2]).logits[0]
+    outputs = len(like)
+    if outputs <= FEW_OUTPUTS:
+        value = gradient_kernel(model, x, x2, trace=True, memory=memory)
+        return Estimate(value, torch.zeros_like(value), torch.tensor(outputs, device=value.device))
+
+    def look(vector: Float[Tensor, "c"]) -> Float[Tensor, "n m"]:
+        return gradient_kernel(Mixtures(model, vector[:, None]), x, x2, trace=True, memory=memory)
+
+    return means(look, like, accuracy)
+
+
+def means(
+    look: Callable[[Float[Tensor, "c"]], Float[Tensor, "n m"]], like: Float[Tensor, "c"], accuracy: Accuracy
+) -> Estimate:
+    """The mean of what `look` makes of normal vectors, entry by entry, until the error is small beside the largest."""
+    generator = torch.Generator().manual_seed(accuracy.seed)
+    mean = squares = like.new_zeros((), dtype=torch.float64)
+    for count in range(1, accuracy.passes + 1):
+        off = look(torch.randn(len(like), generator=generator).to(like)).double() - mean
+        mean = mean + off / count
+        squares = squares + (1 - 1 / count) * off.square()
+        if count % BLOCK == 0 or count == accuracy.passes:
+            error = student(count - 1) * (squares / (count - 1) / count).sqrt()
+            if (error <= accuracy.rtol * mean.abs().max()).all():
+                break
+    return Estimate(mean.to(like.dtype), error.to(like.dtype), torch.tensor(count, device=like.device))
+
+
 def traces(
     look: Callable[[Float[Tensor, "c m"]], Float[Tensor, "n 2"]], like: Float[Tensor, "c"], accuracy: Accuracy
 ) -> Estimate:
