@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 
 from gnomon import measure
 from gnomon._kinds import members
@@ -63,6 +63,14 @@ def about(name: str, docstring: str | None = None) -> About:
     own = next((line for names, line in ATTRIBUTE.findall(whole) if part in names.split(", ")), "")
     axes = next((axes_of(field.type) for field in fields(kind) if field.name == part), None)
     return About(first(own) or first(text), *found([own, whole.partition("\n\n")[0], told]), axes)
+
+
+def docstring_of(name: str, quantity: object) -> str | None:
+    """That of a quantity, which may be a user's own; None for gnomon's own under its name, where it is found again."""
+    while isinstance(quantity, partial):
+        quantity = quantity.func
+    own = getattr(measure, name.rpartition("/")[2], None) is quantity
+    return None if own else inspect.getdoc(quantity) or ""
 
 
 def first(text: str) -> str:

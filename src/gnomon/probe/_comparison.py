@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import EmptyError, RangeError, public, within
 from gnomon.probe._history import History
-from gnomon.probe._names import chosen, logarithmic
+from gnomon.probe._html import table
+from gnomon.probe._names import chosen
+from gnomon.probe._text import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +51,14 @@ class Comparison:
         from gnomon import plot
 
         found = chosen(names, self.quantities)
-        return plot.histories(self.histories, found, ax=ax, logarithmic=logarithmic(found))
+        log = [name for name in found if any(history.about(name).logarithmic for history in self.histories.values())]
+        return plot.histories(self.histories, found, ax=ax, logarithmic=log)
+
+    def __str__(self) -> str:
+        return in_words(f"{len(self.histories)} histories", self.histories)
+
+    def _repr_html_(self) -> str:
+        return table(f"{len(self.histories)} histories", self.histories)
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(f'{name}: {history!r}' for name, history in self.histories.items())})"

@@ -12,7 +12,8 @@ from torch import Tensor
 from gnomon._extras import extra
 from gnomon._lines import append_line
 from gnomon.errors import DataError, RangeError, public, within
-from gnomon.probe._names import chosen, logarithmic, quantities
+from gnomon.probe._about import About
+from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
 from gnomon.probe._rows import Row, line_of, row_of, rows_of
 
@@ -56,6 +57,7 @@ class History:
         self.path = None if path is None else Path(path)
         self._samples = samples
         self._rows: list[Row] = []
+        self._docstrings: dict[str, str] = {}
         if self.path is not None and self.path.exists():
             self._extend(rows_of(self.path, None))
 
@@ -92,6 +94,7 @@ class History:
                     "path", "a file with room for a line", error, "Make room; what was read before stays."
                 ) from error
         self._extend([row])
+        self._docstrings |= reading.docstrings
 
     @within("History")
     def save(self, path: str | Path) -> None:
@@ -149,6 +152,13 @@ class History:
         frame = extra("History.to_pandas", "pandas", "pandas").DataFrame
         return frame({name: self[name].numpy() for name in self.names}, index=self.steps).rename_axis("step")
 
+    def about(self, name: str) -> About:
+        """What a quantity says of itself: its docstring's first sentence, range and unit.
+
+        Of gnomon's own it is found by the name, of others where their readings were appended and not read from a file.
+        """
+        return about_in(self._docstrings, name)
+
     @within("History")
     def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
         """Draws quantities against the step of training, a panel each: the mean, and the middle half of the samples.
@@ -172,7 +182,7 @@ class History:
         from gnomon import plot
 
         found = chosen(names, self.quantities)
-        return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found))
+        return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found, self._docstrings))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -181,10 +191,23 @@ class History:
         return iter(self._rows)
 
     def __repr__(self) -> str:
-        if not self._rows:
-            return "History(no readings)"
-        count = f"{len(self)} readings" if len(self) > 1 else "1 reading"
-        return f"History({count}, steps {self.steps[0]:,} to {self.steps[-1]:,}: {', '.join(self.quantities)})"
+        return f"History({self._span()}{': ' if self._rows else ''}{', '.join(self.quantities)})"
+
+    def __str__(self) -> str:
+        from gnomon.probe._text import in_words
+
+        return in_words(f"History of {self._span()}", {"": self})
+
+    def _repr_html_(self) -> str:
+        from gnomon.probe._html import table
+
+        return table(f"History of {self._span()}", {"": self})
+
+    def _span(self) -> str:
+        """How many readings, from which step to which."""
+        if len(self) < 2:
+            return f"1 reading, step {self.steps[0]:,}" if self._rows else "no readings"
+        return f"{len(self):,} readings, steps {self.steps[0]:,} to {self.steps[-1]:,}"
 
     def _extend(self, rows: Iterable[Row]) -> None:
         for row in rows:

@@ -1,9 +1,9 @@
 """Which quantities are meant by names, with split and layer before them and a dataclass's field behind."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gnomon.errors import RangeError
-from gnomon.probe._about import about
+from gnomon.probe._about import About, about
 
 SPREAD = (".min", ".max", ".q25", ".q75", ".error")
 """What stands behind a quantity's name in that of a number which says how it is spread."""
@@ -36,6 +36,12 @@ def means(name: str, other: str) -> bool:
     return end or other.startswith(f"{name}.") or f"/{name}." in other
 
 
-def logarithmic(names: Iterable[str]) -> list[str]:
+def about_in(docstrings: Mapping[str, str], name: str) -> About:
+    """What is known of a quantity, or of a part of one, whose docstring may be among these."""
+    owner = next((owner for owner in docstrings if name == owner or name.startswith(f"{owner}.")), None)
+    return about(name, None if owner is None else docstrings[owner])
+
+
+def logarithmic(names: Iterable[str], docstrings: Mapping[str, str]) -> list[str]:
     """Those whose docstrings say that their values go from 0 or above to infinity."""
-    return [name for name in names if about(name).logarithmic]
+    return [name for name in names if about_in(docstrings, name).logarithmic]

@@ -27,7 +27,7 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
-from gnomon.probe._splits import AskedBySplit, at_split, by_split, names_of, of_splits
+from gnomon.probe._splits import AskedBySplit, at_split, by_split, docstrings_of, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, unwrapped
 
@@ -162,6 +162,7 @@ class Probe:
             split: plan(asked, names_of(self._samples, split), layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
+        self._docstrings = docstrings_of(self._plans)
         require_layers(model, layers, head)
         self._written: set[str] = set()
         self._settled: set[str] = set()
@@ -258,7 +259,7 @@ class Probe:
     def _look(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
         given = [tensor for samples in self._samples.values() for tensor in samples.first.values()]
         live = {place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *given)}
-        reading = Reading(step, {}, {})
+        reading = Reading(step, {}, {}, docstrings=self._docstrings)
         for split, each in self._plans.items():
             samples = self._samples[split]
             if each.across_layers:

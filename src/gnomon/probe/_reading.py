@@ -12,12 +12,13 @@ from gnomon import linalg, measure
 from gnomon.autodiff import same
 from gnomon.errors import within
 from gnomon.linalg import Estimate
-from gnomon.probe._about import about
-from gnomon.probe._names import chosen, logarithmic, quantities
+from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from gnomon.probe._history import History
 
 Value = Any
 """A tensor, or a frozen dataclass of tensors."""
@@ -36,12 +37,14 @@ class Reading:
         seconds: what each observation and each quantity cost, wall time; an observation that several quantities
             share counts once, under its own name (`logits` is the forward pass).
         missing: by quantity, why it has no value at this step; then its value is NaN.
+        docstrings: by quantity, of those that are not gnomon's own or go by another name: what tables say of them.
     """
 
     step: int
     values: dict[str, Value]
     seconds: dict[str, float]
     missing: dict[str, str] = field(default_factory=dict)
+    docstrings: dict[str, str] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Reading):
@@ -93,10 +96,33 @@ class Reading:
         return plot.quantities(
             {name: there[name] for name in found},
             ax=ax,
-            axes_of={name: about(name).axes for name in found},
-            logarithmic=logarithmic(found),
+            axes_of={name: about_in(self.docstrings, name).axes for name in found},
+            logarithmic=logarithmic(found, self.docstrings),
             right={name: right for name in found if (right := correct(name, there)) is not None},
         )
+
+    def __repr__(self) -> str:
+        found = self.scalars()
+        shown = [f"{name} {found[name]:.4g}" for name in quantities(found)]
+        return f"Reading(step {self.step:,}: {', '.join(shown) or 'nothing'})"
+
+    def __str__(self) -> str:
+        from gnomon.probe._text import in_words
+
+        return in_words(f"Reading at step {self.step:,}", {"": self._alone()})
+
+    def _repr_html_(self) -> str:
+        from gnomon.probe._html import table
+
+        return table(f"Reading at step {self.step:,}", {"": self._alone()})
+
+    def _alone(self) -> "History":
+        """As a history of one reading."""
+        from gnomon.probe._history import History
+
+        history = History()
+        history.append(self)
+        return history
 
 
 def correct(name: str, values: Mapping[str, Tensor]) -> Tensor | None:

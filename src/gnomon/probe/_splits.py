@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from gnomon.errors import EmptyError, RangeError
-from gnomon.probe._plan import Asked, Quantity, named
+from gnomon.probe._about import docstring_of
+from gnomon.probe._plan import Asked, Plan, Quantity, named
 from gnomon.probe._samples import Samples
 
 FEW = 8
@@ -14,6 +15,16 @@ FEW = 8
 
 AskedBySplit = Sequence[Quantity] | Mapping[str, Quantity | Asked]
 """Quantities that are read on all splits, or by split those that are read on it."""
+
+
+def docstrings_of(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """Those of the quantities that are not gnomon's own or go by another name."""
+    return {
+        at_split(split, name): text
+        for split, plan in plans.items()
+        for name in plan.reported
+        if name in plan.quantities and (text := docstring_of(name, plan.quantities[name])) is not None
+    }
 
 
 def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[str, Quantity]]:

@@ -1,0 +1,104 @@
+"""Histories as a table: a row a quantity, with what it says of itself, its last value and its course."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnomon.probe._about import About
+
+if TYPE_CHECKING:
+    from gnomon.probe._history import History
+
+
+@dataclass(frozen=True)
+class Course:
+    """A quantity in one history.
+
+    Attributes:
+        steps: those of training.
+        means: one number a step, NaN where there is none.
+        middle: the quartiles of the last reading; None where there is one value, or where each sample is right or
+            wrong, 1 or 0.
+    """
+
+    steps: list[int]
+    means: list[float]
+    middle: tuple[float, float] | None
+
+    @property
+    def last(self) -> float:
+        """The mean in the last reading that has one."""
+        return next((mean for mean in reversed(self.means) if math.isfinite(mean)), math.nan)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A quantity on one split and of one layer.
+
+    Attributes:
+        prefix: the split, the layer or both, with the slash behind.
+        name: the quantity's, a part's behind a dot.
+        about: what it says of itself.
+        courses: one a history; None in those that do not have it.
+    """
+
+    prefix: str
+    name: str
+    about: About
+    courses: tuple[Course | None, ...]
+
+
+def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
+    """The rows of each quantity, splits and layers together, in the order in which quantities first came."""
+    found: dict[str, list[Row]] = {}
+    there = {place: frozenset(history.quantities) for place, history in enumerate(histories.values())}
+    for name in dict.fromkeys(name for history in histories.values() for name in history.quantities):
+        courses = [course(one, name) if name in there[i] else None for i, one in enumerate(histories.values())]
+        owner = next(one for i, one in enumerate(histories.values()) if name in there[i])
+        prefix, slash, quantity = name.rpartition("/")
+        found.setdefault(quantity, []).append(Row(prefix + slash, quantity, owner.about(name), tuple(courses)))
+    return [*found.values()]
+
+
+def course(history: "History", name: str) -> Course:
+    """That of a quantity which the history has."""
+    means = history[name].tolist()
+    known = (row.numbers for row in reversed([*history]) if math.isfinite(row.numbers.get(name, math.nan)))
+    last = next(known, dict[str, float]())
+    least, most, low, high = (last.get(f"{name}{end}", math.nan) for end in (".min", ".max", ".q25", ".q75"))
+    spread = math.isfinite(low) and math.isfinite(high) and not (least in (0, 1) and most in (0, 1))
+    return Course(history.steps, means, (low, high) if spread else None)
+
+
+def number(value: float) -> str:
+    """Three digits or four, as people write them."""
+    return "–" if math.isnan(value) else f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+def positions(steps: list[int]) -> list[float]:
+    """Where the steps stand from 0 to 1: on a logarithmic axis where those after 0 span two decades."""
+    after = [step for step in steps if step > 0]
+    if after and max(after) >= 100 * min(after):
+        places = [math.asinh(step / min(after)) for step in steps]
+    else:
+        places = [float(step) for step in steps]
+    low, high = min(places), max(places)
+    return [(place - low) / (high - low) if high > low else 0.5 for place in places]
+
+
+def heights(means: list[float], low: float, high: float, *, log: bool) -> list[float]:
+    """Where the values stand between the lowest and the highest, 0 to 1; NaN where there is none."""
+    if log:
+        means = [math.log(mean) if 0 < mean < math.inf else math.nan for mean in means]
+        low, high = math.log(low), math.log(high)
+    return [(mean - low) / (high - low) if high > low else 0.5 + 0 * mean for mean in means]
+
+
+def span(row: Row) -> tuple[float, float, bool]:
+    """The lowest and the highest value of all histories, and whether their axis is logarithmic."""
+    means = [mean for course in row.courses if course for mean in course.means if math.isfinite(mean)]
+    positive = [mean for mean in means if mean > 0]
+    log = row.about.logarithmic and bool(positive)
+    shown = positive if log else means or [0.0]
+    return min(shown), max(shown), log

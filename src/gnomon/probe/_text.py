@@ -1,0 +1,55 @@
+"""Readings and histories in a terminal."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gnomon.probe._table import Course, Row, heights, number, rows_by_quantity, span
+
+if TYPE_CHECKING:
+    from gnomon.probe._history import History
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+WIDTH = 24
+"""Letters of a course."""
+
+
+def in_words(title: str, histories: Mapping[str, "History"]) -> str:
+    """A line a quantity: its last mean, the middle half of the samples, its course, its range and its unit."""
+    courses = any(len(history) > 1 for history in histories.values())
+    lines = [
+        [f"{row.prefix}{row.name}", *columns(name, one, row, courses=courses), said(row)]
+        for group in rows_by_quantity(histories)
+        for row in group
+        for name, one in zip(histories, row.courses, strict=True)
+        if one is not None
+    ]
+    heads = ["quantity", *(["run"] if any(histories) else []), "mean", "middle half"]
+    table = [[*heads, *(["course"] if courses else []), "range, unit"], *lines]
+    widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
+    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    return "\n".join([title, *(shown if lines else [])])
+
+
+def columns(run: str, one: Course, row: Row, *, courses: bool) -> list[str]:
+    """What stands between the quantity's name and what it says of itself."""
+    middle = "" if one.middle is None else " to ".join(map(number, one.middle))
+    named, line = [run] if run else [], [in_blocks(one, row)] if courses else []
+    return [*named, number(one.last), middle, *line]
+
+
+def said(row: Row) -> str:
+    """Range and unit."""
+    return ", ".join(filter(None, (row.about.range, row.about.unit)))
+
+
+def in_blocks(one: Course, row: Row) -> str:
+    """The course as blocks from low to high, a letter for each reading or for several; a space where there is none."""
+    low, high, log = span(row)
+    found = heights(one.means, low, high, log=log)
+    width = min(WIDTH, len(found))
+    letters = [" "] * width
+    for place, height in enumerate(found):
+        if math.isfinite(height):
+            letters[round(place * (width - 1) / max(1, len(found) - 1))] = BLOCKS[round(height * (len(BLOCKS) - 1))]
+    return "".join(letters)

@@ -1,0 +1,152 @@
+"""Readings and histories in a notebook and in a terminal."""
+
+import math
+import re
+from html.parser import HTMLParser
+
+import torch
+from torch import nn
+
+import gnomon
+from gnomon import History, Reading, compare
+
+VOID = {"polyline", "circle"}
+
+
+class Page(HTMLParser):
+    """The table's cells by row, and whether all that opens closes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.rows, self.tags = [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "td" in self.open or "th" in self.open:
+            self.rows[-1][-1] += data
+
+
+def history(**more):
+    found = History()
+    for step in (0, 1, 10, 100):
+        values = {
+            "train/nc1": torch.tensor(1.0 / (1 + step)),
+            "test/nc1": torch.tensor(2.0 / (1 + step)),
+            "jacobian_norm": torch.tensor([1.0, 2.0, 3.0, 6.0]),
+            "accuracy": torch.tensor([1.0, 1.0, 0.0, 1.0]),
+        }
+        found.append(Reading(step, values | more, {}))
+    return found
+
+
+def test_a_reading_is_a_table_with_what_each_quantity_is():
+    values = {"test/jacobian_norm": torch.tensor([1.0, 2.0, 3.0, 6.0]), "accuracy": torch.tensor([1.0, 0.0])}
+    head, norm, accuracy = Page(Reading(1200, values, {})._repr_html_()).rows
+    assert head == ["quantity", "mean", "middle half", "what it is", "range, unit"]
+    assert norm[:3] == ["test/jacobian_norm", "3", "1.75 to 3.75"]
+    assert norm[3].startswith("The Frobenius norm of each Jacobian")
+    assert norm[4] == "[0, ∞) outputs per input"
+    assert accuracy[:3] == ["accuracy", "0.5", ""]  # right or wrong: the mean says all
+
+
+def test_a_history_has_a_course_each_and_says_what_a_quantity_is_once():
+    page = Page(history()._repr_html_())
+    head, train, test, norm, _ = page.rows
+    assert head == ["quantity", "last mean", "middle half", "course", "what it is", "range, unit"]
+    assert train[:2] == ["train/nc1", "0.0099"]
+    assert test[:2] == ["test/nc1", "0.0198"]
+    assert (len(train), len(test)) == (6, 4)
+    assert ("td", {"class": "gnomon-said", "rowspan": "2"}) in page.tags
+    assert norm[2] == "1.75 to 3.75"
+    courses = [attributes["points"] for tag, attributes in page.tags if tag == "polyline"]
+    assert len(courses) == 4
+    places = [tuple(map(float, place.split(","))) for place in courses[0].split()]
+    (x, y), (right, bottom) = places[0], places[-1]
+    assert x == 3
+    assert right == 123
+    # Logarithmic, as the docstring's range says: each place as far below as its logarithm.
+    expected = [y + (bottom - y) * math.log(1 + step) / math.log(101) for step in (0, 1, 10, 100)]
+    torch.testing.assert_close(torch.tensor([place[1] for place in places]), torch.tensor(expected), atol=0.06, rtol=0)
+
+
+def test_a_gap_parts_the_course_and_many_readings_are_no_finer_than_the_screen():
+    found = History()
+    for step, value in enumerate([1.0, 2.0, math.nan, 3.0]):
+        found.append(Reading(step, {"q": torch.tensor(value)}, {}))
+    assert [tag for tag, _ in Page(found._repr_html_()).tags].count("polyline") == 2
+    for step in range(4, 3000):
+        found.append(Reading(step, {"q": torch.tensor(math.sin(step))}, {}))
+    assert len(found._repr_html_()) < 10_000
+
+
+def test_what_others_named_is_escaped():
+    evil = "<script>alert(1)</script>&\"'"
+    found = history(**{f"{evil}/{evil}": torch.tensor(1.0)})
+    for shown in (found._repr_html_(), compare(**{evil: found})._repr_html_()):
+        assert "<script>" not in shown
+        assert any(evil in cell for row in Page(shown).rows for cell in row)
+
+
+def test_the_table_needs_nothing_but_itself_in_light_and_in_dark():
+    shown = history()._repr_html_()
+    assert "@media(prefers-color-scheme:dark)" in shown
+    assert re.search(r"https?:|<script|@import|url\(", shown) is None
+
+
+def own_margin(logits):
+    """How far the largest output is above the mean; as a user writes it.
+
+    Returns:
+        At least 0, unit: outputs.
+    """
+    return logits.max(1).values - logits.mean(1)
+
+
+def test_a_quantity_of_ones_own_says_what_its_docstring_says(tmp_path):
+    model, x = nn.Linear(3, 2), torch.ones(4, 3)
+    asked = {"margin": own_margin, "alignment": gnomon.centroid_alignment, "nc1": lambda logits: logits.mean()}
+    probe = gnomon.Probe(model, {"test": x}, asked)
+    read = probe(0)
+    probe.history.save(tmp_path / "history.jsonl")
+    assert History.load(tmp_path / "history.jsonl").about("test/margin") == gnomon.probe.About()
+    assert probe.history.about("test/margin").unit == "outputs"
+    rows = {row[0]: row for row in Page(read._repr_html_()).rows}
+    assert rows["test/margin"][3:] == ["How far the largest output is above the mean", "[0, ∞) outputs"]
+    assert rows["test/alignment"][3].startswith("The cosine of the angle between each sample and the centroid")
+    assert rows["test/nc1"][3:] == ["", " "]  # not gnomon's of that name
+    assert gnomon.Probe(model, x, [gnomon.centroid, gnomon.jacobian_norm]).read().docstrings == {}
+
+
+def test_a_terminal_shows_a_line_a_quantity():
+    lines = str(history()).splitlines()
+    assert lines[0] == "History of 4 readings, steps 0 to 100"
+    assert lines[1].split() == ["quantity", "mean", "middle", "half", "course", "range,", "unit"]
+    assert lines[2].split() == ["train/nc1", "0.0099", "█▇▄▁", "[0,", "∞)"]
+    assert lines[4].split()[:5] == ["jacobian_norm", "3", "1.75", "to", "3.75"]
+    one = Reading(7, {"nc1": torch.tensor(0.5), "ntk": torch.eye(2)}, {})
+    assert repr(one) == "Reading(step 7: nc1 0.5, ntk 0.5)"
+    assert str(one).splitlines()[2].split() == ["nc1", "0.5", "[0,", "∞)"]
+    assert str(compare(a=history(), b=history())).splitlines()[3].split()[:2] == ["train/nc1", "b"]
+
+
+def test_what_is_empty_says_so():
+    assert str(History()) == repr(History()).replace("(", " of ").rstrip(")") == "History of no readings"
+    assert "no readings" in History()._repr_html_()
+    assert repr(Reading(0, {}, {})) == "Reading(step 0: nothing)"
+    assert Page(Reading(0, {"q": torch.tensor(math.nan)}, {})._repr_html_()).rows[1][1] == "–"
