@@ -60,7 +60,7 @@ class Drawn:
     def __init__(self, samples: int) -> None:
         self.samples, self.count = samples, 0
         self._sum = torch.zeros(())
-        self._squares = torch.zeros(3, dtype=torch.float64)
+        self._variance = torch.zeros(2, dtype=torch.float64)
         self._directions = 1.0
 
     def add(self, parts: Iterator[Products], stop: int) -> None:
@@ -72,8 +72,9 @@ class Drawn:
                 self._sum = self._sum.to(rows.device) + (rows.mT @ rows).double()
                 if before is not None:
                     found = variances(before.double(), rows.double())
-                    sums = torch.stack([torch.ones_like(found), found, found.square()]).sum(1)
-                    self._squares = self._squares.to(rows.device) + sums
+                    self._variance = self._variance.to(rows.device) + torch.stack([torch.ones_like(found), found]).sum(
+                        1
+                    )
                 before = rows if before is None else None
                 some.append(rows[:SOME])
             if self.count == 0 and place == 0:
@@ -86,19 +87,17 @@ class Drawn:
 
     def noise(self) -> float:
         """The mean square error."""
-        pairs, variance, _ = self._squares.tolist()
+        pairs, variance = self._variance.tolist()
         return variance / pairs / (self.samples * self.count)
 
     def error(self) -> float:
         """Half the width of the 95 % interval.
 
         By the mean square error, around which the square of an error lies as chi squared does; its degrees of freedom
-        are the directions in which errors lie, and fewer where the mean square error is not known well itself.
+        are the directions in which errors lie. That the mean square error is an estimate does not widen it: where
+        vectors happen to be long, the estimate and the error are large together.
         """
-        pairs, variance, squares = self._squares.tolist()
-        if variance == 0:
-            return 0.0
-        narrow = 2 / 9 * (1 / self._directions + (squares / variance**2 - 1 / pairs) / 2)
+        narrow = 2 / 9 / self._directions
         return math.sqrt(self.noise()) * (1 - narrow + 1.644854 * math.sqrt(narrow)) ** 1.5
 
     def size(self) -> float:
@@ -114,10 +113,11 @@ def variances(g: Float[Tensor, "*n p"], h: Float[Tensor, "*n p"]) -> Float[Tenso
 def directions(g: Float[Tensor, "m p"], h: Float[Tensor, "m p"]) -> float:
     r"""In how many directions, each as large, the differences $Y_i = g_ig_i^\top - h_ih_i^\top$ would lie as they do.
 
-    $(\operatorname{tr}S)^2 / \operatorname{tr}S^2$ of their covariance S: $\operatorname{tr}S^2$ is the mean square of
-    $\langle Y_i, Y_j\rangle$.
+    $(\operatorname{tr}S)^2 / \operatorname{tr}S^2$ of their covariance S: the mean of $\|Y_i\|^2\|Y_j\|^2$ over that of
+    $\langle Y_i, Y_j\rangle^2$, both for different draws.
     """
     products = (g @ g.mT).square() - (g @ h.mT).square() - (h @ g.mT).square() + (h @ h.mT).square()
     own = products.diagonal()
-    others = (products.square().sum() - own.square().sum()) / (len(own) * (len(own) - 1))
-    return max(1.0, float(own.mean().square() / others)) if others > 0 else 1.0
+    squares = own.square().sum()
+    lengths, others = own.sum().square() - squares, products.square().sum() - squares
+    return max(1.0, float(lengths / others)) if others > 0 else 1.0
