@@ -60,8 +60,11 @@ class Curves:
             self._drop_from(place)
         self._steps.append(step)
         for name, number in numbers.items():
-            column = self._columns.setdefault(name, array("d"))
-            column.extend([ABSENT] * (place - len(column)))
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = array("d")
+            if len(column) < place:
+                column.extend([ABSENT] * (place - len(column)))
             column.append(number)
 
     def last(self) -> dict[str, float]:

@@ -1,12 +1,12 @@
 """One file of readings that grows: only what was appended is read."""
 
+import functools
 import json
 import math
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gnomon_lab.watching.curves import UNMEASURED, Curves
 
@@ -17,6 +17,8 @@ PATIENCE = 4 << 20
 """Bytes without a reading, after which a file is left out."""
 TAIL = 64
 """Bytes that must stand where they stood, or the file is another."""
+LAYOUTS = 100
+"""Of lines, whose names are looked through once."""
 GREATEST = 2**53
 """Of the steps that a page's numbers hold exactly."""
 BESIDE = frozenset({"arm", "step", "seconds", "samples"})
@@ -36,6 +38,7 @@ class Followed:
     def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
         self.path = path
         self._wanted = wanted
+        self._names = functools.lru_cache(LAYOUTS)(self._named)
         self._seen: tuple[int, ...] = ()
         self._forget()
         self.changed = 0.0
@@ -110,19 +113,25 @@ class Followed:
             return
         arm = record.get("arm")
         curves = self.arms.setdefault(arm if isinstance(arm, str) else None, Curves())
-        curves.add(step, {name: _number(value) for name, value in record.items() if self._is_drawn(record, name)})
+        curves.add(
+            step, {name: number for name in self._names(tuple(record)) if (number := _number(record[name])) is not None}
+        )
 
-    def _is_drawn(self, record: dict[str, Any], name: str) -> bool:
-        """Whether it is a number and wanted; the extremes of one that is there itself are not drawn."""
-        value = record[name]
-        number = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-        extreme = name.endswith((".min", ".max")) and name[:-4] in record
-        return number and not extreme and name not in BESIDE and self._wanted(name)
+    def _named(self, keys: tuple[str, ...]) -> list[str]:
+        """What is wanted of a line with these keys; the extremes of what is there itself are not drawn."""
+        drawn = [name for name in keys if name not in BESIDE and self._wanted(name)]
+        return [name for name in drawn if not (name.endswith((".min", ".max")) and name[:-4] in keys)]
 
 
-def _number(value: float | None) -> float:
-    """Null stands for NaN and infinity."""
+def _number(value: object) -> float | None:
+    """None for what is no number; null stands for NaN and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else UNMEASURED
+    if value is None:
+        return UNMEASURED
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
     try:
-        return float(value) if value is not None and math.isfinite(value) else UNMEASURED
-    except OverflowError:  # a whole number of hundreds of digits
+        return float(value)
+    except OverflowError:  # hundreds of digits
         return UNMEASURED

@@ -1,6 +1,6 @@
 "use strict";
 // Asks for what is new, keeps it, and has each quantity drawn, those that are seen.
-const PAUSE = 3000;  // between an answer and the next question (ms)
+const PAUSE = 4000;  // between an answer and the next question (ms)
 const PATIENCE = 10000;  // for one answer (ms)
 const BANDS = /\.q(25|75)$/;
 const node = (id) => document.getElementById(id);
@@ -17,17 +17,16 @@ function stateOf(run) {
 
 function say() {
   if (!told) return;
-  const count = told.runs.length, quiet = follows && Date.now() - heard;
+  const count = told.runs.length;
   const at = new Date(heard).toLocaleTimeString("en-GB");
   let words = count === 1 ? "1 curve" : `${count} curves`;
   if (!count) words = "No readings yet";
   if (told.reading) words += ", still reading";
   if (!follows) words += `, as at ${new Date(told.now * 1000).toLocaleString("en-GB")}: this page does not follow`;
   if (!told.there) words = `There is no ${told.folder} any more`;
-  const lost = follows && !document.hidden && (failed || quiet > PAUSE + PATIENCE + 2000);
-  if (lost) words = `gnomon watch does not answer: all this is as at ${at}`;
+  if (failed) words = `gnomon watch does not answer: all this is as at ${at}`;
   node("state").textContent = words;
-  node("state").classList.toggle("stale", Boolean(lost || !told.there));
+  node("state").classList.toggle("stale", failed || !told.there);
   for (const run of runs.values()) run.state.textContent = stateOf(run);
 }
 
@@ -273,7 +272,6 @@ if (follows) {
   heard = Date.now();
   ask();
   document.addEventListener("visibilitychange", ask);
-  setInterval(() => { if (!document.hidden) say(); }, 1000);
 } else {
   heard = written.now * 1000;
   take(written);
