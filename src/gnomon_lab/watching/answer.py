@@ -3,9 +3,7 @@
 import json
 import time
 
-import numpy as np
-
-from gnomon_lab.watching.curves import UNMEASURED, Numbers
+from gnomon_lab.watching.curves import Numbers
 from gnomon_lab.watching.folder import Curve, Watched
 
 POINTS, FEWEST, MOST = 300_000, 60, 600
@@ -59,5 +57,4 @@ def _told(curve: Curve, points: int, *, numbers: bool) -> str:
 
 def _written(column: Numbers) -> str:
     """Six digits each; null for none, "-" for NaN or infinity."""
-    words = np.char.mod("%.6g", column)
-    return ",".join(np.where(np.isnan(column), "null", np.where(column == UNMEASURED, '"-"', words)).tolist())
+    return ",".join([f"{number:.6g}" for number in column.tolist()]).replace("nan", "null").replace("inf", '"-"')

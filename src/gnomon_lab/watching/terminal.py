@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -13,7 +14,7 @@ from gnomon_lab.watching.braille import Axis, axis_of_steps, axis_of_values, dra
 from gnomon_lab.watching.curves import Numbers, Steps
 from gnomon_lab.watching.folder import Curve, Watched
 
-SECONDS, QUIET, BETWEEN_LINES = 2.0, 10.0, 10.0
+SECONDS, QUIET, BETWEEN_LINES = 4.0, 10.0, 10.0
 COLOURS = ("bright_blue", "bright_red", "green", "magenta", "yellow", "cyan", "white")
 NARROWEST, ROWS = 44, 6
 """Letters across a chart at least, and rows of its axes."""
@@ -108,7 +109,12 @@ def _chart(
     name: str, curves: list[tuple[int, Steps, dict[str, Numbers]]], across: Axis, console: Console, width: int
 ) -> Text:
     """A title, the axes, and below them the steps."""
-    there = [(place, steps, columns[name]) for place, steps, columns in curves if name in columns]
+    there = [
+        (place, steps[first:], columns[name][first:])
+        for place, steps, columns in curves
+        if name in columns
+        for first in [int(np.searchsorted(steps, 1)) if across.log else 0]  # what has no place on the axis
+    ]
     up = axis_of_values([numbers for *_, numbers in there])
     if up is None:
         return console.render_str(f"{name}\nno number yet" + "\n" * ROWS)
