@@ -129,11 +129,11 @@ def waits(operation: Callable[..., Any], args: tuple[Any, ...], to: torch.device
 
 
 def place() -> str:
-    """The innermost function of gnomon; not the mode in which operations run in single steps."""
+    """The innermost function of gnomon; not the mode in which others stand for torch's."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(HOME) and not file.endswith("_single_steps.py"):
+        if file.startswith(HOME) and not file.endswith(("_single_steps.py", "_replacing.py")):
             return f"{file.removeprefix(HOME)}:{frame.f_code.co_qualname.partition('.<locals>')[0]}"
         frame = frame.f_back
     return "outside of gnomon"

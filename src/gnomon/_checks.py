@@ -157,6 +157,15 @@ def jacobian_at(jacobian: Tensor, x: Tensor) -> None:
         )
 
 
+def outputs(logits: Tensor, labels: Tensor) -> None:
+    """Raises unless these are outputs, one row a sample, and their labels."""
+    samples(logits=logits)
+    if logits.ndim != 2:
+        raise ShapeError("logits", "shape (n, c)", shape_of(logits), "Pass one row of outputs a sample.")
+    finite(logits=logits)
+    class_labels(labels, *logits.shape)
+
+
 def class_labels(labels: Tensor, samples: int, classes: int) -> None:
     """Raises unless `labels` are one class index a sample, from 0 to `classes` - 1."""
     if labels.shape != (samples,):

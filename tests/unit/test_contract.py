@@ -197,6 +197,7 @@ def test_every_quantity_is_read_in_a_probe(contract):
         "x": x,
         "labels": labels,
         "logits": model(x).detach(),
+        "parameters": dict(model.named_parameters()),
         "features": gnomon.features(model, x).detach(),
         "jacobian": jacobian,
         "centroid": jacobian.sum(1),

@@ -40,6 +40,9 @@ from gnomon.measure.nfa._agop import agop
 from gnomon.measure.nfa._effective_rank import effective_rank
 from gnomon.measure.nfa._nfa_correlation import nfa_correlation
 from gnomon.measure.nfa._nfa_table import NFATable, nfa_table
+from gnomon.measure.parameters._parameter_norm import parameter_norm
+from gnomon.measure.prediction._log_probability import log_probability
+from gnomon.measure.prediction._margin import margin
 from gnomon.measure.robustness._accuracy import accuracy
 from gnomon.measure.robustness._deepfool import DeepFool, deepfool
 from gnomon.measure.robustness._robust_radius import robust_radius
@@ -82,6 +85,8 @@ __all__ = [
     "layer_centroids",
     "layer_collapse",
     "least_squares_classifier",
+    "log_probability",
+    "margin",
     "maximal_equiangularity",
     "mse_decomposition",
     "nc1",
@@ -93,6 +98,7 @@ __all__ = [
     "nfa_table",
     "ntk",
     "ntk_to_point",
+    "parameter_norm",
     "robust_radius",
     "row_alignment",
     "self_duality",

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ShapeError
 
 
 @full_precision
@@ -35,9 +34,5 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
         >>> gnomon.accuracy(torch.tensor([[0.1, 0.9], [0.8, 0.2]]), torch.tensor([1, 1]))
         tensor([1., 0.])
     """
-    _checks.samples(logits=logits)
-    if logits.ndim != 2:
-        raise ShapeError("logits", "shape (n, c)", _checks.shape_of(logits), "Pass one row of outputs a sample.")
-    _checks.finite(logits=logits)
-    _checks.class_labels(labels, *logits.shape)
+    _checks.outputs(logits, labels)
     return (logits.argmax(1) == labels).to(logits.dtype)

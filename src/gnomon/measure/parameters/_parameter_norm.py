@@ -1,0 +1,53 @@
+"""How long the vector of all parameters is."""
+
+import functools
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import EmptyError
+from gnomon.linalg import length
+
+
+@full_precision
+def parameter_norm(parameters: Mapping[str, Float[Tensor, "*d"]]) -> Float[Tensor, ""]:
+    r"""The norm of all parameters together.
+
+    Reading:
+        Low, high: Low: the weights are small. High: a large start, or training that let them grow.
+        Generalising: Not measured here.
+        Misleads: In networks with normalisation, and wherever layers can trade their scales, the same function has any
+            norm.
+
+    $\|\theta\|_2$
+
+    Source:
+        As a measure of progress: Liu, Michaud, Tegmark, arXiv:2210.01117.
+    Args:
+        parameters: by name, those of the network.
+    Returns:
+        At least 0; unit: that of the parameters. Of half precision in float32.
+    Raises:
+        EmptyError: if there are none.
+        RangeError: at NaN or infinity, or if they are no mapping.
+    Cost: O(p).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.parameter_norm({"weight": torch.tensor([[3.0]]), "bias": torch.tensor([4.0])})
+        tensor(5.)
+    """
+    by_name = isinstance(parameters, Mapping)
+    _checks.settings(("parameters", parameters, "a mapping from names to tensors", by_name))
+    if not parameters:
+        raise EmptyError("parameters", "at least one parameter", "none", "Pass dict(model.named_parameters()).")
+    for name, parameter in parameters.items():
+        _checks.floating(**{f"parameters[{name!r}]": parameter})
+        _checks.finite(**{f"parameters[{name!r}]": parameter})
+    # Layers may stand in different dtypes and on different devices; half precision cannot hold sums.
+    dtype = functools.reduce(torch.promote_types, (part.dtype for part in parameters.values()), torch.float32)
+    device = next(iter(parameters.values())).device
+    return length(torch.stack([length(part.flatten().to(dtype)).to(device) for part in parameters.values()]))

@@ -1,0 +1,1 @@
+"""What the outputs say of the labels, and how surely."""

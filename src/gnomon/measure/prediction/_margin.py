@@ -1,0 +1,47 @@
+"""By how much the label's output leads."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
+
+
+@half_as_single
+def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
+    r"""The label's output minus the largest other one.
+
+    Reading:
+        Low, high: Above 0 a sample is classified correctly, below 0 wrongly; high is far from another class in the
+            outputs.
+        Generalising: Not measured here.
+        Misleads: It has the outputs' scale, which weights can blow up: compare it with the norm of these, or of the
+            Jacobian (`robust_radius`).
+
+    $f(x)_y - \max_{j \ne y} f(x)_j$
+
+    Source:
+        Bartlett, Foster, Telgarsky, arXiv:1706.08498, section 1.
+    Args:
+        logits: the outputs.
+        labels: the classes, 0 to c - 1.
+    Returns:
+        Any number; unit: outputs. Invariant under adding a number to all outputs of a sample.
+    Raises:
+        ShapeError: if the logits are not (n, c) with two outputs or more, or labels not (n).
+        EmptyError: if there are no samples.
+        RangeError: at NaN or infinity in the logits, or at labels that are no classes.
+    Cost: O(n c).
+    Example:
+        >>> import torch, gnomon
+        >>> gnomon.margin(torch.tensor([[3.0, 1.0, 0.5], [0.0, 2.0, 1.0]]), torch.tensor([0, 2]))
+        tensor([ 2., -1.])
+    """
+    _checks.outputs(logits, labels)
+    if logits.shape[1] < 2:
+        raise ShapeError("logits", "two outputs or more", logits.shape[1], "One output has no other to lead.")
+    own = labels.long().unsqueeze(1)
+    others = logits.scatter(1, own, -torch.inf)
+    return logits.gather(1, own).squeeze(1) - others.amax(1)
