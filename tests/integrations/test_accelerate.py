@@ -20,8 +20,10 @@ from tests.integrations.plain_loop import (
     mean_loss,
     network,
     plain_loop,
+    plain_training,
     probe_of,
 )
+from tests.integrations.timelines import timeline
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +87,22 @@ def test_two_processes_are_read_without_their_wrapper(tmp_path):
         readings = torch.load(tmp_path / f"{rank}.pt")
         assert [*readings] == [*range(STEPS + 1)]
         assert readings[0] == probe_of(network()).read().scalars()
+
+
+def test_timelines_of_its_folders_are_what_a_probe_read(tmp_path, monkeypatch, capsys):
+    """Its own checkpoints, and models whose weights are parted among files."""
+    accelerator = Accelerator(cpu=True)
+    prepared = []
+
+    def save(model, step):
+        prepared[:] = prepared or [accelerator.prepare(model)]
+        accelerator.save_state(tmp_path / "states" / f"checkpoint_{step}")
+        accelerator.save_model(model, tmp_path / "models" / f"step_{step}", max_shard_size="0.3KB")
+
+    plain_training(after_step=save)
+    assert (tmp_path / "models" / "step_0" / "model.safetensors.index.json").exists()
+    assert not (tmp_path / "models" / "step_0" / "model.safetensors").exists()
+    for folder in ("states", "models"):
+        found, said = timeline(monkeypatch, capsys, tmp_path / folder)
+        assert_equal(found, plain_loop())
+        assert "the number in the name" in said

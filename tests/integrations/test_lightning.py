@@ -36,6 +36,7 @@ from tests.integrations.plain_loop import (
     plain_training,
     probe_of,
 )
+from tests.integrations.timelines import timeline
 
 pytestmark = [
     # Lightning's own use of torch's trees.
@@ -250,6 +251,25 @@ def test_what_was_read_before_resuming_counts(tmp_path):
     assert new.steps == [4]
     expected = [scalars["accuracy"] for scalars in plain_loop(same=True).values()]
     torch.testing.assert_close(resumed[0].stop.histories["accuracy"], expected[:5])
+
+
+class Kept(Module):
+    """Its checkpoints say what it was made with, which has no defaults."""
+
+    def __init__(self, dropout):
+        super().__init__(dropout)
+        self.save_hyperparameters()
+
+
+def test_a_timeline_of_checkpoints_is_what_a_probe_read(tmp_path, monkeypatch, capsys):
+    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=1, save_last=True)
+    trainer_with(saves, enable_checkpointing=True).fit(Kept(0.0), loader(), loader())
+    model = ("--model", f"{__name__}:Kept")
+    found, said = timeline(monkeypatch, capsys, tmp_path, model=model)
+    expected = plain_loop()
+    assert_equal(found, {step: expected[step] for step in range(1, STEPS + 1)})
+    assert f"left out {tmp_path / 'last.ckpt'}: the weights of {tmp_path / f'epoch=1-step={STEPS}.ckpt'}" in said
+    assert "the step in the file" in said
 
 
 def test_what_lacks_is_said_before_training():

@@ -34,6 +34,7 @@ from tests.integrations.plain_loop import (
     plain_training,
     probe_of,
 )
+from tests.integrations.timelines import timeline
 
 
 class Classifier(nn.Module):
@@ -301,13 +302,20 @@ def test_what_lacks_is_said_before_training(tmp_path):
         reading(trainer_with(tmp_path), stop=stop_when(lambda speed: True)).train()
 
 
-def test_a_vision_transformer_is_read_from_its_pixels(tmp_path):
+def test_a_vision_transformer_is_read_from_its_pixels(tmp_path, monkeypatch, capsys):
+    """While it trains, and afterwards off the Trainer's checkpoints."""
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = ViTForImageClassification(ViTConfig(image_size=4, patch_size=2, num_channels=1, num_labels=3, **sizes))
     pixels, labels = torch.randn(8, 1, 4, 4), torch.arange(8) % 3
     samples = [{"pixel_values": image, "labels": label} for image, label in zip(pixels, labels, strict=True)]
     arguments = TrainingArguments(
-        str(tmp_path), max_steps=2, use_cpu=True, save_strategy="no", report_to="none", dataloader_pin_memory=False
+        str(tmp_path / "run"),
+        max_steps=2,
+        use_cpu=True,
+        save_strategy="steps",
+        save_steps=1,
+        report_to="none",
+        dataloader_pin_memory=False,
     )
     trainer = Trainer(model, arguments, train_dataset=samples)
     quantities = [accuracy, centroid_alignment]
@@ -317,6 +325,11 @@ def test_a_vision_transformer_is_read_from_its_pixels(tmp_path):
     assert [step for step, _ in logged(trainer)] == [0, 1, 2]
     last = Probe(Logits(model, "pixel_values"), (pixels, labels), quantities).read().scalars()
     torch.testing.assert_close({name: logged(trainer)[-1][1][name] for name in last}, last)
+    found, said = timeline(
+        monkeypatch, capsys, tmp_path / "run", x=pixels, labels=labels, quantities=quantities, model=()
+    )
+    assert_equal(found, {step: {name: entry[name] for name in last} for step, entry in logged(trainer)[1:]})
+    assert "the step in the file" in said
 
 
 def _train_on_each(folder):
