@@ -38,8 +38,9 @@ class Options:
     data: str
     """digits; a file .npz (x, labels) or .parquet; a folder of parquet; mnist or the like; or a hub id owner/name."""
     model: str | None = None
-    """MODULE:FACTORY, importable from here: what builds the network, called without arguments. Default: of a folder of
-    Hugging Face, the network that its config.json describes."""
+    """MODULE:FACTORY, importable from here: what builds the network, called with what of its arguments the checkpoint
+    keeps. Default: of a folder of Hugging Face, the network that its config.json describes; of a checkpoint of timm's,
+    the one that it names."""
     key: str | None = None
     """Where in the checkpoint the weights stand, such as state_dict_ema or snapshots.3. Default: where they usually do.
     """
@@ -153,7 +154,8 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, moved_to, ready
 
     quantities, device, dtype = chosen(options.quantities), *place_of(options)
-    network, taken = Refilled(look(path), options.model, options.key).fill(path)
+    refilled = Refilled(look(path), options.model, options.key)
+    network, taken = refilled.fill(path)
     moved_to(network, device, dtype)
     data = samples_of(options)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
@@ -169,7 +171,7 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     setting = {
         "checkpoint": plain(str(path)),
         "taken": plain(taken.said),
-        **setting_of(options, data),
+        **setting_of(options, data, refilled.name),
         "outputs": found.outputs,
         "device": options.device,
         "dtype": options.dtype,
@@ -177,12 +179,10 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     return Summary(setting, measured, found.left_out)
 
 
-def setting_of(options: Options, data: "Data") -> dict[str, object]:
+def setting_of(options: Options, data: "Data", model: str) -> dict[str, object]:
     """What was measured at what, as it was named."""
-    from gnomon_lab.measuring import CONFIG
-
     return {
-        "model": plain(options.model or CONFIG),
+        "model": plain(model),
         "data": plain(data.source),
         "samples": len(data.x),
         "layer": options.layer and plain(options.layer),

@@ -96,7 +96,7 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
     data = samples_of(options)
     files = [file for one in checkpoints for file in contents(one.path)]
     refuse(options.outputs(), [*files, *data.files, *files_of(options.model or "")])
-    setting = setting_of(options, data) | {
+    setting = setting_of(options, data, refilled.name) | {
         "samples_sha256": digest(data),
         "network_sha256": refilled.code,
         "key": options.key and plain(options.key),

@@ -3,7 +3,6 @@
 from gnomon_lab.measuring.about import Checkpoint, contents, look
 from gnomon_lab.measuring.each import Reader, measure_each
 from gnomon_lab.measuring.found import checkpoints_at
-from gnomon_lab.measuring.hugging_face import CONFIG
 from gnomon_lab.measuring.kept import Kept, Record
 from gnomon_lab.measuring.measure import How, Measured, measure
 from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, some
@@ -17,7 +16,6 @@ from gnomon_lab.measuring.steps import SAID, Steps, by_step
 
 __all__ = [
     "COLUMNS",
-    "CONFIG",
     "SAID",
     "Checkpoint",
     "Data",

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from gnomon.errors import CheckpointError
+from gnomon_lab.measuring.by_timm import Architecture, of_training
 from gnomon_lab.measuring.checkpoint import damaged, from_safetensors, from_torch
 from gnomon_lab.measuring.folders import files_at
 from gnomon_lab.measuring.hugging_face import CONFIG
@@ -32,11 +33,13 @@ class Said:
         step: of its training; None if it does not say.
         epoch: the same.
         made_with: by name, what its network was made with, as Lightning's `save_hyperparameters` keeps it.
+        architecture: the network of timm's that it is of; None if it does not say.
     """
 
     step: int | None = None
     epoch: int | None = None
     made_with: Mapping[str, Any] = field(default_factory=dict)
+    architecture: Architecture | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +123,7 @@ def said_in(content: Mapping[Any, Any]) -> Said:
     """What of a checkpoint's outermost level says when it was written."""
     given = content.get("hyper_parameters")
     names = {name: value for name, value in given.items() if isinstance(name, str)} if isinstance(given, dict) else {}
-    return Said(first(content, STEPS), first(content, EPOCHS), names)
+    return Said(first(content, STEPS), first(content, EPOCHS), names, of_training(content))
 
 
 def first(content: Mapping[Any, Any], names: Iterable[str]) -> int | None:
