@@ -5,7 +5,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c con
 # Python compiles what is imported, once; pip would compile all that is installed, which doubles the installation.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run exports test coverage lowest empty package soak check bench docs pictures clean
+.PHONY: run exports test notebooks coverage lowest empty package soak check bench docs pictures clean
 
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
@@ -16,6 +16,9 @@ exports: .venv/run          ## the tables of what is public, which follow from t
 test: .venv/test            ## all tests: of units with the shapes checked at run time, the others without
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit -m "not bad_input and not once" --jaxtyping-packages=gnomon,beartype.beartype
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "bad_input or once"
+
+notebooks: .venv/dev        ## execute those of docs/notebooks, in two minutes, and keep what they print and draw
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py
 
 empty:                      ## what works without any extra, in an environment of its own
 	$(PYTHON) -m venv --clear .empty
@@ -40,7 +43,7 @@ coverage: .venv/test        ## which lines no test runs, in coverage.txt and cov
 lowest:                     ## the lowest versions that pyproject.toml allows, in an environment of its own; needs uv
 	uv venv --quiet --clear --python 3.11 .lowest
 	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab]' pytest pytest-timeout
-	.lowest/bin/python -m pytest tests/unit --ignore=tests/unit/test_docs.py -p no:cacheprovider -o filterwarnings=
+	.lowest/bin/python -m pytest tests/unit --ignore=tests/unit/test_docs.py --ignore=tests/unit/test_notebooks.py -p no:cacheprovider -o filterwarnings=
 	rm -rf .lowest
 
 MINUTES ?= 60
@@ -50,7 +53,7 @@ soak: .venv/test            ## kill runs, alter files, feed nonsense to all that
 
 check: .venv/dev            ## what must be clean before a commit
 	$(BIN)/ruff format --check .
-	$(BIN)/ruff format --check --line-length 90 *.md docs/*.md docs/*/*.md
+	$(BIN)/ruff format --check --line-length 90 *.md docs/*.md docs/*/*.md docs/*/*.ipynb
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -5,6 +5,7 @@ import re
 
 import ziafont
 import ziamath
+from from_notebooks import notebook_pages
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -18,6 +19,13 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*<
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
 ziafont.config.precision = 2
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the notebooks' pages."""
+    for page in notebook_pages(config):
+        files.append(page)
+    return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -99,7 +99,8 @@ def test_every_name_of_regions_has_its_section():
 
 def test_every_link_of_the_navigation_exists_and_every_page_is_in_it():
     listed = re.findall(r"^ +- .*?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])
+    pages = [*PAGES[1:], *(path.with_suffix(".md") for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"))]
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in pages)
 
 
 def test_every_experiment_has_its_page_and_stands_in_the_table():
