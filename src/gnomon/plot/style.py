@@ -57,8 +57,10 @@ def canvas(ax: Axes | None, width: float = 4.8, height: float = 3.2) -> tuple[Fi
         return ax.figure.figure, ax  # of the whole figure, where the axes stand in a part
     from matplotlib import pyplot
 
+    # Outside of the context, which would take back what a notebook's backend sets as the first figure loads it.
+    figure = pyplot.figure(figsize=(width, height), layout="compressed")
     with matplotlib.rc_context(STYLE):
-        return pyplot.subplots(figsize=(width, height), layout="compressed")
+        return figure, figure.subplots()
 
 
 def grid(count: int, *, height: float = 1.9, sharex: bool = True) -> tuple[Figure, list[Axes]]:
@@ -68,11 +70,9 @@ def grid(count: int, *, height: float = 1.9, sharex: bool = True) -> tuple[Figur
     columns = count if count < 4 else 2 if count == 4 else 3
     rows = -(-count // columns)
     size = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
+    figure = pyplot.figure(figsize=size, layout=ConstrainedLayoutEngine(hspace=0.08, wspace=0.04))
     with matplotlib.rc_context(STYLE):
-        figure, panels = pyplot.subplots(
-            rows, columns, figsize=size, squeeze=False, sharex=sharex,
-            layout=ConstrainedLayoutEngine(hspace=0.08, wspace=0.04),
-        )  # fmt: skip
+        panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
     for axes in panels.flat[count:]:
         axes.remove()
     for axes in panels.flat[count - columns : count]:  # the lowest of each column
