@@ -14,7 +14,7 @@ def log_softmax(logits, label):
 
 def lead(logits, label):
     values = logits.tolist()
-    return values[label] - max(value for other, value in enumerate(values) if other != label)
+    return values[label] - max((value for other, value in enumerate(values) if other != label), default=-math.inf)
 
 
 def of_outputs(s):

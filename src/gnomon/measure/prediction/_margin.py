@@ -6,7 +6,6 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
 
 
 @half_as_single
@@ -28,9 +27,9 @@ def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tens
         logits: the outputs.
         labels: the classes, 0 to c - 1.
     Returns:
-        Any number; unit: outputs. Invariant under adding a number to all outputs of a sample.
+        Any number; unit: outputs; infinity of one output, which has no rival. Invariant under adding a number to all outputs of a sample.
     Raises:
-        ShapeError: if the logits are not (n, c) with two outputs or more, or labels not (n).
+        ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity in the logits, or at labels that are no classes.
     Cost: O(n c).
@@ -40,8 +39,6 @@ def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tens
         tensor([ 2., -1.])
     """
     _checks.outputs(logits, labels)
-    if logits.shape[1] < 2:
-        raise ShapeError("logits", "two outputs or more", logits.shape[1], "One output has no other to lead.")
     own = labels.long().unsqueeze(1)
     others = logits.scatter(1, own, -torch.inf)
     return logits.gather(1, own).squeeze(1) - others.amax(1)
