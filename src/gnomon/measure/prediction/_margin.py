@@ -27,7 +27,8 @@ def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tens
         logits: the outputs.
         labels: the classes, 0 to c - 1.
     Returns:
-        Any number; unit: outputs; infinity of one output, which has no rival. Invariant under adding a number to all outputs of a sample.
+        Any number; unit: outputs; infinity of one output, which has no rival. Invariant under adding a number to all
+        outputs of a sample.
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
