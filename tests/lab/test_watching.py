@@ -174,6 +174,14 @@ def test_runs_are_found_as_they_come_and_forgotten_as_they_go(tmp_path):
     assert [curve.place for curve in watched.curves()] == [2, 3, 4], "colours stay"
 
 
+def test_runs_are_in_the_order_in_which_people_count(tmp_path):
+    for name in ("seed10", "seed2", "1", "seed2b"):
+        (tmp_path / f"{name}.jsonl").write_text(line(1, a=1))
+    watched = Watched(tmp_path)
+    watched.look()
+    assert [curve.label for curve in watched.curves()] == ["1", "seed2", "seed2b", "seed10"]
+
+
 def test_what_is_no_file_of_readings_is_passed_by_and_named(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"text": "a"}\n' * 10)
     (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 99)

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ class Watched:
         start = time.monotonic()
         if start < self._look_again:
             return
-        for path in [self.path] if self._alone else sorted(_files(self.path, DEPTH)):
+        for path in [self.path] if self._alone else sorted(_files(self.path, DEPTH), key=_as_counted):
             if path not in self._files:
                 self._files[path] = Followed(path, self._wants)
         end = time.monotonic()
@@ -150,6 +151,11 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _files(Path(entry.path), depth - 1)
         elif entry.name.endswith(".jsonl"):
             yield Path(entry.path)
+
+
+def _as_counted(path: Path) -> list[str | int]:
+    """Its words and numbers in turn, so that seed 10 comes behind seed 2."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", str(path))]
 
 
 def labelled(found: Sequence[tuple[tuple[str, ...], str | None]]) -> list[str]:
