@@ -65,9 +65,10 @@ bench: .venv/dev            ## speeds beside the peers', as ratios in one proces
 docs: .venv/dev             ## the documentation, on a local port
 	$(BIN)/mkdocs serve
 
-pictures: .venv/dev         ## those of docs/quantities and docs/regions.md, from runs of their own, in four minutes, and that of benchmarks/scale.py
+pictures: .venv/dev         ## those of docs/quantities and docs/regions.md, from runs of their own, in four minutes, that of benchmarks/scale.py, and those of docs/plot.md
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures
 	$(BIN)/python docs/pictures/scale.py
+	$(BIN)/python docs/pictures/page.py
 
 clean:                      ## everything that is made
 	rm -rf .venv site dist

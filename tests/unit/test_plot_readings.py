@@ -151,6 +151,17 @@ def test_a_kernel_is_ordered_by_class():
     assert axes.get_images()[0].get_clim() == (-1, 1)
 
 
+def test_few_large_entries_do_not_leave_the_others_one_colour():
+    entries = torch.ones(20, 20)
+    entries[3, 3] = 100
+    _, axes = plot.kernel(entries, ax=ax())
+    assert axes.get_images()[0].get_clim() == (0, 1)
+    assert axes.get_images()[0].colorbar.extend == "max"
+    _, axes = plot.kernel(entries.clamp_max(4), ax=ax())
+    assert axes.get_images()[0].get_clim() == (0, 4)
+    assert axes.get_images()[0].colorbar.extend == "neither"
+
+
 def test_one_quantity_is_drawn_into_axes_that_are_given():
     own = ax()
     figure, axes = reading(nc1=0.5, equinorm=0.1).plot("nc1", ax=own)

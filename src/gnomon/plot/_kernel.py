@@ -35,7 +35,8 @@ def kernel(
 
     Returns:
         The figure and its axes. Blue is negative and red positive where there is a negative entry; else dark is 0 and
-        yellow the largest.
+        yellow the largest. Where few entries are far larger than the others the colours end before, and the bar has an
+        arrow.
 
     Raises:
         ShapeError: if it is no such matrix, or there is not one label for each row and column.
@@ -59,7 +60,7 @@ def kernel(
     classes = numbers(labels)
     order = np.argsort(classes, kind="stable")
     in_colours(axes, entries[order][:, order], label)
-    _mark(axes, classes[order])
+    _mark(axes, classes[order], style.MUTED if (entries < 0).any() else "white")
     return figure, axes
 
 
@@ -67,14 +68,15 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     """The entries as colours, NaN and infinity left white, with their bar."""
     entries = np.where(np.isfinite(entries), entries, np.nan)
     signed = bool((entries < 0).any())
-    most = float(np.nanmax(np.abs(entries))) or 1.0
+    most, beyond = _largest(np.abs(entries[np.isfinite(entries)]))
     colours = LinearSegmentedColormap.from_list("entries", list(style.DIVERGING if signed else style.VALUES))
     rows, columns = entries.shape
     image = axes.imshow(
         entries, cmap=colours, vmin=-most if signed else 0, vmax=most, interpolation="none",
         aspect="equal" if rows < 4 * columns and columns < 4 * rows else "auto",
     )  # fmt: skip
-    bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0, 0.05, 1)), label=label)
+    extend = ("both" if signed else "max") if beyond else "neither"
+    bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0, 0.05, 1)), label=label, extend=extend)
     bar.outline.set_visible(False)
     bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.plain()
     bar.ax.tick_params(length=0)
@@ -85,12 +87,21 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     axes.tick_params(length=0)
 
 
-def _mark(axes: Axes, classes: Numbers) -> None:
-    """White lines between the classes, and their numbers in the middle of each."""
+def _largest(sizes: Numbers) -> tuple[float, bool]:
+    """Where the colours end, and whether entries lie beyond: a few far larger ones do not leave the others one colour.
+
+    That is at the largest, or at that of 98 % of the entries if the largest is more than four times that.
+    """
+    usual, largest = float(np.quantile(sizes, 0.98)), float(sizes.max())
+    return (usual, True) if 0 < 4 * usual < largest else (largest or 1.0, False)
+
+
+def _mark(axes: Axes, classes: Numbers, colour: str) -> None:
+    """Lines between the classes, and their numbers in the middle of each."""
     kinds, first, counts = np.unique(classes, return_index=True, return_counts=True)
     for between in first[1:] - 0.5:
-        axes.axhline(between, color="white", linewidth=0.8)
-        axes.axvline(between, color="white", linewidth=0.8)
+        axes.axhline(between, color=colour, linewidth=0.6)
+        axes.axvline(between, color=colour, linewidth=0.6)
     every = -(-len(kinds) // 20)
     middles, names = (first + (counts - 1) / 2)[::every], [f"{kind:g}" for kind in kinds[::every]]
     axes.set_xticks(middles, names)
