@@ -405,9 +405,10 @@ def judged(function: Callable[..., object], arguments: Arguments) -> tuple[str, 
 
 
 def annotations(function: Callable[..., object], arguments: Arguments) -> dict[str, Any]:
-    """What the signature says of the arguments."""
+    """What the signature says of the arguments, of those by any name too."""
     parameters = inspect.signature(function).parameters
-    return {name: parameters[name].annotation for name in arguments if name != "self"}
+    named = next((parameter for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD), None)
+    return {name: parameters.get(name, named).annotation for name in arguments if name != "self"}
 
 
 def fit(value: Any, annotation: Any) -> bool:
