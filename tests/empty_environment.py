@@ -82,6 +82,7 @@ def complaints():
 
     calls = {
         "plot": lambda: importlib.import_module("gnomon.plot"),
+        "History.plot": lambda: gnomon.History().plot(),
         "DeepRFM": lambda: gnomon.DeepRFM,
         "digits": lambda: gnomon.data.digits(generator=torch.Generator()),
     }

@@ -109,7 +109,7 @@ def test_the_table_needs_nothing_but_itself_in_light_and_in_dark():
     assert re.search(r"https?:|<script|@import|url\(", shown) is None
 
 
-def own_margin(logits):
+def own_rise(logits):
     """How far the largest output is above the mean; as a user writes it.
 
     Returns:
@@ -120,14 +120,14 @@ def own_margin(logits):
 
 def test_a_quantity_of_ones_own_says_what_its_docstring_says(tmp_path):
     model, x = nn.Linear(3, 2), torch.ones(4, 3)
-    asked = {"margin": own_margin, "alignment": gnomon.centroid_alignment, "nc1": lambda logits: logits.mean()}
+    asked = {"rise": own_rise, "alignment": gnomon.centroid_alignment, "nc1": lambda logits: logits.mean()}
     probe = gnomon.Probe(model, {"test": x}, asked)
     read = probe(0)
     probe.history.save(tmp_path / "history.jsonl")
-    assert History.load(tmp_path / "history.jsonl").about("test/margin") == gnomon.probe.About()
-    assert probe.history.about("test/margin").unit == "outputs"
+    assert History.load(tmp_path / "history.jsonl").about("test/rise") == gnomon.probe.About()
+    assert probe.history.about("test/rise").unit == "outputs"
     rows = {row[0]: row for row in Page(read._repr_html_()).rows}
-    assert rows["test/margin"][3:] == ["How far the largest output is above the mean", "[0, ∞) outputs"]
+    assert rows["test/rise"][3:] == ["How far the largest output is above the mean", "[0, ∞) outputs"]
     assert rows["test/alignment"][3].startswith("The cosine of the angle between each sample and the centroid")
     assert rows["test/nc1"][3:] == ["", " "]  # not gnomon's of that name
     assert gnomon.Probe(model, x, [gnomon.centroid, gnomon.jacobian_norm]).read().docstrings == {}

@@ -145,6 +145,8 @@ def test_the_docstring_says_the_range_of_the_contract(name):
     said = about(f"test/layer.1/{name}")
     assert said.range
     assert said.logarithmic == (high == math.inf and name not in BOUNDED_BY_THE_SAMPLE)
+    if low == -math.inf:
+        assert said.range.startswith("(-∞")
     if low in (0, 1, -1):
         assert said.range.strip("[(").startswith(f"{low:g}")
     if high in (0, 1, 4) and "," in said.range and name not in ("activation_misalignment", "effective_rank"):
@@ -161,8 +163,8 @@ def test_parts_of_a_result_say_what_they_are():
 
 
 def test_what_is_unknown_says_nothing_unless_it_has_a_docstring():
-    assert about("margin") == about("measure") == about("Path") == gnomon.probe.About()
-    own = about("margin", "How far the label is above.\n\n    Returns:\n        At least 0, unit: outputs.\n    ")
+    assert about("rise") == about("measure") == about("Path") == gnomon.probe.About()
+    own = about("rise", "How far the label is above.\n\n    Returns:\n        At least 0, unit: outputs.\n    ")
     assert (own.sentence, own.range, own.unit) == ("How far the label is above.", "[0, ∞)", "outputs")
 
 

@@ -84,7 +84,13 @@ def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dic
     if not several:
         return {key: style.line(place) for place, key in enumerate(keys)}
     runs, parts = (list(dict.fromkeys(kind)) for kind in zip(*keys, strict=True))
-    return {(run, part): style.line(runs.index(run), parts.index(part)) for run, part in keys}
+    around = len(style.PALETTE)
+    return {
+        (run, part): style.line(place, parts.index(part) + place // around)
+        for place, run in enumerate(runs)
+        for part in parts
+        if (run, part) in keys
+    }
 
 
 def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], *, log: bool) -> None:

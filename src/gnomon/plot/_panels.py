@@ -40,7 +40,7 @@ class Panel:
 
     def draw(self, axes: Axes) -> None:
         """Into these axes, or that there is nothing to draw."""
-        self.held = {name: value.double() for name, value in self.held.items()}
+        self.held = {name: value.cpu().double() for name, value in self.held.items()}
         if any(value.isfinite().any() for value in self.held.values()):
             self.kind(axes, self)
         else:
@@ -70,7 +70,7 @@ def kind_of(value: Tensor, axes: tuple[str, ...] | None) -> Kind:
 
 def falling(value: Tensor) -> bool:
     """Whether values fall from each to the next, as those of a spectrum do."""
-    steps = value.detach().double().diff(dim=-1)
+    steps = value.detach().cpu().double().diff(dim=-1)
     return value.shape[-1] > 1 and bool((steps <= 0).all()) and bool((steps < 0).any())
 
 
@@ -111,7 +111,7 @@ def samples(axes: Axes, panel: Panel) -> None:
         if panel.right is None:
             groups[name] = numbers(own.flatten())
         else:
-            for word, kept in (("correct", panel.right == 1), ("wrong", panel.right == 0)):
+            for word, kept in (("correct", panel.right.cpu() == 1), ("wrong", panel.right.cpu() == 0)):
                 groups[f"{int(kept.sum())} {word}"] = numbers(own[kept].flatten())
     finite = {name: values[np.isfinite(values)] for name, values in groups.items() if np.isfinite(values).any()}
     bins = min(30, max(8, round(2 * min(map(len, finite.values())) ** 0.5)))  # not more than the smallest group fills

@@ -11,7 +11,9 @@ from gnomon import measure
 from gnomon._kinds import members
 from gnomon.linalg import Estimate
 
-RANGE = re.compile(r"\bin \$?([\[(]-?\d(?:[^\[\]()]|\([^()]*\))*[\])])|\b(0 or 1)\b|\bat least (\d)\b", re.IGNORECASE)
+RANGE = re.compile(
+    r"\bin \$?([\[(]-?\d(?:[^\[\]()]|\([^()]*\))*[\])])|\b(0 or 1)\b|\bat (least|most) (\d)\b", re.IGNORECASE
+)
 UNIT = re.compile(r"\b(?:unit:|in the unit of) ([^.;]+)", re.IGNORECASE)
 ATTRIBUTE = re.compile(r"^ {4}(\w[\w, ]*): ((?:.|\n {5,})*)", re.MULTILINE)
 
@@ -89,8 +91,10 @@ def found(texts: Sequence[str]) -> tuple[str, str]:
     texts = [" ".join(text.split()) for text in texts]
     ranges = [match for text in texts if (match := RANGE.search(text))]
     units = [match for text in texts if (match := UNIT.search(text))]
-    interval, either, least = ranges[0].groups() if ranges else ("", "", "")
-    return plain(interval or either or (f"[{least}, ∞)" if least else "")), plain(units[0][1]) if units else ""
+    interval, either, side, end = ranges[0].groups() if ranges else ("", "", "", "")
+    if side:
+        interval = f"[{end}, ∞)" if side.lower() == "least" else f"(-∞, {end}]"
+    return plain(interval or either or ""), plain(units[0][1]) if units else ""
 
 
 def axes_of(annotation: object) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import gnomon
 from gnomon import measure
 from gnomon.errors import RangeError
-from gnomon.probe import plan
+from gnomon.probe import about, plan
 
 Quantity = Callable[..., object]
 """From what its argument names say to a tensor or a dataclass of tensors."""
@@ -65,11 +65,9 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
 
 def explanation(name: str) -> str:
     """The first sentence on a quantity, or on that whose part this is; formulas as plain text, and where it is moot."""
-    quantity = QUANTITIES[name.partition(".")[0]]
-    first = (quantity.__doc__ or "").strip().partition("\n\n")[0]
-    for written, plain in ((r"^\top", "ᵀ"), (r"\,", " "), (r"\ell_2", "ℓ₂"), ("$", ""), ("`", "")):
-        first = first.replace(written, plain)
-    return " ".join([*first.split(), *([CAUTION] if quantity in CENTROIDS else [])])
+    quantity = name.partition(".")[0]
+    caution = [CAUTION] if QUANTITIES[quantity] in CENTROIDS else []
+    return " ".join([about(quantity).sentence, *caution])
 
 
 def explanations(names: Iterable[str]) -> dict[str, str]:
