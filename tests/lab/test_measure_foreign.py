@@ -270,6 +270,33 @@ def test_weights_of_a_folder_may_be_pickled_or_in_parts(saved, measured, complai
     assert measured("saved", *asked)[0]["quantities"] == expected
 
 
+def in_parts(folder, of, state):
+    """As `save_pretrained` parts weights among files, one tensor each, beside what may be there of another save."""
+    names = {name: f"model-{part:05}-of-{of:05}.safetensors" for part, name in enumerate(state, 1)}
+    for name, file in names.items():
+        save_file({name: state[name]}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+    return names
+
+
+def test_an_index_says_which_parts_belong_together(folder, measured, complaint):
+    parts, state = Path("parts"), network().state_dict()
+    parts.mkdir()
+    in_parts(parts, 9, {name: tensor + 1 for name, tensor in state.items()})
+    names = in_parts(parts, len(state), state)
+    assert measured("parts")[0]["quantities"] == measured()[0]["quantities"]
+    first = parts / min(names.values())
+    first.rename("elsewhere.safetensors")
+    assert f"expected 4 files such as {first.name}, got 3 in parts. Copy all of them." in complaint("parts")
+    index = parts / "model.safetensors.index.json"
+    for wrong in ("../elsewhere.safetensors", "/etc/passwd", "", 3, ["a"]):
+        index.write_text(json.dumps({"weight_map": {"0.weight": wrong}}))
+        assert "expected an index that says which file has which tensor, got " in complaint("parts")
+    for text in ("", "[]", "{}", '{"weight_map": {}}', '{"weight_map": 3}', "[" * 10**5):
+        index.write_text(text)
+        assert "expected an index that says which file has which tensor, got " in complaint("parts")
+
+
 def test_a_factory_takes_the_weights_of_a_folder(folder, measured):
     Path("bare").mkdir()
     save_file(network().state_dict(), "bare/model.safetensors")
