@@ -253,6 +253,35 @@ def test_another_networks_is_named(ask):
     assert f", of {NAMES[2]}. Name the factory of the network that was saved. Measured: 3" in said.splitlines()[-1]
 
 
+PICKY = """
+
+class Picky(nn.Sequential):
+    def forward(self, x):
+        assert self[0].bias[0] != 7
+        return super().forward(x)
+
+
+def made():
+    return Picky(*small())
+"""
+
+
+def test_what_the_network_raises_of_one_is_named(ask, many, monkeypatch):
+    """Of the first it is the options or the network, and nothing is tried further."""
+    (many / "nets.py").write_text(NETS + PICKY)
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    weights = trained(0)
+    weights["0.bias"][0] = 7
+    torch.save(weights, NAMES[2])
+    code, out, said = ask(*NAMES, options=(*ASKED, "--json"), model=("--model", "nets:made"))
+    assert (code, json.loads(out)["steps"]) == (2, [0, 2, 30])
+    assert "got AssertionError, of ckpt-10.pt. " in said.splitlines()[-1]
+    code, out, said = ask(NAMES[2], NAMES[3], options=(*ASKED, "--json"), model=("--model", "nets:made"))
+    assert (code, out) == (2, "")
+    code, _, said = ask(*NAMES, options=("--layer", "9"))
+    assert said.splitlines()[-1] == "gnomon: Probe(layer): expected one of 0, 1, 2, got '9'. Choose one."
+
+
 def test_nothing_that_can_be_measured_is_one_line(ask, many):
     for name in NAMES:
         torch.save({"model": Malicious(many / "pwned")}, name)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.errors import CheckpointError
+from gnomon.errors import CheckpointError, GnomonError
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.say import plain, say
 from gnomon_lab.cli.state import duration
@@ -35,7 +35,7 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     """Measures what is not known yet, and shows all; what is wrong with one of them is said when the others are done.
 
     Raises:
-        CheckpointError: if one could not be read.
+        GnomonError: if one could not be read.
     """
     from gnomon_lab.measuring import SAID, Moved
 
@@ -56,15 +56,13 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     return 0
 
 
-def ordered(
-    options: "Options", paths: Sequence[Path], beside: "Terminal"
-) -> "tuple[Steps, dict[Path, CheckpointError]]":
+def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "tuple[Steps, dict[Path, GnomonError]]":
     """The checkpoints by step, and those that cannot be read."""
     from gnomon_lab.cli.progress import Progress
     from gnomon_lab.measuring import SAID, by_step, look
 
     found: list[Checkpoint] = []
-    failed: dict[Path, CheckpointError] = {}
+    failed: dict[Path, GnomonError] = {}
     with Progress(beside) as progress:
         for done, path in enumerate(paths, 1):
             try:
@@ -131,7 +129,7 @@ def digest(data: "Data") -> str:
     return whole.hexdigest()[:12]
 
 
-def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> "dict[Path, CheckpointError]":
+def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> "dict[Path, GnomonError]":
     """Has all of them read; says how long it takes if that is long, and how far it is."""
     from gnomon_lab.cli.measure_command import warnings_said
     from gnomon_lab.cli.progress import Progress
@@ -229,7 +227,7 @@ def table(moved: "Moved", terminal: "Terminal") -> "Table":
     return drawn
 
 
-def together(failed: "Mapping[Path, CheckpointError]", done: int) -> CheckpointError:
+def together(failed: "Mapping[Path, GnomonError]", done: int) -> GnomonError:
     """The error for those that could not be read: the first, and the names of the others."""
     error, *others = failed.values()
     if others:

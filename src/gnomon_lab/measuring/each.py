@@ -100,7 +100,7 @@ def measure_each(
     read: Callable[[Checkpoint, int], Record],
     *,
     show: Show = lambda done, total: None,
-) -> dict[Path, CheckpointError]:
+) -> dict[Path, GnomonError]:
     """Has a reading of each checkpoint stand in what is kept, by rising step; those that are known are not read again.
 
     Those kept of other checkpoints stay in their place, if a step says the same of them all.
@@ -109,23 +109,26 @@ def measure_each(
         The checkpoints that could not be read, with what is wrong.
 
     Raises:
-        DataError: if what was read cannot be kept.
+        GnomonError: if what was read cannot be kept, or, before one could be read, what is wrong is not the checkpoint.
     """
     others = {row["step"]: row for row in kept.rows} if steps.source in LASTING else {}
-    failed: dict[Path, CheckpointError] = {}
+    failed: dict[Path, GnomonError] = {}
     wanted = sorted(others.keys() | steps.by_step.keys())
+    begun = False
     for done, step in enumerate(wanted, 1):
         one = steps.by_step.get(step)
         if one is None:
             kept.put(others[step])
             continue
         try:
-            record = known(kept, one, step) or read(one, step)
+            record = known(kept, one, step)
+            if record is None:
+                record, begun = read(one, step), True
         except GnomonError as error:
+            if not (begun or isinstance(error, CheckpointError)):
+                raise
             if one.path.name not in str(error):
                 error.got = f"{error.got or 'none'}, of {one.path}"
-            if not isinstance(error, CheckpointError):
-                raise
             failed[one.path] = error
         else:
             kept.put(record)

@@ -50,7 +50,7 @@ def files_at(path: Path) -> list[Path]:
         "checkpoint",
         "a folder with model.safetensors or pytorch_model.bin",
         f"{names} in {str(path)!r}",
-        "Name the file, or the folder that save_pretrained wrote.",
+        "Name the file, the folder that save_pretrained wrote, or that in which checkpoints stand.",
     )
 
 
@@ -65,7 +65,7 @@ def indexed(index: Path) -> list[str]:
             raise ValueError(f"more than {LONGEST:,} bytes")
         parts = json.loads(index.read_bytes())["weight_map"]
         names = sorted({*parts.values()})
-        if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
+        if not names or any(not isinstance(name, str) or not name or Path(name).name != name for name in names):
             raise ValueError("names of other places")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise CheckpointError(
