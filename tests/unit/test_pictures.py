@@ -1,13 +1,19 @@
 """Pictures stand behind their quantities, and what the caption says of it is what was drawn."""
 
 import importlib.util
+import inspect
 import re
 import sys
+from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from matplotlib.figure import Figure
+
+import gnomon
+import gnomon.regions
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "docs" / "pictures"
@@ -50,15 +56,17 @@ def test_every_picture_stands_behind_its_quantity(program):
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)
-def test_the_caption_names_the_numbers_of_the_picture(path, program):
+def test_the_caption_and_the_docstring_name_the_numbers_of_the_picture(path, program):
     root = ElementTree.parse(path).getroot()
     assert root.tag.endswith("svg")
     assert path.stat().st_size < (70_000 if path.stem == "regions.slice_regions" else 27_000)  # some 2,000 regions
     described = root.find(".//{http://purl.org/dc/elements/1.1/}description").text or ""
     numbers = [part.split(": ")[1] for part in described.split("; ")] if described else []
-    caption = captions()[path.stem][1]
-    for number in numbers:
-        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d%])", caption), f"{number} is not in: {caption}"
+    said = [captions()[path.stem][1]]
+    if "Reading:" in (docstring := inspect.getdoc(attrgetter(path.stem)(gnomon))):
+        said.append(" ".join(docstring.split("\n\n")[1].split()))
+    for number, text in product(numbers, said):
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d%])", text), f"{number} is not in: {text}"
 
 
 def test_the_quantities_that_are_drawn_are_those_that_the_runs_read(program):

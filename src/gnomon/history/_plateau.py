@@ -57,8 +57,8 @@ def plateau(
     Reading:
         Low, high: Its message: whether the last doubling of the steps still changed the alignment, and whether that and
             PC1 are high.
-        Generalising: On digits the alignment gained 0.497 in the last doubling in a network that generalises. In one
-            that memorised it rests, at 0.002, but low, which the rule does not take for an end.
+        Generalising: On digits the alignment gained +0.497 in the last doubling in a network that generalises. In one
+            that memorised it rests, +0.002, but low, which the rule does not take for an end.
         Misleads: PC1 counts as high from 0.9 on, which few runs reach, 0.32 to 0.37 (delayed-robustness) or 0.60
             (grok-digits): set `rank_one`. Under cross-entropy take the Jacobians' alignment.
 

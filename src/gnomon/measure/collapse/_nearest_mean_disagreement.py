@@ -19,9 +19,9 @@ def nearest_mean_disagreement(
 
     Reading:
         Low, high: 0: the network names the class of the nearest mean.
-        Generalising: On training digits it falls to 0 with true labels (96 % of unseen digits), and ends at 6.2 % from
-            a large start (84 %).
-        Misleads: Shuffled labels reach 0 too, later.
+        Generalising: On training digits it falls to 0.0 % with true labels (96 % of unseen digits), and ends at 6.2 %
+            from a large start (84 %).
+        Misleads: Shuffled labels reach 0.0 % too, later.
 
 
 

@@ -13,8 +13,8 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
 
     Reading:
         Low, high: 1 on the samples trained on: they are fitted, by memory or by rule. Only unseen samples tell which.
-        Generalising: Training digits reach 1 first. Unseen ones follow late, to 0.956 with GrokAlign, or stay, at 0.344
-            without.
+        Generalising: Training digits reach 1 first. Unseen ones follow late, to 95.6 % with GrokAlign, or stay, at
+            34.4 % without.
         Misleads: Where classes are unequal the largest weighs most, and it knows neither confidence nor robustness.
 
 
