@@ -120,6 +120,23 @@ def test_histories_side_by_side_have_colours_and_their_splits_dashes():
     assert [*lines_of(axes)] == ["run 2"]
 
 
+def test_layers_have_colours_and_splits_dashes():
+    history = History()
+    for step in (1, 2):
+        names = [f"{split}/{layer}/nc1" for split in ("train", "test") for layer in ("conv", "fc")]
+        history.append(Reading(step, {name: torch.tensor(1.0 + step) for name in names}, {}))
+    _, axes = history.plot()
+    looks = {name: (line.get_color(), line.get_linestyle()) for name, line in lines_of(axes).items()}
+    assert [looks["train/conv"][0], looks["train/fc"][0]] == [looks["test/conv"][0], looks["test/fc"][0]]
+    assert looks["train/conv"][0] != looks["train/fc"][0]
+    assert [looks[f"{split}/conv"][1] for split in ("train", "test")] == ["-", "--"]
+
+
+def test_many_histories_side_by_side_are_told_apart():
+    _, axes = compare(*(filled() for _ in range(15))).plot("jacobian_norm")
+    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in axes.get_lines()}) == 15
+
+
 def test_a_history_is_drawn_where_readings_are():
     history = filled()
     _, axes = plot.history({"one": history, "other": filled(2.0)}, "jacobian_norm", ax=Figure().add_subplot())

@@ -75,6 +75,8 @@ def test_one_value_a_sample_is_a_histogram_and_right_ones_stand_apart():
         "jacobian_norm"
     )
     assert [legend(own)[0] for own in axes] == ["6 correct: mean 3.5", "mean 5.5"]
+    _, axes = reading(accuracy=[1.0, 0.0, 1.0], of_pairs=[1.0, 3.0, 2.0, 6.0]).plot("of_pairs")
+    assert legend(axes) == ["mean 3"]
 
 
 def test_splits_share_a_histogram_where_no_sample_is_wrong():

@@ -79,17 +79,19 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
 
 
 def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dict[str, Any]]:
-    """How each line is drawn in all panels: of several runs, each has a colour, and each split or layer its dashes."""
+    """How each line is drawn in all panels: a run has a colour, and its splits and layers dashes.
+
+    Of one run a layer has a colour and a split its dashes, or each line its own.
+    """
     keys = list(dict.fromkeys(key for lines in panels.values() for key in lines))
-    if not several:
+    kinds = keys if several else [(layer, split) for split, _, layer in (part.partition("/") for _, part in keys)]
+    if not all(colour for colour, _ in kinds):
         return {key: style.line(place) for place, key in enumerate(keys)}
-    runs, parts = (list(dict.fromkeys(kind)) for kind in zip(*keys, strict=True))
-    around = len(style.PALETTE)
+    colours, dashes = (list(dict.fromkeys(kind)) for kind in zip(*kinds, strict=True))
+    places = [(colours.index(colour), dashes.index(dash)) for colour, dash in kinds]
     return {
-        (run, part): style.line(place, parts.index(part) + place // around)
-        for place, run in enumerate(runs)
-        for part in parts
-        if (run, part) in keys
+        key: style.line(colour, dash + colour // len(style.PALETTE))
+        for key, (colour, dash) in zip(keys, places, strict=True)
     }
 
 
