@@ -15,7 +15,7 @@ COMMANDS = {
     "list": "the experiments, and the runs on disk",
     "report": "write a run's page again, from its records",
     "verify": "check the papers' claims against the finished runs",
-    "measure": "read the geometry of a trained network off its checkpoint",
+    "measure": "read the geometry of a trained network off its checkpoints, and how it moved",
     "watch": "follow runs and histories while they grow",
 }
 
