@@ -29,7 +29,7 @@ border:0;border-top:1px solid var(--grid);white-space:nowrap;max-width:none;back
 .gnomon-table.gnomon-table td.gnomon-said{white-space:normal;min-width:14em;max-width:30em;color:var(--muted)}
 .gnomon-table.gnomon-table td.gnomon-number{text-align:right;font-variant-numeric:tabular-nums}
 .gnomon-table i{font-style:normal;color:var(--muted)}
-.gnomon-table svg{display:block}
+.gnomon-table svg{display:block;max-width:none}
 .gnomon-table polyline{fill:none;stroke:var(--line);stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}
 .gnomon-table circle{fill:var(--line)}
 """
