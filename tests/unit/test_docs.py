@@ -1,6 +1,5 @@
 """The documentation is true: its code runs, its examples hold, its errata can be computed."""
 
-import ast
 import doctest
 import importlib
 import inspect
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from docs.sections import with_index
+from matplotlib import pyplot
 from torch import nn
 from torch.nn import functional
 
@@ -29,6 +29,13 @@ DRAWN = ROOT / "docs" / "assets" / "quantities"
 MAPS = {"regions.slice_regions", "regions.decision_boundary"}
 """Drawn, and no quantities."""
 MODULES = ["gnomon", *(module.name for module in pkgutil.walk_packages(gnomon.__path__, "gnomon."))]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """The figures of a page's code: of more than twenty matplotlib warns."""
+    yield
+    pyplot.close("all")
 
 
 def normal(*shape, seed=0):
@@ -56,16 +63,16 @@ def test_code_is_as_narrow_as_a_page(page):
 
 
 @pytest.mark.bad_input
-def test_the_alignment_of_the_first_code_rises_with_the_accuracy(tmp_path, monkeypatch, capsys):
+def test_the_alignment_of_the_first_code_rises_with_the_accuracy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
         block = re.search(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[1]
+        names = {}
         with torch.random.fork_rng():
-            exec(compile(block, page.name, "exec"), {})
-        printed = capsys.readouterr().out.splitlines()
-        first, last = (ast.literal_eval(line.partition(" ")[2]) for line in (printed[0], printed[-1]))
-        assert first["accuracy"] < 0.2 < 0.95 < last["accuracy"]
-        assert 2 * first["jacobian_alignment"] < last["jacobian_alignment"]
+            exec(compile(block, page.name, "exec"), names)
+        accuracy, alignment = (names["probe"].history[name] for name in ("accuracy", "jacobian_alignment"))
+        assert accuracy[0] < 0.2 < 0.95 < accuracy[-1]
+        assert 2 * alignment[0] < alignment[-1]
 
 
 @pytest.mark.parametrize("name", MODULES)
