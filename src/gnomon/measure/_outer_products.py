@@ -16,6 +16,8 @@ PAIRS = 64
 """Of so many pairs of vectors it is seen how they vary, at least: more of each where there are few samples."""
 SOME = 64
 """Samples from which it is seen in how many directions errors lie, at most."""
+SURE = 0.75
+"""The part of these directions that counts: their number is an estimate from few vectors."""
 SPARE = 1.1
 """By so much more vectors are taken than the error after the first ones asks for, which is itself an estimate."""
 
@@ -94,10 +96,10 @@ class Drawn:
         """Half the width of the 95 % interval.
 
         By the mean square error, around which the square of an error lies as chi squared does; its degrees of freedom
-        are the directions in which errors lie. That the mean square error is an estimate does not widen it: where
-        vectors happen to be long, the estimate and the error are large together.
+        are the directions in which errors lie, as far as these are sure. That the mean square error is an estimate does
+        not widen it: where vectors happen to be long, the estimate and the error are large together.
         """
-        narrow = 2 / 9 / self._directions
+        narrow = 2 / 9 / max(1.0, SURE * self._directions)
         return math.sqrt(self.noise()) * (1 - narrow + 1.644854 * math.sqrt(narrow)) ** 1.5
 
     def size(self) -> float:
