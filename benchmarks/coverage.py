@@ -1,8 +1,8 @@
 """In how many of 200 draws the stated 95 % interval of an estimate holds the truth: each estimate, three networks.
 
 Of 1,000 outputs, by what is public: a sample has random vectors of its own, so that one sample 200 times over is 200
-draws of what is estimated sample by sample; the rest is estimated with 200 seeds. The truth is from the Jacobians. Prints
-the table of `docs/reliability.md`, in some minutes.
+draws of what is estimated sample by sample; the rest is estimated with 200 seeds. The truth is from the Jacobians.
+Prints the table of `docs/reliability.md`, in a quarter of an hour.
 """
 
 import sys
