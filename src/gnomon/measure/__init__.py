@@ -23,6 +23,10 @@ from gnomon.measure.collapse._self_duality import self_duality
 from gnomon.measure.collapse._snr import snr
 from gnomon.measure.collapse._snr_singular_values import snr_singular_values
 from gnomon.measure.collapse._spectral_mse import spectral_mse
+from gnomon.measure.features._activation_sparsity import activation_sparsity
+from gnomon.measure.features._dead_units import dead_units
+from gnomon.measure.features._feature_norm import feature_norm
+from gnomon.measure.features._rank_me import rank_me
 from gnomon.measure.jacobian._centroid import centroid
 from gnomon.measure.jacobian._centroid_alignment import centroid_alignment
 from gnomon.measure.jacobian._centroid_inner_product import centroid_inner_product
@@ -64,6 +68,7 @@ __all__ = [
     "TruncationSectors",
     "accuracy",
     "activation_misalignment",
+    "activation_sparsity",
     "agop",
     "central_path_distance",
     "centroid",
@@ -75,11 +80,13 @@ __all__ = [
     "classifier_equinorm",
     "classifier_maximal_equiangularity",
     "cumulative_parameters",
+    "dead_units",
     "deepfool",
     "effective_rank",
     "equiangularity",
     "equinorm",
     "explained_variance_ratio",
+    "feature_norm",
     "jacobian_alignment",
     "jacobian_norm",
     "layer_centroids",
@@ -99,6 +106,7 @@ __all__ = [
     "ntk",
     "ntk_to_point",
     "parameter_norm",
+    "rank_me",
     "robust_radius",
     "row_alignment",
     "self_duality",

@@ -1,0 +1,1 @@
+"""Of what a layer puts out, with and without the labels."""
