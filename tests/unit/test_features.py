@@ -1,5 +1,9 @@
 """Features: what the contract does not say of the quantities of what a layer puts out."""
 
+import itertools
+import math
+
+import pytest
 import torch
 from torch import nn
 
@@ -30,3 +34,73 @@ def test_rank_with_the_paper_s_epsilon_exceeds_the_number_of_directions():
     assert round(printed(one), 4) == 1.0033
     for values, rank in ((equal[:64], 64.0), (one[:64], 1.0)):
         torch.testing.assert_close(gnomon.rank_me(values.diag()), torch.tensor(rank, dtype=torch.float64))
+
+
+def blobs(n=300, p=8, k=5):
+    """Features around class means, and labels of unequal classes, the last without samples."""
+    generator = torch.Generator().manual_seed(1)
+    labels = (torch.rand(n, generator=generator) ** 2 * (k - 1)).long()
+    means = torch.randn(k, p, generator=generator, dtype=torch.float64)
+    return means[labels] + torch.randn(n, p, generator=generator, dtype=torch.float64), labels
+
+
+@pytest.mark.filterwarnings("ignore:1 of 5 classes without samples")
+def test_mean_of_the_parts_is_the_mean_over_pairs_of_unequal_classes():
+    features, labels = blobs()
+    groups = [features[labels == c] for c in range(4)]
+    means, spreads = [g.mean(0) for g in groups], [(g - g.mean(0)).square().sum(1).mean() for g in groups]
+    pairs = [
+        (spreads[i] + spreads[j]) / (2 * (means[i] - means[j]).square().sum())
+        for i, j in itertools.permutations(range(4), 2)
+    ]
+    moments = gnomon.class_moments(features, labels, 5)
+    found = gnomon.cdnv(features, labels, moments)
+    torch.testing.assert_close(found.mean(), sum(pairs) / len(pairs))
+    # Of fewer samples than classes only their classes are looked at.
+    torch.testing.assert_close(gnomon.cdnv(features[:3], labels[:3], moments), found[:3])
+
+
+def test_samples_at_coinciding_means():
+    h, labels = torch.tensor([[0.0], [2.0], [1.0], [1.0]]), torch.tensor([0, 0, 1, 1])
+    assert gnomon.cdnv(h, labels, gnomon.class_moments(h, labels, 2)).tolist() == [math.inf, math.inf, 0, 0]
+    assert gnomon.label_cka(gnomon.class_moments(h, labels, 2)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:1 of 5 classes without samples")
+@pytest.mark.parametrize("p", [8, 400])
+def test_alignment_is_that_of_the_kernels(p):
+    """Of the n x n kernels of features and one-hot labels, centred on both sides: with whole scatter and with rows."""
+    features, labels = blobs(p=p)
+    centre = torch.eye(300, dtype=torch.float64) - 1 / 300
+    h, y = (centre @ rows @ rows.mT @ centre for rows in (features, torch.eye(5).double()[labels]))
+    expected = (h * y).sum() / ((h * h).sum() * (y * y).sum()).sqrt()
+    torch.testing.assert_close(gnomon.label_cka(gnomon.class_moments(features, labels, 5)), expected)
+
+
+def test_alignment_of_collapse_and_of_chance():
+    labels = torch.arange(100) % 10
+    simplex = torch.eye(10).double()[labels]
+    one = torch.tensor(1.0, dtype=torch.float64)
+    torch.testing.assert_close(gnomon.label_cka(gnomon.class_moments(simplex, labels, 10)), one)
+    orthogonal = gnomon.class_moments(torch.eye(100).double(), labels, 10)
+    torch.testing.assert_close(gnomon.label_cka(orthogonal), (9 / 99) ** 0.5 * one)
+
+
+def test_dimension_of_a_bent_plane_whatever_its_surroundings():
+    generator = torch.Generator().manual_seed(0)
+    plane = torch.rand(1500, 2, generator=generator, dtype=torch.float64)
+    bent = torch.stack([plane[:, 0].cos(), plane[:, 0].sin(), plane[:, 1].exp(), *torch.zeros(5, 1500)], 1)
+    dimension = gnomon.intrinsic_dimension(bent)
+    assert abs(dimension - 2) < 0.15
+    # Far from zero, where the squares of the distances have no digits left in single precision.
+    torch.testing.assert_close(gnomon.intrinsic_dimension(1e-5 * bent + 1), dimension, rtol=1e-3, atol=0)
+
+
+def test_dimension_of_few_and_of_coinciding_samples():
+    samples = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    dimension = gnomon.intrinsic_dimension(samples)
+    torch.testing.assert_close(gnomon.intrinsic_dimension(torch.cat([samples, samples[:9]])), dimension)
+    assert gnomon.intrinsic_dimension(samples[[0, 1, 1, 0]]) == 0
+    assert gnomon.intrinsic_dimension(torch.eye(4)) == math.inf  # all at one distance
+    underestimated = gnomon.intrinsic_dimension(torch.randn(1000, 50, generator=torch.Generator().manual_seed(0)))
+    assert 29 < underestimated < 33  # the number of its Reading

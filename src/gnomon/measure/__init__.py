@@ -24,8 +24,11 @@ from gnomon.measure.collapse._snr import snr
 from gnomon.measure.collapse._snr_singular_values import snr_singular_values
 from gnomon.measure.collapse._spectral_mse import spectral_mse
 from gnomon.measure.features._activation_sparsity import activation_sparsity
+from gnomon.measure.features._cdnv import cdnv
 from gnomon.measure.features._dead_units import dead_units
 from gnomon.measure.features._feature_norm import feature_norm
+from gnomon.measure.features._intrinsic_dimension import intrinsic_dimension
+from gnomon.measure.features._label_cka import label_cka
 from gnomon.measure.features._rank_me import rank_me
 from gnomon.measure.jacobian._centroid import centroid
 from gnomon.measure.jacobian._centroid_alignment import centroid_alignment
@@ -70,6 +73,7 @@ __all__ = [
     "activation_misalignment",
     "activation_sparsity",
     "agop",
+    "cdnv",
     "central_path_distance",
     "centroid",
     "centroid_alignment",
@@ -87,8 +91,10 @@ __all__ = [
     "equinorm",
     "explained_variance_ratio",
     "feature_norm",
+    "intrinsic_dimension",
     "jacobian_alignment",
     "jacobian_norm",
+    "label_cka",
     "layer_centroids",
     "layer_collapse",
     "least_squares_classifier",

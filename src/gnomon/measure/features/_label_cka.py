@@ -1,0 +1,52 @@
+"""How alike the similarities of features and of labels are."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon._precision import half_as_single
+from gnomon.linalg import Dense
+from gnomon.measure.collapse._class_moments import ClassMoments
+
+
+@half_as_single
+def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
+    r"""The linear centred kernel alignment of the features with the one-hot labels.
+
+    Reading:
+        Low, high: 0: the class means coincide. 1: samples of a class are one point, and the classes a simplex, as
+            neural collapse has them.
+        Generalising: Not measured here.
+        Misleads: Features that know nothing have $\sqrt{(k-1)/(n-1)}$ where there are many more of them than samples:
+            0.30 of 100 samples in ten classes. Compare at one number of samples. A few wide directions decide it.
+
+    $\dfrac{\|Y^\top H\|_F^2}{\|H^\top H\|_F\,\|Y^\top Y\|_F}$ of the features H and the one-hot labels Y, both centred
+
+    From the class moments alone: $Y^\top H$ has the rows $n_c(\mu_c - \mu_G)$, $H^\top H$ is $n(\Sigma_W + \Sigma_B)$,
+    and $\|Y^\top Y\|_F^2 = n^2\bigl(\sum_c w_c^2 - 2\sum_c w_c^3 + (\sum_c w_c^2)^2\bigr)$. No n x n kernel is made,
+    and data may come in batches.
+
+    Source:
+        Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414, equation 4 and section 3 for the linear kernel.
+    Args:
+        class_moments: those of the features.
+    Returns:
+        In [0, 1]; 0 where all samples coincide. Invariant under scaling, shift and rotation of the features, not under
+        other linear maps.
+    Cost: O(p²), or O(n² p) where the scatter is held as n < p rows.
+    Example:
+        >>> import torch, gnomon
+        >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
+        >>> gnomon.label_cka(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
+        tensor(0.9615)
+    """
+    weights, between = class_moments.weights, class_moments.between_covariance
+    both = class_moments.within_covariance + between
+    total = both.trace()
+    unit = torch.where(total > 0, total, 1)  # divided out, since squares are squared
+    matrix = both.matrix if isinstance(both, Dense) else both.rows @ both.rows.mT
+    size = torch.linalg.matrix_norm(matrix / unit)
+    shared = (weights * between.rows.square().sum(1) / unit).sum()
+    squares = weights.square().sum()
+    labels = (squares - 2 * weights.pow(3).sum() + squares.square()).sqrt()
+    return torch.where(total > 0, shared / torch.where(total > 0, size * labels, 1), 0)
