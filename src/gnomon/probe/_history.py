@@ -57,6 +57,7 @@ class History:
         self.path = None if path is None else Path(path)
         self._samples = samples
         self._rows: list[Row] = []
+        self._names: tuple[str, ...] | None = None  # those of the rows, once somebody asks
         self._docstrings: dict[str, str] = {}
         if self.path is not None and self.path.exists():
             self._extend(rows_of(self.path, None))
@@ -119,7 +120,9 @@ class History:
     @property
     def names(self) -> list[str]:
         """The names of all numbers, in the order in which they first came."""
-        return [*dict.fromkeys(name for row in self._rows for name in row.numbers)]
+        if self._names is None:
+            self._names = tuple(dict.fromkeys(name for row in self._rows for name in row.numbers))
+        return [*self._names]
 
     @property
     def quantities(self) -> list[str]:
@@ -210,6 +213,7 @@ class History:
         return f"{len(self):,} readings, steps {self.steps[0]:,} to {self.steps[-1]:,}"
 
     def _extend(self, rows: Iterable[Row]) -> None:
+        self._names = None
         for row in rows:
             while self._rows and self._rows[-1].step >= row.step:
                 self._rows.pop()

@@ -78,11 +78,9 @@ def number(value: float) -> str:
 
 def positions(steps: list[int]) -> list[float]:
     """Where the steps stand from 0 to 1: on a logarithmic axis where those after 0 span two decades."""
-    after = [step for step in steps if step > 0]
-    if after and max(after) >= 100 * min(after):
-        places = [math.asinh(step / min(after)) for step in steps]
-    else:
-        places = [float(step) for step in steps]
+    first = min((step for step in steps if step > 0), default=math.inf)
+    log = max(steps) >= 100 * first
+    places = [math.asinh(step / first) if log else float(step) for step in steps]
     low, high = min(places), max(places)
     return [(place - low) / (high - low) if high > low else 0.5 for place in places]
 
