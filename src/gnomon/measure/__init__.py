@@ -47,6 +47,8 @@ from gnomon.measure.nfa._agop import agop
 from gnomon.measure.nfa._effective_rank import effective_rank
 from gnomon.measure.nfa._nfa_correlation import nfa_correlation
 from gnomon.measure.nfa._nfa_table import NFATable, nfa_table
+from gnomon.measure.parameters._distance_from_start import distance_from_start
+from gnomon.measure.parameters._layer_spectra import LayerSpectra, layer_spectra
 from gnomon.measure.parameters._parameter_norm import parameter_norm
 from gnomon.measure.prediction._log_probability import log_probability
 from gnomon.measure.prediction._margin import margin
@@ -65,6 +67,7 @@ __all__ = [
     "DeepFool",
     "LayerCentroids",
     "LayerCollapse",
+    "LayerSpectra",
     "LinearClassifier",
     "MSEDecomposition",
     "NFATable",
@@ -86,6 +89,7 @@ __all__ = [
     "cumulative_parameters",
     "dead_units",
     "deepfool",
+    "distance_from_start",
     "effective_rank",
     "equiangularity",
     "equinorm",
@@ -97,6 +101,7 @@ __all__ = [
     "label_cka",
     "layer_centroids",
     "layer_collapse",
+    "layer_spectra",
     "least_squares_classifier",
     "log_probability",
     "margin",

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.measure._entropy_rank import entropy_rank
 
 
 @half_as_single
@@ -44,8 +45,4 @@ def rank_me(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     _checks.finite(features=features)
     rows = features.flatten(1)
     largest = rows.detach().abs().amax()
-    values = torch.linalg.svdvals(rows / torch.where(largest > 0, largest, 1))
-    total = values.sum()
-    shares = values / torch.where(total > 0, total, 1)
-    entropy = -(shares * torch.where(shares > 0, shares, 1).log()).sum()
-    return torch.where(total > 0, entropy.exp(), 0)
+    return entropy_rank(torch.linalg.svdvals(rows / torch.where(largest > 0, largest, 1)))

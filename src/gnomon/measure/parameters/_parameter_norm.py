@@ -1,16 +1,14 @@
 """How long the vector of all parameters is."""
 
-import functools
 from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import EmptyError
 from gnomon.linalg import length
+from gnomon.measure._parameters import alike, check_parameters
 
 
 @full_precision
@@ -40,14 +38,5 @@ def parameter_norm(parameters: Mapping[str, Float[Tensor, "*d"]]) -> Float[Tenso
         >>> gnomon.parameter_norm({"weight": torch.tensor([[3.0]]), "bias": torch.tensor([4.0])})
         tensor(5.)
     """
-    by_name = isinstance(parameters, Mapping)
-    _checks.settings(("parameters", parameters, "a mapping from names to tensors", by_name))
-    if not parameters:
-        raise EmptyError("parameters", "at least one parameter", "none", "Pass dict(model.named_parameters()).")
-    for name, parameter in parameters.items():
-        _checks.floating(**{f"parameters[{name!r}]": parameter})
-        _checks.finite(**{f"parameters[{name!r}]": parameter})
-    # Layers may stand in different dtypes and on different devices; half precision cannot hold sums.
-    dtype = functools.reduce(torch.promote_types, (part.dtype for part in parameters.values()), torch.float32)
-    device = next(iter(parameters.values())).device
-    return length(torch.stack([length(part.flatten().to(dtype)).to(device) for part in parameters.values()]))
+    check_parameters(parameters=parameters)
+    return length(torch.stack([length(part) for part in alike(part.flatten() for part in parameters.values())]))
