@@ -124,6 +124,12 @@ def test_agop_is_that_of_autodiff(kernel, n, d, c, with_metric):
     metric = some_metric(d) if with_metric else None
     expected = plain_agop(kernel, x, coefficients, metric)
     torch.testing.assert_close(kernel_agop(kernel, x, coefficients, metric), expected, rtol=1e-9, atol=1e-12)
+    gradients = torch.stack(
+        [torch.autograd.functional.jacobian(machine(kernel, x, coefficients, metric), p) for p in x]
+    )
+    apart = (gradients - gradients.mean(0)).flatten(0, 1)
+    centred = kernel_agop(kernel, x, coefficients, metric, centred=True)
+    torch.testing.assert_close(centred, apart.mT @ apart / n, rtol=1e-9, atol=1e-12)
     few = kernel_agop(kernel, x, coefficients, metric, memory=100 * n)
     torch.testing.assert_close(few, expected, rtol=1e-9, atol=1e-12)
     single = kernel_agop(kernel, x.float(), coefficients.float(), None if metric is None else metric.float())

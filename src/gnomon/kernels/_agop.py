@@ -21,6 +21,7 @@ def kernel_agop(
     coefficients: Float[Tensor, "n c"],
     metric: Float[Tensor, "d d"] | None = None,
     *,
+    centred: bool = False,
     memory: int | None = None,
 ) -> Float[Tensor, "d d"]:
     r"""The AGOP of $f(x) = \sum_j\alpha_j k_M(x, x_j)$ over its own points.
@@ -42,6 +43,8 @@ def kernel_agop(
         x: the points in rows.
         coefficients: $\alpha$, one row a point.
         metric: M, symmetric and positive semi-definite; the identity if left out.
+        centred: whether each class's gradients are taken from their mean over the points first, as the code of Mallinar
+            et al., arXiv:2407.20199, does, whose machines learn half of modular addition otherwise (rfm-addition).
         memory: bytes for blocks beyond the n x n slopes; default: 512 MiB.
     Returns:
         Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Invariant under shifts
@@ -80,11 +83,15 @@ def kernel_agop(
     weights = over_pairs(lambda squares: torch.where(squares > 0, kernel.slope(squares), 0), x, metric, block)
     mapped = x if metric is None else x @ metric
     if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
-        return _by_gradients(weights, mapped, coefficients, block) / n
-    total = _by_samples(weights, mapped, coefficients, block)
-    if _rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
         total = _by_gradients(weights, mapped, coefficients, block)
-    return total / n
+    else:
+        total = _by_samples(weights, mapped, coefficients, block)
+        if _rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
+            total = _by_gradients(weights, mapped, coefficients, block)
+    if not centred:
+        return total / n
+    mean = _mean_gradients(weights, mapped, coefficients)
+    return total / n - mean.mT @ mean
 
 
 def _rounding(
@@ -128,3 +135,10 @@ def _by_gradients(
         gradients = (gradients - pulls[rows].unsqueeze(2) * x[rows].unsqueeze(1)).flatten(0, 1)
         total += gradients.mT @ gradients
     return total
+
+
+def _mean_gradients(
+    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
+) -> Float[Tensor, "c d"]:
+    """Of each class, over the points."""
+    return (weights.sum(1, keepdim=True) * coefficients - weights @ coefficients).mT @ x / len(x)

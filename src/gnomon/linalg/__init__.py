@@ -1,5 +1,6 @@
 """Tensors only: directions, spectra and covariances."""
 
+from gnomon.linalg._circulant_deviation import circulant_deviation
 from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance_of, smaller
 from gnomon.linalg._directions import cosine, length, unit
 from gnomon.linalg._estimate import Estimate, joined
@@ -28,6 +29,7 @@ __all__ = [
     "SavedTensors",
     "Sketch",
     "SquaredNorm",
+    "circulant_deviation",
     "cosine",
     "covariance_of",
     "fourier_norms",

@@ -107,6 +107,11 @@ ENTRIES = (
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3",
     ),
     Entry(
+        "gnomon_lab.papers.agop_grokking.rfm_addition",
+        "a kernel machine that groks modular addition: no network, no gradient descent, the AGOP alone",
+        "Mallinar, Beaglehole, Zhu, Radhakrishnan, Pandit, Belkin, arXiv:2407.20199, figures 2 and 3",
+    ),
+    Entry(
         "gnomon_lab.papers.effective_flow.truncation",
         "whether clusters fall behind the faces of their layer's sector and become one point, on film",
         "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
