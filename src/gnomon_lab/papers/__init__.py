@@ -109,7 +109,7 @@ ENTRIES = (
     Entry(
         "gnomon_lab.papers.agop_grokking.rfm_addition",
         "a kernel machine that groks modular addition: no network, no gradient descent, the AGOP alone",
-        "Mallinar, Beaglehole, Zhu, Radhakrishnan, Pandit, Belkin, arXiv:2407.20199, figures 2 and 3",
+        "Mallinar, Beaglehole, Zhu, Radhakrishnan, Pandit, Belkin, arXiv:2407.20199",
     ),
     Entry(
         "gnomon_lab.papers.effective_flow.truncation",
