@@ -1,7 +1,7 @@
 """Norm, PC1 and alignment by products with the Jacobian, beside the Jacobian itself and SciPy's svds.
 
 For how many outputs which is faster, which is the rule of `gnomon.autodiff.FEW_OUTPUTS`, and at 1,000 outputs by how
-much; of these the kernel to a point and the AGOP too. Each estimate is held against the truth.
+much; of these the kernel, the AGOP and its effective rank too. Each estimate is held against the truth.
 """
 
 import sys
@@ -15,10 +15,12 @@ from gnomon import (
     JacobianOperator,
     Probe,
     agop,
+    effective_rank,
     explained_variance_ratio,
     input_jacobian,
     jacobian_alignment,
     jacobian_norm,
+    ntk,
     ntk_to_point,
 )
 from gnomon.measure import _estimates
@@ -98,7 +100,12 @@ def of_all_samples():
             partial(ntk_to_point, model, x, x[0], rtol=0.05),
             partial(ntk_to_point, model, x, x[0]),
         ),
+        "the kernel of 64 with all": (partial(ntk, model, x, x[:64], rtol=0.05), partial(ntk, model, x, x[:64])),
         "the AGOP, to 20 %": (lambda: agop(JacobianOperator(model, x), rtol=0.2), exact_agop),
+        "the AGOP's effective rank": (
+            lambda: effective_rank(JacobianOperator(model, x)),
+            lambda: effective_rank(exact_agop()),
+        ),
     }
     for name, (estimate, exact) in ways.items():
         found, truth = estimate(), exact()
