@@ -63,6 +63,7 @@ SIZES = {
         "measure/collapse/_nearest_mean_disagreement.py:nearest_mean_disagreement",
         "measure/collapse/_class_moments.py:ClassMoments.present",
     ),
+    "measure/parameters/_heavy_tails.py:_eigenvalues",
     *("measure/features/_intrinsic_dimension.py:_distinct", "probe/_sequences.py:rows_of"),
 }
 """How many samples, pieces or corners are left."""

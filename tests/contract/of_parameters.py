@@ -47,6 +47,30 @@ def spectrum_by_spectrum(parameters):
     return {name: torch.tensor(values, dtype=torch.float64) for name, values in found.items()}
 
 
+def tails_by_loops(parameters):
+    """Each candidate in turn, as Clauset, Shalizi and Newman have it."""
+    found = {name: [] for name in ("alpha", "smallest", "distance", "edge")}
+    tail, spikes = [], []
+    for weight in parameters.values():
+        gram = weight.detach() @ weight.detach().mT
+        values = sorted(torch.linalg.eigvals(gram).real.tolist())
+        fits = []
+        for i, least in enumerate(values[:-1]):
+            n = len(values) - i
+            alpha = 1 + n / math.fsum(math.log(value / least) for value in values[i:])
+            below = [(1 - (value / least) ** (1 - alpha), j / n) for j, value in enumerate(values[i:])]
+            fits.append((max(abs(a - b) for a, b in below), alpha, least, n))
+        distance, alpha, smallest, n = min(fits)
+        q, p = weight.shape
+        edge = (q**0.5 + p**0.5) ** 2 * math.fsum(values) / (q * p)
+        for name, value in zip(found, (alpha, smallest, distance, edge), strict=True):
+            found[name].append(value)
+        tail.append(n)
+        spikes.append(sum(value > edge for value in values))
+    counts = {"tail": torch.tensor(tail), "spikes": torch.tensor(spikes)}
+    return {name: torch.tensor(values, dtype=torch.float64) for name, values in found.items()} | counts
+
+
 ROWS = [
     Contract(
         gnomon.parameter_norm,
@@ -74,5 +98,14 @@ ROWS = [
         invariances={"rotation": turned},
         differentiable=False,
         halves=False,
+    ),
+    Contract(
+        gnomon.heavy_tails,
+        tails_by_loops,
+        lambda s: {"parameters": parameters_of(s) | {"wide": s.normal(9, 20)}},
+        invariances={"rotation": turned},
+        differentiable=False,
+        halves=False,
+        single=1e-3,
     ),
 ]

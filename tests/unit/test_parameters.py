@@ -53,3 +53,29 @@ def test_spectra_of_convolutions_of_zeros_and_of_mixed_dtypes():
     ]
     with pytest.raises(EmptyError, match="expected a weight of two axes or more, got none"):
         gnomon.layer_spectra({"bias": torch.ones(3)})
+
+
+def test_tail_of_a_power_law_has_its_exponent():
+    """Singular values whose squares are the quantiles of a power law of exponent 2.5, beyond 1."""
+    quantiles = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
+    tails = gnomon.heavy_tails({"weight": quantiles.pow(-1 / 1.5).sqrt().diag()})
+    assert abs(tails.alpha[0] - 2.5) < 0.02
+    assert tails.tail[0] > 900
+    assert tails.distance[0] < 0.01
+
+
+def test_random_bulk_ends_at_its_edge_and_what_is_added_stands_out():
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(400, 200, generator=generator, dtype=torch.float64)
+    tails = gnomon.heavy_tails({"weight": weight})
+    torch.testing.assert_close(tails.edge, torch.linalg.matrix_norm(weight, 2).square()[None], rtol=0.03, atol=0)
+    assert tails.spikes == 0
+    rows, columns = (torch.randn(3, d, generator=generator, dtype=torch.float64) for d in (400, 200))
+    assert gnomon.heavy_tails({"weight": weight + rows.mT @ columns}).spikes == 3
+
+
+def test_no_tail_where_no_eigenvalues_differ():
+    tails = gnomon.heavy_tails({"zero": torch.zeros(3, 4), "equal": torch.eye(5), "one": torch.ones(1, 7)})
+    assert tails.alpha.tolist() == [float("inf")] * 3
+    assert tails.tail.tolist() == [0, 5, 1]
+    assert tails.distance.tolist() == [0, 0, 0]

@@ -48,6 +48,7 @@ from gnomon.measure.nfa._effective_rank import effective_rank
 from gnomon.measure.nfa._nfa_correlation import nfa_correlation
 from gnomon.measure.nfa._nfa_table import NFATable, nfa_table
 from gnomon.measure.parameters._distance_from_start import distance_from_start
+from gnomon.measure.parameters._heavy_tails import HeavyTails, heavy_tails
 from gnomon.measure.parameters._layer_spectra import LayerSpectra, layer_spectra
 from gnomon.measure.parameters._parameter_norm import parameter_norm
 from gnomon.measure.prediction._log_probability import log_probability
@@ -65,6 +66,7 @@ __all__ = [
     "ClassMoments",
     "CumulativeParameters",
     "DeepFool",
+    "HeavyTails",
     "LayerCentroids",
     "LayerCollapse",
     "LayerSpectra",
@@ -95,6 +97,7 @@ __all__ = [
     "equinorm",
     "explained_variance_ratio",
     "feature_norm",
+    "heavy_tails",
     "intrinsic_dimension",
     "jacobian_alignment",
     "jacobian_norm",
