@@ -36,6 +36,7 @@ def test_of_circulant_matrices_it_is_zero_and_of_what_depends_on_rows_alone_one(
     assert_close(circulant_deviation(row.unsqueeze(1).expand(6, 6)), torch.ones((), dtype=torch.float64))
 
 
+@pytest.mark.bad_input
 def test_what_is_no_square_matrix_is_refused():
     with pytest.raises(
         ShapeError, match=r"circulant_deviation\(matrix\): expected a square matrix, got shape \(2, 3\)"
