@@ -31,8 +31,6 @@ def aligned_jacobian(
         Misleads: The theorem behind it holds for small norms under the squared error; above them other minimisers do as
             well (errata).
 
-
-
     $J = \mathrm{norm}\,\sqrt{\tfrac{c}{c-1}}\,(e_y - \tfrac1c\mathbf{1})\,\hat x^\top$ for cross-entropy and
     $J = \min(\mathrm{norm}, 1/\|x\|)\,e_y\,\hat x^\top$ for MSE, $\|f - e_y\|^2$, with $\hat x = x/\|x\|$
 

@@ -50,8 +50,6 @@ def feature_learning_interval(
         Misleads: It measures against the largest change: a kernel that grows to the end, as with the logarithm of the
             steps, never rests.
 
-
-
     The rule: with $s = \max_i\|v_i\|$, the series rests at its beginning while $\|v_i - v_0\| \le
     \mathrm{tolerance}\cdot s$ for every reading so far, and at its end from where $\|v_i - v_T\| \le
     \mathrm{tolerance}\cdot s$ for every reading to come. It moves between the two; where they meet, it rests

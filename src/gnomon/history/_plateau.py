@@ -62,8 +62,6 @@ def plateau(
         Misleads: PC1 counts as high from 0.9 on, which few runs reach, 0.32 to 0.37 (delayed-robustness) or 0.60
             (grok-digits): set `rank_one`. Under cross-entropy take the Jacobians' alignment.
 
-
-
     The rule: with T the last step, medians of the alignment over $T/2 < t \le T$ and over $T/4 < t \le T/2$ give the
     `gain` of the last doubling, and the scatter within these parts its `error`. More training is unlikely to help if
     PC1 is at least `rank_one`, the alignment at least `high`, and $|\mathrm{gain}| + 2\,\mathrm{error}$ at most `flat`.

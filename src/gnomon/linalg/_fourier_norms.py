@@ -22,8 +22,6 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
             sine, 1.7 where it does not (58 %).
         Misleads: Only for inputs on a circle, as residues are.
 
-
-
     $\|b_i^\top M\|$ with the orthonormal basis of $\mathbb{R}^p$, in this order:
     $b_0 = 1/\sqrt p$, $b_{2k-1}(t) = \sqrt{2/p}\,\cos(2\pi k t/p)$, $b_{2k}(t) = \sqrt{2/p}\,\sin(2\pi k t/p)$ for
     $k < p/2$, and for even p last $b_{p-1}(t) = (-1)^t/\sqrt p$

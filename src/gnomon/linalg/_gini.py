@@ -20,8 +20,6 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
         Misleads: Its end depends on the number of entries: look at the rise. With GrokAlign it rises by 60 to 90 % as
             much as with weight decay, though both grok (modular-addition).
 
-
-
     $G = \frac{1}{2 p^2 \bar v}\sum_{i,j}|v_i - v_j| = \frac{\sum_i (2i - p - 1)\,v_{(i)}}{p\,\sum_i v_i}$, the
     $v_{(i)}$ in increasing order
 

@@ -26,8 +26,6 @@ def boundary_distance(
             from there to generalisation (regions).
         Misleads: It ends about where it was before training: compare with memorisation, not with the start.
 
-
-
     $\min_u |z_u(x)| / \lVert\nabla z_u(x)\rVert$
 
     over all units, with z a unit's distance from where it bends: exact, since the region is the polytope in which every

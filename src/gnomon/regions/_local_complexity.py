@@ -31,8 +31,6 @@ def local_complexity(
         Misleads: It depends on the radius, which must be the same; on a plane through MNIST digits the regions did not
             get fewer (regions).
 
-
-
     The disc is a regular polygon in a plane of random direction through the sample. Early in training regions crowd
     around the samples; as a network groks they migrate towards the decision boundary, and the number falls.
 

@@ -40,8 +40,6 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
             in between, 0.66 in one that memorised.
         Misleads: Few regions decide it: it is noisy.
 
-
-
     As a network groks its regions leave the data for the decision boundary: around the samples distances and areas
     grow.
 

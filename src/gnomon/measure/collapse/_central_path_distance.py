@@ -25,8 +25,6 @@ def central_path_distance(
         Misleads: Shuffled labels end at 0.004: it tells how far optimisation has come. At a large learning rate it
             stays (mse-collapse).
 
-
-
     $\sqrt{2\mathcal L_{LS}^\perp} = \Big(\frac1n\sum_i\|(\tilde W - \tilde W_{LS})\tilde h_i\|^2
     + \lambda\|\tilde W - \tilde W_{LS}\|_F^2\Big)^{1/2}$
 

@@ -163,8 +163,6 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
             from a large start.
         Misleads: With few samples a class: one alone has no scatter, and looks collapsed.
 
-
-
     $\mu_c = \frac1{n_c}\sum_{y_i = c} h_i$, $\quad S = \sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$
 
     Differentiable in the features. `ClassStatistics` gives the same for data that come in batches.

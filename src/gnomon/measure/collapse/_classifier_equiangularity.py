@@ -17,8 +17,6 @@ def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor,
             network that memorised it was not measured.
         Misleads: It sees the classifier alone: the class means may be elsewhere, `self_duality`.
 
-
-
     $\operatorname{Std}_{c\ne c'}\cos(w_c, w_{c'})$
 
     Source:

@@ -17,8 +17,6 @@ def classifier_equinorm(classifier: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
             network that memorised it was not measured.
         Misleads: It is small from the start, 0.057 before training and 0.087 at the end.
 
-
-
     $\operatorname{Std}_c\|w_c\| / \operatorname{Ave}_c\|w_c\|$
 
     Source:

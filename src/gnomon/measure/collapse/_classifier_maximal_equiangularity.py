@@ -17,8 +17,6 @@ def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float
             network that memorised it was not measured.
         Misleads: It sees the classifier alone: the class means may be elsewhere, `self_duality`.
 
-
-
     $\operatorname{Ave}_{c\ne c'}\left|\cos(w_c, w_{c'}) + \tfrac1{k-1}\right|$
 
     Source:

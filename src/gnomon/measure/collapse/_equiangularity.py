@@ -18,8 +18,6 @@ def equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         Misleads: Shuffled labels make it smaller still, 0.086. One angle need not be the simplex's:
             `maximal_equiangularity`.
 
-
-
     $\operatorname{Std}_{c\ne c'}\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G)$
 
     `classifier_equiangularity` is the same for the rows of the classifier.

@@ -17,8 +17,6 @@ def equinorm(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
             %).
         Misleads: Shuffled labels make it smaller still, 0.046: classes that are alike by construction.
 
-
-
     $\operatorname{Std}_c\|\mu_c - \mu_G\| / \operatorname{Ave}_c\|\mu_c - \mu_G\|$
 
     `classifier_equinorm` is the same for the rows of the classifier.

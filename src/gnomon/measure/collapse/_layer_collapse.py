@@ -71,8 +71,6 @@ def layer_collapse(
             there in one that memorised, where the last layer does it all.
         Misleads: At the outputs: complete collapse there is in both.
 
-
-
     $\Phi \to SV^\top\Phi \to \sigma(USV^\top\Phi)$, NC1 = $\operatorname{tr}\Sigma_W/\operatorname{tr}\Sigma_B$
 
     Since U has orthonormal columns, $W\Phi$ has the NC1 of $SV^\top\Phi$: a weight can only collapse classes by its

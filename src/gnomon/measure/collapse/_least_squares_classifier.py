@@ -36,8 +36,6 @@ def least_squares_classifier(
         Misleads: Shuffled labels come nearer, 0.99. Until the learning rate falls a network need not come near it
             (mse-collapse).
 
-
-
     $\mathcal L(W, b) = \frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2\big(\|W\|_F^2 + \|b\|^2\big)$
 
     With $w_c = n_c/n$ and $\theta = \frac{\lambda}{1+\lambda}$, or $\theta = 1$ without bias,

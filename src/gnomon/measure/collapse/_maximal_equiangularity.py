@@ -17,8 +17,6 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
             %).
         Misleads: Shuffled labels come nearest to the simplex, 0.071.
 
-
-
     $\operatorname{Ave}_{c\ne c'}\left|\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G) + \tfrac1{k-1}\right|$
 
     `classifier_maximal_equiangularity` is the same for the rows of the classifier.

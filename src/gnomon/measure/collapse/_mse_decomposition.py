@@ -45,8 +45,6 @@ def mse_decomposition(
             unseen digits) and rests at 2.4e-2 from a large start (84 %).
         Misleads: Shuffled labels end as low, 1.8e-6: it tells how far optimisation has come.
 
-
-
     With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:
     $\mathcal L_{NC1} = \frac12\operatorname{tr}\tilde W_{LS}(\tilde\Sigma_W + \lambda I)\tilde W_{LS}^\top$,
     $\quad\mathcal L_{NC2/3} = \frac12\sum_c w_c\|\tilde W_{LS}\tilde\mu_c - e_c\|^2$,

@@ -20,8 +20,6 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. Of unseen images it stays 7 to 250 times
             larger (mse-vs-ce, mse-collapse): say of which samples it is. Three numbers bear the name.
 
-
-
     $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, with the Moore-Penrose pseudo-inverse
 
     Public code calls three numbers NC1, which must not be compared: this one; the same without $\tfrac1k$, as in the

@@ -16,8 +16,6 @@ def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
         Generalising: On training digits 0.011 with true labels (96 % of unseen digits), 0.21 from a large start (84 %).
         Misleads: Shuffled labels end at 0.19, like the large start, from which `nc1` tells them 18 times apart.
 
-
-
     $\operatorname{tr}\Sigma_W / \operatorname{tr}\Sigma_B$
 
     Not to be compared with `nc1`, $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, nor with the same without

@@ -16,8 +16,6 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         Generalising: On training digits 0.98 with true labels (96 % of unseen digits), 4.22 from a large start (84 %).
         Misleads: Shuffled labels end lower, 0.78. It grows with the number of classes: compare at one.
 
-
-
     $\|\bar M\bar M^\top - \Sigma_{\mathrm{ETF}}\|_F$, rows $\bar\mu_c = (\mu_c - \bar\mu)/\|\mu_c - \bar\mu\|$ with
     $\bar\mu = \frac1k\sum_c\mu_c$, and
     $\Sigma_{\mathrm{ETF}} = (1 + \frac1{k-1})I - \frac1{k-1}\mathbf 1\mathbf 1^\top$

@@ -17,8 +17,6 @@ def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
             start (84 %).
         Misleads: Alone: shuffled labels end at 6.07, and means whose centred ones are a simplex need not be orthogonal.
 
-
-
     $\|\hat M\hat M^\top - I\|_F$, rows $\hat\mu_c = \mu_c/\|\mu_c\|$
 
     Lengths are divided out, and may differ where it is 0: $M M^\top \propto I$ asks for `equinorm` of the means to be 0

@@ -23,8 +23,6 @@ def nearest_mean_disagreement(
             from a large start (84 %).
         Misleads: Shuffled labels reach 0.0 % too, later.
 
-
-
     $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
 
     The nearest mean has the largest $\langle h - \mu_G, \mu_c - \mu_G\rangle - \tfrac12\|\mu_c - \mu_G\|^2$: one

@@ -21,8 +21,6 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
         Misleads: Shuffled labels end lower, 0.22: the classifier is dual to whatever was learnt. Losses differ: 0.42 to
             0.49 under the squared error, 0.14 to 0.17 under cross-entropy (mse-vs-ce).
 
-
-
     $\left\|W/\|W\|_F - \bar M/\|\bar M\|_F\right\|_F^2$, the rows of $\bar M$ being $\mu_c - \mu_G$
 
     Both without the rows of classes that have no samples.

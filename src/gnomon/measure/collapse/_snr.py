@@ -24,8 +24,6 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
         Misleads: Shuffled labels come near, 0.17. Where the spread within classes vanishes in a direction it is
             infinite.
 
-
-
     $\Sigma_W^{-1/2}\bar M$, the columns of $\bar M$ being $\mu_c - \mu_G$, by the symmetric root
 
     Where features and their means are all constant in some directions, as those of dead units are, the pseudo-inverse

@@ -19,8 +19,6 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
             start (84 %).
         Misleads: Shuffled labels end at 2,477.
 
-
-
     $\omega_j = \sigma_j(\Sigma_W^{-1/2}\bar M)$, $j < k$
 
     Equal, they make the ratio a simplex ETF; with a simplex ETF of equal classes, they are equal.

@@ -21,8 +21,6 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
             large start (84 %).
         Misleads: Shuffled labels end as low, 1.8e-6. It holds for classes of equal size.
 
-
-
     $\mathcal L_{NC1} = \frac12\sum_{j<k}\frac{\omega_j^2}{(\omega_j^2 + k)^2}$,
     $\quad\mathcal L_{NC2/3} = \frac12\sum_{j<k}\frac{k}{(\omega_j^2 + k)^2}$,
     $\quad\mathcal L_{LS} = \frac12\sum_{j<k}\frac1{\omega_j^2 + k}$

@@ -20,7 +20,7 @@ def activation_sparsity(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n"]:
     $\tfrac1p\,|\{j : h_j(x) = 0\}|$
 
     Source:
-        Glorot, Bordes, Bengio, Deep Sparse Rectifier Neural Networks (AISTATS 2011), section 3.
+        Glorot, Bordes, Bengio, Deep Sparse Rectifier Neural Networks (AISTATS 2011).
     Args:
         features: what a layer puts out at each sample, behind its ReLU; further axes are flattened.
     Returns:

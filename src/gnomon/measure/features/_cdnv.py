@@ -28,7 +28,7 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
     which the first factor is; of equal ones it is 1.
 
     Source:
-        Galanti, György, Hutter, On the Role of Neural Collapse in Transfer Learning, arXiv:2112.15121, definition 1.
+        Galanti, György, Hutter, On the Role of Neural Collapse in Transfer Learning, arXiv:2112.15121.
     Args:
         features: what a layer puts out at each sample; further axes are flattened.
         labels: the classes, 0 to k - 1.

@@ -21,7 +21,7 @@ def dead_units(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     $\tfrac1p\,|\{j : h_j(x_i) = 0 \text{ for all } i\}|$
 
     Source:
-        Sokar et al., arXiv:2302.12902, definition 3.1, with $\tau = 0$.
+        Sokar et al., arXiv:2302.12902, with $\tau = 0$.
     Args:
         features: what a layer puts out at each sample, behind its ReLU; a unit is an entry of what a sample gives, so
             that of a convolution each place counts.

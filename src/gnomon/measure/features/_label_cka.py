@@ -27,7 +27,7 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     and data may come in batches.
 
     Source:
-        Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414, equation 4 and section 3 for the linear kernel.
+        Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414, with the linear kernel.
     Args:
         class_moments: those of the features.
     Returns:

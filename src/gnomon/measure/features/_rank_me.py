@@ -25,7 +25,7 @@ def rank_me(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     the shares sum to more than 1, and 2,048 equal directions count as 2,050.8 (docs/errata.md).
 
     Source:
-        Garrido, Balestriero, Najman, LeCun, arXiv:2210.02885, equation 1, after Roy, Vetterli, The Effective Rank
+        Garrido, Balestriero, Najman, LeCun, arXiv:2210.02885, after Roy, Vetterli, The Effective Rank
         (2007). Departs from the former in $\epsilon$.
     Args:
         features: what a layer puts out at each sample; further axes are flattened.

@@ -19,8 +19,6 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
         Misleads: Under cross-entropy, which does not determine it. As site of a power diagram only where the sum of
             outputs is convex.
 
-
-
     $\mu_x = J_x^\top \mathbf{1}$
 
     For a piecewise affine network whose sum of outputs is convex these are the sites of a power diagram that its linear

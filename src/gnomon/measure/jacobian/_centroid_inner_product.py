@@ -17,8 +17,6 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
             memorised.
         Misleads: As a sign of feature learning: under a constant kernel it went 7.1 of its 9.9 (ntk-regime).
 
-
-
     $\langle x, \mu_x\rangle$
 
     Its rate of change is a sum over the training points of the neural tangent kernel times the residual. The papers

@@ -28,8 +28,6 @@ def centroid_rate(
             against the loss, 0.13 in one that memorised.
         Misleads: With weight decay or momentum, which are not in it.
 
-
-
     $\partial_t\langle x, \mu_x\rangle = \langle x, \nabla_x h(x)\rangle$ with
     $h(x) = \mathbf{1}^\top\,\partial_\theta f(x)\,u$ and $u = -\nabla_\theta L$
 

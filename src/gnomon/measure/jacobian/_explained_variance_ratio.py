@@ -36,8 +36,6 @@ def explained_variance_ratio(
         Misleads: A direction left over from the start can be the strong one (grok-digits). On MNIST weight decay alone,
             worse on unseen digits, ends as high, 0.47 to 0.68 against 0.56 to 0.58 (anatomy).
 
-
-
     $\mathrm{PC1} = \sigma_1^2 / \sum_i \sigma_i^2$, the rows not centred.
 
     Source:

@@ -44,8 +44,6 @@ def jacobian_alignment(
         Misleads: As a forecast of generalisation: it came after it in all ten runs. A one-hot fit without biases makes
             it 1/(∥J∥ ∥x∥), the norm in other words.
 
-
-
     $\|J\hat x\| / \|J\|_F$ with $\hat x = x/\|x\|$
 
     Source:

@@ -36,8 +36,6 @@ def jacobian_norm(
         Misleads: Alone: a network whose units are dead has the lowest (inhibit). Beside the accuracy it tells how the
             fit is made.
 
-
-
     $\|J\|_F = \sqrt{\sum_{kj} J_{kj}^2}$
 
     Source:

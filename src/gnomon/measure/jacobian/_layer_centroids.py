@@ -47,8 +47,6 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
         Misleads: All units of a layer count alike, also those that no later layer listens to. One seed of digits is all
             that was looked at.
 
-
-
     With $f^{(l)}(h) = A^{(l)}h + B^{(l)}$ around the layer's input h, and the same for the net up to it:
     $\mu^{(l)} = {A^{(l)}}^\top\mathbf{1}$, $\quad\mu^{(1\leftarrow l)} = {A^{(1\leftarrow l-1)}}^\top\mu^{(l)}$,
     $\quad\tau = \|\mu\|^2 + 2\langle\mathbf{1}, B\rangle$ for either

@@ -19,8 +19,6 @@ def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
         Misleads: As largest and smallest of many: at 85 % of unseen MNIST digits their range is as wide with weight
             decay as with GrokAlign, 1.04 to 1.13 times (row-alignment).
 
-
-
     $\cos(J_{k\cdot}, x)$, one for each output k
 
     It takes the Jacobian itself, of many outputs too: a product gives all $J_{k\cdot}x$, but the rows' norms would take

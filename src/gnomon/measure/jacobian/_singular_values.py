@@ -46,8 +46,6 @@ def singular_values(
             times in one that memorised.
         Misleads: They know no directions: of two equal spectra one may belong to aligned Jacobians, and the other not.
 
-
-
     $\sigma_k = \sqrt{\lambda_k(J_x J_x^\top)}$
 
     Their squares sum to the squared Frobenius norm, and the first square's share of that sum is the explained variance

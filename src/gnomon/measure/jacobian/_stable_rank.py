@@ -35,8 +35,6 @@ def stable_rank(
             is 0.29, in one that memorised.
         Misleads: Where PC1 does; and its mean over samples is not one over the mean of PC1.
 
-
-
     $\|J\|_F^2 / \sigma_1^2$
 
     One over `explained_variance_ratio`. Of all samples together `effective_rank` says the same of the AGOP.

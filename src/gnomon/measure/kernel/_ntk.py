@@ -56,8 +56,6 @@ def ntk(
         Misleads: A kernel that hardly turns is no sign of memorising: it turned least where most was learnt (anatomy,
             0.92 to 0.95).
 
-
-
     $\Theta_{kl}(x, x') = \langle\nabla_\theta f_k(x), \nabla_\theta f_l(x')\rangle$, traced
     $\Theta(x, x') = \sum_k \Theta_{kk}(x, x')$
 

@@ -49,8 +49,6 @@ def ntk_to_point(
         Misleads: Its size: it grew until the last step, from 32 to 207 (ntk-regime), so that a rule by its largest
             value sees no rest.
 
-
-
     $\Theta(x_i, z) = \sum_k \langle\nabla_\theta f_k(x_i), \nabla_\theta f_k(z)\rangle$
 
     No sample's gradient is formed: linear layers take Gram products, other parameters one Jacobian-vector product an

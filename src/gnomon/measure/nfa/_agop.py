@@ -37,8 +37,6 @@ def agop(
         Misleads: Inputs that hardly vary weigh as others do, though no loss sees them; rescaling an input rescales its
             entry.
 
-
-
     $G = \frac1n\sum_i J_i^\top J_i$, p = d for the input's axes taken together
 
     The mean squared change of the outputs by a small step u of the input is $u^\top G u$. Outputs are summed over, not

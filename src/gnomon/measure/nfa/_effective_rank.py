@@ -38,8 +38,6 @@ def effective_rank(
         Misleads: Low is not good: on MNIST weight decay alone ends at 3.1 to 4.7 and knows fewer unseen digits than
             GrokAlign at 7.8 to 9.5 (anatomy).
 
-
-
     $r(G) = \operatorname{tr}G / \lambda_1(G)$
 
     Another number goes by the same name, the exponential of the entropy of the eigenvalues' shares (Roy, Vetterli,

@@ -28,8 +28,6 @@ def nfa_correlation(
         Misleads: Without the value at initialisation, which is high already. From a large start it fell, from 0.84 to
             0.86 down to 0.59 to 0.67 (anatomy).
 
-
-
     $\rho(W^\top W, G^s)$, with $\rho(A, B) = \langle A, B\rangle / (\|A\|\,\|B\|)$ over all entries, these less their
     mean if `centred`
 

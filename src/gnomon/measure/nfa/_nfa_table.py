@@ -44,8 +44,6 @@ def nfa_table(
             0.83 (nfa).
         Misleads: Without the table at initialisation, which is high already.
 
-
-
     At default initialisation correlations are high already: take the table there too, and compare.
 
     Source:

@@ -61,7 +61,7 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
 
     Source:
         Martin, Mahoney, arXiv:1810.01075; Martin, Peng, Mahoney, arXiv:2002.06716. The fit: Clauset, Shalizi, Newman,
-        arXiv:0706.1062, equations 3.1 and 3.9, with the distance as the package `powerlaw` takes it.
+        arXiv:0706.1062, with the distance as the package `powerlaw` takes it.
     Args:
         parameters: by name, those of the network; those of one axis are left out.
     Returns:

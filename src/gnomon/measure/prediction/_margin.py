@@ -22,7 +22,7 @@ def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tens
     $f(x)_y - \max_{j \ne y} f(x)_j$
 
     Source:
-        Bartlett, Foster, Telgarsky, arXiv:1706.08498, section 1.
+        Bartlett, Foster, Telgarsky, arXiv:1706.08498.
     Args:
         logits: the outputs.
         labels: the classes, 0 to c - 1.

@@ -17,8 +17,6 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
             34.4 % without.
         Misleads: Where classes are unequal the largest weighs most, and it knows neither confidence nor robustness.
 
-
-
     Args:
         logits: the outputs.
         labels: the classes, 0 to c - 1.

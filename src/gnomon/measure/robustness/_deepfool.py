@@ -55,8 +55,6 @@ def deepfool(
         Misleads: What it finds is an upper bound. A network that gives all samples one class is robust: 0.154
             untrained, 0.009 trained (mse-collapse).
 
-
-
     With y the class predicted at x, $x_0 = x$, f and its Jacobian J taken at $x_i$, until $x_i$ is of another class:
 
     $\rho_k = \dfrac{f_y - f_k}{\|J_y - J_k\|}, \quad k = \arg\min_{k\ne y}\rho_k$,

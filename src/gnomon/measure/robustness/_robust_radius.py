@@ -20,8 +20,6 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
         Misleads: It is the tangent's, without offset: with biases, or where regions end early, `deepfool` says more.
             The prediction counts, right or wrong.
 
-
-
     $\min_{j\ne y} (J_y - J_j)\,x / \|J_y - J_j\|$ with $y = \arg\max_k (Jx)_k$, exact for the linear map
 
     The map has no offset, as that of a ReLU network without biases, and is continued beyond its linear region: for the

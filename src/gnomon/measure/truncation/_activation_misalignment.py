@@ -19,8 +19,6 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
             points), to 0.44 where they overlap (70 %).
         Misleads: Collapse to a point does not need alignment.
 
-
-
     $\||U| - \operatorname{diag}|U|\|_F / \||U|\|_F$, $\quad|U| = (UU^\top)^{1/2}$,
     $\quad U_r = W^{(\ell)}_r/\|W^{(\ell)}_r\|$
 

@@ -76,8 +76,6 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
         Misleads: Near a singular weight: the network is fine there, its cumulative biases are not
             (truncation-practice).
 
-
-
     $W^{(\ell)} = W_\ell\cdots W_1$, $\quad b^{(\ell)} = W_\ell b^{(\ell-1)} + b_\ell$,
     $\quad\beta^{(\ell)} = (W^{(\ell)})^+b^{(\ell)}$, for the hidden layers and the readout
 

@@ -23,8 +23,6 @@ def truncated_inputs(
             ends at 3.975 where they overlap (70 %).
         Misleads: Two clusters in the plane, one seed, picked of six starts because a cluster becomes a point.
 
-
-
     $x,\ \tau^{(1)}(x),\ \tau^{(2)}\circ\tau^{(1)}(x),\ \dots,\ \underline\tau^{(L)}(x)$
 
     The network's own hidden layers are affine images of these, $x^{(\ell)} = a^{(\ell)}(\underline\tau^{(\ell)}(x)) =

@@ -22,8 +22,6 @@ def truncation_map(
         Misleads: As a sign of collapse in ordinary training: there separated clusters lose 17 to 21 % of their
             truncation (truncation-practice).
 
-
-
     $\tau^{(\ell)}(x) = (a^{(\ell)})^{-1}(\sigma(a^{(\ell)}(x)))
     = (W^{(\ell)})^+\sigma(W^{(\ell)}(x + \beta^{(\ell)})) - \beta^{(\ell)}$
 

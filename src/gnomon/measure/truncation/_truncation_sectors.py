@@ -64,8 +64,6 @@ def truncation_sectors(
         Misleads: A layer that cuts a class to a point gives it no gradient any more: a dead unit, not only a finished
             one (truncation-practice).
 
-
-
     $\underline\tau^{(\ell-1)}(x)\in\mathcal S_\ell^+$ if all of $z^{(\ell)} = W_\ell x^{(\ell-1)} + b_\ell$ is above 0,
     and in $\mathcal S_\ell^-$ if none is
 
