@@ -107,7 +107,7 @@ def case(name):
 
 # Why quantities cannot be had, where they cannot.
 
-EVERYWHERE = dict.fromkeys(("centroid_rate", "ntk_to_point"), "to ask for .*, got")
+EVERYWHERE = dict.fromkeys(("centroid_rate", "distance_from_start", "ntk_to_point"), "to ask for .*, got")
 CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map")
 NO_SEQUENTIAL = EVERYWHERE | dict.fromkeys(
     (*CUMULATIVE, "layer_centroids", "truncation_sectors"), "expected an nn.Sequential"
@@ -116,11 +116,12 @@ NO_SEQUENTIAL["nfa_correlation"] = "expected a network whose samples enter one l
 BRANCHES = {"layer_collapse": "expected layers one after the other"}
 CLASSIFIER = ("classifier_equiangularity", "classifier_maximal_equiangularity")
 HEAD = (
-    *("central_path_distance", "class_moments", "equiangularity", "equinorm", "least_squares_classifier"),
+    *("cdnv", "central_path_distance", "class_moments", "equiangularity", "equinorm", "label_cka"),
+    "least_squares_classifier",
     *("maximal_equiangularity", "mse_decomposition", "nc1", "nc1_trace_ratio", "nc2_etf", "nc2_orthogonal"),
     *("nearest_mean_disagreement", "self_duality", "snr", "snr_singular_values", "spectral_mse"),
 )
-OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "truncation_sectors")
+OF_CLASSES = (*HEAD, "accuracy", "layer_collapse", "log_probability", "margin", "truncation_sectors")
 REFUSED = {
     "mlp": EVERYWHERE,
     "conv": NO_SEQUENTIAL | BRANCHES,

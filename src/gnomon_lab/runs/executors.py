@@ -140,7 +140,7 @@ class OwnProcess:
     """A call in a new process, which ends with this one."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        pool = ProcessPoolExecutor(1, _processes(), _end_with_parent)
+        pool = ProcessPoolExecutor(1, _processes(), _begin)
         _deafen()
         self._pid = pool.submit(os.getpid).result()
         self._future = pool.submit(work)
@@ -175,8 +175,12 @@ def _deafen() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def _end_with_parent() -> None:
-    """In a worker: nobody would wait for it after its parent was killed."""
+def _begin() -> None:
+    """In a worker: it ends with its parent, since nobody would wait for it after that was killed.
+
+    Ctrl-C is the parent's; the process from which this was forked may have been there before `_deafen`.
+    """
+    _deafen()
 
     def follow() -> None:
         parent = parent_process()
