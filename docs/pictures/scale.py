@@ -64,7 +64,7 @@ def panel(axes: Axes, by_name: dict[str, list[tuple[int, Found]]], keys: list[st
     ends, values = [], []
     for place, (name, points) in enumerate(sorted(by_name.items(), reverse=True)):
         points = sorted(points, key=lambda point: point[0])
-        xs, ys = [x for x, _ in points], [max(each[group][key], 0.01) for _, each in points]
+        xs, ys = [x for x, _ in points], [max(each[group][key], 1) for _, each in points]
         axes.plot(xs, ys, **style.line(place), marker="o", markersize=3.5, label=name)
         ends += xs
         values += ys
