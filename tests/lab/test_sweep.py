@@ -275,6 +275,13 @@ def test_two_workers_make_the_records_of_runs_one_after_another(tmp_path):
         assert timeless(found.records()) == alone(grok_digits, tmp_path / f"alone{seed}", config, seed)
 
 
+def test_workers_have_the_environment_of_the_moment(tmp_path, monkeypatch):
+    with open_executor(None, 1, 1, tmp_path) as executor:
+        executor.submit(os.getpid).result()  # that from which workers are forked is there from here on
+        monkeypatch.setenv("GNOMON_DATA", "elsewhere")
+        assert executor.submit(os.getenv, "GNOMON_DATA").result() == "elsewhere"
+
+
 def test_dask(made_up, tmp_path):
     """A scheduler and two workers on loopback."""
     with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:

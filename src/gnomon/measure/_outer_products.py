@@ -17,7 +17,7 @@ PAIRS = 64
 SOME = 64
 """Samples from which it is seen in how many directions errors lie, at most."""
 SURE = 0.75
-"""The part of these directions that counts: their number is an estimate from few vectors."""
+"""The part of these directions that counts: their number is an estimate from few vectors. Chosen by coverage."""
 SPARE = 1.1
 """By so much more vectors are taken than the error after the first ones asks for, which is itself an estimate."""
 

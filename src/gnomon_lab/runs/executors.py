@@ -140,7 +140,7 @@ class OwnProcess:
     """A call in a new process, which ends with this one."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        pool = ProcessPoolExecutor(1, _processes(), _begin)
+        pool = ProcessPoolExecutor(1, _processes(), _begin, (dict(os.environ),))
         _deafen()
         self._pid = pool.submit(os.getpid).result()
         self._future = pool.submit(work)
@@ -175,12 +175,14 @@ def _deafen() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def _begin() -> None:
+def _begin(environment: dict[str, str]) -> None:
     """In a worker: it ends with its parent, since nobody would wait for it after that was killed.
 
-    Ctrl-C is the parent's; the process from which this was forked may have been there before `_deafen`.
+    Ctrl-C is the parent's, and so is the environment: what this was forked from may have been there before.
     """
     _deafen()
+    os.environ.clear()
+    os.environ.update(environment)
 
     def follow() -> None:
         parent = parent_process()
