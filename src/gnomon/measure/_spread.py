@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy.special import gammaincinv
 from torch import Tensor
 
 SKEWED = 16.82
@@ -38,6 +37,8 @@ class Spread:
         Source:
             Buckley and Eagleson 1988, for the quantile from three moments.
         """
+        from scipy.special import gammaincinv  # SciPy's import takes time: only where it is used
+
         if noise == 0:
             return 0.0
         second, rest = 1 / self.directions, 1 - self.along
