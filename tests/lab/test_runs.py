@@ -148,6 +148,19 @@ def test_records_of_a_finished_run_that_were_cut_are_named(tmp_path):
         count(tmp_path)
 
 
+def test_records_that_another_version_made_are_named_with_what_they_lack(tmp_path):
+    found = open_run(tmp_path, "grok-digits", Config(), 0)
+    found.begin()
+    (found.folder / "records.jsonl").write_text('{"arm": "GrokAlign", "step": 3, "train.accuracy": 1.0}\n')
+    found.finish(columns=[], rows=[], summary="", seconds=0.0)
+    (record,) = found.records()
+    assert record == {"arm": "GrokAlign", "step": 3, "train.accuracy": 1.0}
+    assert record.get("train/accuracy") is None
+    named = r"records with train/accuracy, as this version .* none in GrokAlign at step 3 .*delete its folder"
+    with pytest.raises(DataError, match=named):
+        last(found.records(), "GrokAlign")["train/accuracy"]
+
+
 @pytest.mark.parametrize("arm", ["a", "b"])
 def test_an_arm_without_checkpoint_runs_again_and_spares_the_other(tmp_path, arm):
     whole = count(tmp_path)

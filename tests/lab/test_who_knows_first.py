@@ -206,3 +206,21 @@ def test_claims_are_judged_in_the_direction_that_the_paper_says(records):
     )
     assert [claim.holds for claim in found] == [True, True, True, False, False, False]
     assert found[1].measured == "for 100% of 30; median 3.0 doublings"
+
+
+def test_what_has_no_value_is_a_claim_that_fails(records):
+    without = [dict(record) for record in records]
+    for record in without:
+        record["all"] = {"value": None, "low": None, "high": None}
+    found = claims([without])
+    assert [claim.measured for claim in found] == ["has no value where both outcomes are known"] * 2
+    assert not any(claim.holds for claim in found)
+
+
+def test_a_corpus_of_one_outcome_is_refused_before_it_is_judged(tmp_path):
+    table = columns(seeds=4)
+    table["test/accuracy"] = np.full_like(table["test/accuracy"], 0.5)
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "same.parquet")
+    refused = r"3 families without both in .*same\.parquet. Call `gnomon run corpus` with more"
+    with pytest.raises(DataError, match=refused):
+        run(Config(resamples=5, corpus=str(tmp_path / "same.parquet")), Run(tmp_path, 0))

@@ -15,7 +15,7 @@ from gnomon.errors import DataError
 from gnomon_lab.runs.checkpoint import load_checkpoint
 from gnomon_lab.runs.files import Json, read_bytes, read_json_object, sync, write_json
 from gnomon_lab.runs.machine import machine
-from gnomon_lab.runs.records import Record, parse_records
+from gnomon_lab.runs.records import Finished, Record, parse_records
 
 SEEDS = 10**9
 """Seeds are below it."""
@@ -85,9 +85,11 @@ class Found:
             DataError: if they are damaged, missing, or were changed since.
         """
         path = self.folder / "records.jsonl"
-        if self.finished:
-            self._require_seal("records.jsonl", self.result()["records_sha256"])
-        return parse_records(path, read_bytes(path))
+        if not self.finished:
+            return parse_records(path, read_bytes(path))
+        self._require_seal("records.jsonl", self.result()["records_sha256"])
+        commit = self.made_with[-1].get("commit") if self.made_with else None
+        return [Finished(record, self.folder, commit) for record in parse_records(path, read_bytes(path))]
 
     def reached(self) -> dict[str, tuple[int, bool]]:
         """The step of each arm's checkpoint, and whether the arm is finished; the arm trained last comes last.

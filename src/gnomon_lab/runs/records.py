@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from gnomon._lines import append_line
 from gnomon.errors import DataError
@@ -13,6 +13,25 @@ from gnomon_lab.runs.files import read_bytes, replace_bytes
 
 Record = dict[str, Any]
 """Plain JSON: `arm`, `step`, then the numbers of one reading; wall times stand under `seconds`."""
+
+
+class Finished(Record):
+    """A record of a finished run: what it is asked for and lacks, another version of gnomon did not record."""
+
+    def __init__(self, record: Record, folder: Path, commit: object) -> None:
+        super().__init__(record)
+        self._folder = folder
+        self._commit = commit
+
+    def __missing__(self, name: str) -> Never:
+        made = f" (made at commit {self._commit})" if self._commit else ""
+        raise DataError(
+            self._folder,
+            f"records with {name}, as this version of gnomon makes them",
+            f"none in {self['arm']} at step {self['step']}{made}",
+            "Read the run with the version that made it, or delete its folder to run again.",
+            where="run",
+        )
 
 
 @dataclass(frozen=True)

@@ -118,14 +118,17 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 def of_one(record: Record, words: str, way: str, source: str) -> list[Claim]:
     """That it tells, that it leads, and that it tells more than a validation split."""
     areas = area(record, "all")
+    tells = f"{words}, {way} when the training data are fitted, tells who will generalise"
+    if areas["value"] is None:
+        return [Claim(tells, source, "AUROC above 0.5", "has no value where both outcomes are known", False)]
     low, high = (areas["low"], areas["high"]) if way == "high" else (1 - areas["high"], 1 - areas["low"])
     value = areas["value"] if way == "high" else 1 - areas["value"]
     rang, rivals = record[way], record["beyond_validation"]
-    beyond = min((rivals[form] for form in rivals), key=lambda found: found["value"])
+    beyond = min((found for found in rivals.values() if found["value"] is not None), key=lambda found: found["value"])
     median = "most never ring" if rang["median"] is None else f"median {rang['median']:.1f} doublings"
     return [
         Claim(
-            f"{words}, {way} when the training data are fitted, tells who will generalise",
+            tells,
             source,
             "AUROC above 0.5 in 95 of 100 resamples",
             f"{value:.2f} ({low:.2f} to {high:.2f})",

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gnomon.errors import DataError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.who_knows_first.board import Networks, Scored, areas, judged, resamples, spread
+from gnomon_lab.papers.own.who_knows_first.board import Networks, Scored, areas, counts, judged, resamples, spread
 from gnomon_lab.papers.own.who_knows_first.page import claims, figures, summary, table
 from gnomon_lab.papers.own.who_knows_first.watched import families, read_corpus
 from gnomon_lab.runs import Run
@@ -44,6 +45,7 @@ def run(config: Config, run: Run) -> None:
     """Asks each quantity in both forms, one after the other."""
     names, networks = read_corpus(Path(config.corpus) if config.corpus else CORPUS)
     by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}
+    require_outcomes(by_family, config.corpus)
     draws = resamples(by_family, config.resamples, np.random.default_rng(run.seed))
     rivals = {
         form: areas(by_family, scores(by_family, form, names.index(VALIDATION)), draws).left_out() for form in FORMS
@@ -57,6 +59,19 @@ def run(config: Config, run: Run) -> None:
             rival: spread(value - theirs, drawn - drawn_theirs) for rival, (theirs, drawn_theirs) in rivals.items()
         }
         run.record(step, predictor=name, form=form, beyond_validation=beyond, **judged(by_family, said, draws))
+
+
+def require_outcomes(networks: Networks, path: str) -> None:
+    """Refuses a corpus of which nothing can be foreseen."""
+    asked = [counts(those) for those in networks.values()]
+    if not any(0 < found["generalise"] < found["asked"] for found in asked):
+        raise DataError(
+            "--corpus",
+            "a family with networks that generalise after they fit their training data, and others that do not",
+            f"{len(asked)} families without both in {path or CORPUS.name}",
+            "Call `gnomon run corpus` with more seeds.",
+            where="who-knows-first",
+        )
 
 
 def scores(networks: Networks, form: str, place: int) -> Scored:
