@@ -151,6 +151,11 @@ ENTRIES = (
         "which quantity of training data says that a network will generalise, before it does",
         "setting of this project",
     ),
+    Entry(
+        "gnomon_lab.papers.own.verdict",
+        "whether more training is worth it, told from the training data alone, in families left out",
+        "setting of this project",
+    ),
 )
 """In the order in which they are listed."""
 EXPERIMENTS = {entry.name: entry for entry in ENTRIES}

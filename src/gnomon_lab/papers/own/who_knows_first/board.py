@@ -150,7 +150,7 @@ def mean(values: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def spread(value: NDArray[Any], drawn: NDArray[Any]) -> Numbers:
+def spread(value: float | NDArray[Any], drawn: NDArray[Any]) -> Numbers:
     """A value, and what 95 in a hundred of its resamples lie between."""
     there = drawn[~np.isnan(drawn)]
     low, high = np.quantile(there, (0.025, 0.975)) if len(there) else (math.nan, math.nan)

@@ -1,0 +1,107 @@
+"""From the traits of a moment to a probability: the nearest runs, logistic regression, gradient boosting."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+Traits = Float[NDArray[Any], "m q"]
+Probabilities = Float[NDArray[Any], "m"]
+Tell = Callable[[Traits], Probabilities]
+Fit = Callable[[Traits, Bool[NDArray[Any], "m"], Int[NDArray[Any], "m"]], Tell]
+"""From traits, what came, and whose they are."""
+RUNS = 25
+"""The most similar networks that are asked."""
+TOGETHER = 500
+"""Moments whose distances to all known ones are taken at once."""
+
+
+def logistic(strength: float) -> Fit:
+    """Logistic regression on standardised traits; the penalty is the larger, the smaller `strength`."""
+
+    def fit(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
+        if alike(came):
+            return always(came)
+        fitted = make_pipeline(imputer(), StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
+        fitted.fit(traits, came)
+        return lambda asked: fitted.predict_proba(asked)[:, 1]
+
+    return fit
+
+
+def nearest(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
+    """The share that it came true of, at the most similar moment of each of the `RUNS` most similar networks."""
+    standard = make_pipeline(imputer(), StandardScaler())
+    known = standard.fit_transform(traits)
+
+    def tell(asked: Traits) -> Probabilities:
+        rows, _ = similar(standard.transform(asked), known, whose)
+        return (came[rows].sum(1) + 0.5) / (rows.shape[1] + 1)
+
+    return tell
+
+
+def boosting(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
+    """Gradient boosting of shallow trees."""
+    if alike(came):
+        return always(came)
+    fitted = HistGradientBoostingClassifier(max_depth=3, max_iter=100, l2_regularization=1.0, early_stopping=False)
+    fitted.fit(traits, came)
+    return lambda asked: fitted.predict_proba(asked)[:, 1]
+
+
+SIMPLE: Mapping[str, Fit] = {
+    "logistic regression, C = 0.01": logistic(0.01),
+    "logistic regression, C = 1": logistic(1.0),
+    "nearest runs": nearest,
+}
+"""Those that a person can look into."""
+BOOSTED: Mapping[str, Fit] = {"gradient boosting": boosting}
+
+
+def alike(came: Bool[NDArray[Any], "m"]) -> bool:
+    """Whether there is one outcome alone."""
+    return bool(came.all() or not came.any())
+
+
+def always(came: Bool[NDArray[Any], "m"]) -> Tell:
+    """That outcome."""
+    return lambda asked: np.full(len(asked), float(came[0]))
+
+
+def imputer() -> SimpleImputer:
+    """Puts the median where there is no value."""
+    return SimpleImputer(strategy="median", keep_empty_features=True)
+
+
+def similar(
+    asked: Traits, known: Traits, whose: Int[NDArray[Any], "m"]
+) -> tuple[Int[NDArray[Any], "a k"], Float[NDArray[Any], "a k"]]:
+    """Of each of the most similar networks its most similar moment, the nearest first, and the distances to them.
+
+    Distances are root mean squares over the traits. A network's known moments stand together.
+    """
+    starts = np.flatnonzero(np.diff(whose, prepend=-1))
+    ends = np.append(starts[1:], len(whose))
+    rows, distances = [np.empty((0, min(RUNS, len(starts))), int)], [np.empty((0, min(RUNS, len(starts))))]
+    for part in np.array_split(asked, math.ceil(len(asked) / TOGETHER) or 1):
+        apart = cdist(part, known) / math.sqrt(known.shape[1])
+        closest = np.minimum.reduceat(apart, starts, axis=1)
+        chosen = np.argsort(closest, axis=1, kind="stable")[:, :RUNS]
+        distances.append(np.take_along_axis(closest, chosen, axis=1))
+        rows.append(
+            np.array([
+                [starts[each] + int(off[starts[each] : ends[each]].argmin()) for each in whole]
+                for off, whole in zip(apart, chosen, strict=True)
+            ]).reshape(-1, chosen.shape[1])
+        )  # fmt: skip
+    return np.concatenate(rows), np.concatenate(distances)

@@ -1,0 +1,137 @@
+"""The corpus as moments: what a network looks like at a reading, and apart from it what came of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+
+from gnomon.history import traits
+from gnomon_lab.papers._shared import SEEN
+from gnomon_lab.papers.own.who_knows_first.judged import AHEAD
+from gnomon_lab.papers.own.who_knows_first.watched import Watched
+
+RISE = 0.05
+"""By how much unseen accuracy has to rise until there are four times as many steps."""
+CLOSED = 0.1
+"""How far unseen accuracy may be below that of the training data in a network that has generalised."""
+CHEAP = {
+    "accuracy": "train/accuracy",
+    "log_probability": "train/log_probability",
+    "parameter_norm": "train/parameter_norm",
+}
+"""Quantities that need no Jacobian, by the name of their number in the corpus."""
+CORE = CHEAP | {
+    "jacobian_norm": "some/jacobian_norm",
+    "jacobian_alignment": "some/jacobian_alignment",
+    "centroid_alignment": "some/centroid_alignment",
+    "explained_variance_ratio": "some/explained_variance_ratio",
+}
+VALIDATION = {
+    "validation_accuracy": "validation/accuracy",
+    "validation_log_probability": "validation/log_probability",
+}
+KINDS = {
+    "digits": "pictures",
+    "images": "pictures",
+    "images-cnn": "pictures",
+    "addition": "addition",
+    "addition-transformer": "addition",
+}
+"""Families that share their data; each other is a kind of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Readings with two doublings of the steps behind them, of all networks.
+
+    Attributes:
+        names: of the traits.
+        traits: what is looked at; NaN where a quantity has no value.
+        network: the place of the network among all; a network's moments stand together, in their order.
+        place: of the reading among its network's.
+        known: whether the network was read at four times as many steps; what came is NaN or false otherwise.
+        fitted: whether its training data have been fitted by then.
+        rise: of unseen accuracy up to there.
+        soon: doublings of the steps up to the first reading with a rise of `RISE`; NaN if there is none.
+        gap: training accuracy less unseen accuracy, now.
+    """
+
+    names: tuple[str, ...]
+    traits: Float[NDArray[Any], "m q"]
+    network: Int[NDArray[Any], "m"]
+    place: Int[NDArray[Any], "m"]
+    known: Bool[NDArray[Any], "m"]
+    fitted: Bool[NDArray[Any], "m"]
+    rise: Float[NDArray[Any], "m"]
+    soon: Float[NDArray[Any], "m"]
+    gap: Float[NDArray[Any], "m"]
+
+    @property
+    def whole(self) -> Bool[NDArray[Any], "m"]:
+        """Whether every trait has a value."""
+        return ~np.isnan(self.traits).any(1)
+
+    @property
+    def rises(self) -> Bool[NDArray[Any], "m"]:
+        """Whether unseen accuracy rises by `RISE`."""
+        return self.known & (self.rise >= RISE)
+
+    @property
+    def falls(self) -> Bool[NDArray[Any], "m"]:
+        """Whether it falls by as much."""
+        return self.known & (self.rise <= -RISE)
+
+    @property
+    def closed(self) -> Bool[NDArray[Any], "m"]:
+        """Whether the network has generalised."""
+        return self.gap <= CLOSED
+
+    def only(self, chosen: Bool[NDArray[Any], "m"] | slice) -> "Moments":
+        """Some of them."""
+        parts = (getattr(self, name)[chosen] for name in list(self.__dataclass_fields__)[1:])
+        return Moments(self.names, *parts)
+
+    def of(self, names: Sequence[str]) -> "Moments":
+        """With the traits of some quantities alone."""
+        kept = [place for place, name in enumerate(self.names) if name.partition(",")[0] in names]
+        parts = (getattr(self, name) for name in list(self.__dataclass_fields__)[2:])
+        return Moments(tuple(self.names[place] for place in kept), self.traits[:, kept], *parts)
+
+
+def moments(names: Sequence[str], networks: Sequence[Watched], quantities: Mapping[str, str]) -> Moments:
+    """All moments of the networks, with the traits of these quantities."""
+    columns = {quantity: list(names).index(number) for quantity, number in quantities.items()}
+    rows, numbers, found = [], [], None
+    for which, network in enumerate(networks):
+        for place in range(len(network.steps)):
+            so_far = slice(place + 1)
+            values = {quantity: network.levels[so_far, column] for quantity, column in columns.items()}
+            said = traits(network.steps[so_far], values)
+            if said is None:
+                continue
+            found = tuple(said)
+            rows.append(list(said.values()))
+            numbers.append((which, place, *came(network, place, network.levels[place, list(names).index(SEEN)])))
+    kinds = (int, int, bool, bool, float, float, float)
+    known: list[NDArray[Any]] = [
+        np.array(column, dtype=kind) for column, kind in zip(zip(*numbers, strict=True), kinds, strict=True)
+    ]
+    return Moments(found or (), np.array(rows), *known)
+
+
+def came(network: Watched, place: int, seen: float) -> tuple[bool, bool, float, float, float]:
+    """What came after a reading."""
+    unseen, later = network.unseen, place + AHEAD
+    known = later < len(unseen)
+    rises = np.flatnonzero(unseen[place + 1 : later + 1] - unseen[place] >= RISE)
+    soon = np.log2(network.steps[place + 1 + rises[0]] / network.steps[place]) if len(rises) else np.nan
+    return (
+        known,
+        network.fits is not None and place >= network.fits,
+        float(unseen[later] - unseen[place]) if known else np.nan,
+        float(soon),
+        float(seen - unseen[place]),
+    )

@@ -1,0 +1,137 @@
+"""The page: how well each set of quantities tells, of what is left out, and what it is worth to stop by it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.papers.own.who_knows_first.page import interval
+from gnomon_lab.runs import Claim, Record, by_arm
+
+SOURCE = "docs/experiments/verdict.md"
+OURS = "core"
+"""The set that the claims are about."""
+WITHIN, ACROSS, SURE, HONEST, FALSE, HALF = 0.93, 0.8, (0.85, 0.95), 0.05, 0.05, 0.5
+"""What is aimed at: AUROC of networks and of families left out, coverage, calibration error, false stops, waste."""
+LEFT_OUT = {"networks": "networks left out", "families": "families left out", "kinds": "data left out"}
+
+
+def probabilities(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
+    """By what is left out and what is looked at."""
+    return {(record["grouping"], record["set"]): record for record in by_arm(records)["probability"]}
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Of moments at which the training data are fitted, unless said otherwise."""
+    columns = (
+        "", "left out", "AUROC", "all moments", "Brier", "calibration", "range holds", "answered", "false stops",
+        "wasted",
+    )  # fmt: skip
+    rows = [
+        (name, LEFT_OUT[grouping].removesuffix(" left out"), *row(record))
+        for (grouping, name), record in probabilities(records).items()
+    ]
+    nothing = ("",) * 7
+    rules = [(record["rule"], *nothing, *waste(record)) for record in by_arm(records)["rules"]]
+    return columns, [*rows, *rules]
+
+
+def row(record: Record) -> tuple[str, ...]:
+    """Of one set."""
+    fitted = record["fitted"]
+    return (
+        interval(fitted["auroc"]),
+        number(record["all"]["auroc"]),
+        f"{fitted['brier']['value']:.3f}",
+        f"{fitted['calibration']['value']:.3f}",
+        f"{fitted['covered']['value']:.0%}",
+        f"{fitted['answered']['value']:.0%}",
+        *waste(record),
+    )
+
+
+def number(found: dict[str, Any]) -> str:
+    """A value."""
+    return "none" if found["value"] is None else f"{found['value']:.2f}"
+
+
+def waste(record: Record) -> tuple[str, str]:
+    """What stopping came to."""
+    stops = record["stops"]
+    return f"{stops['false']['value']:.1%}", f"{stops['wasted']['value']:.0%}"
+
+
+def summary(records: Sequence[Record]) -> str:
+    """How well ours does, and the validation split."""
+    known = probabilities(records)
+    ours, split = known["families", OURS], known["families", "validation alone"]
+    return (
+        f"Of families left out, asked once the training data are fitted: AUROC {interval(ours['fitted']['auroc'])}; "
+        f"of a validation split {interval(split['fitted']['auroc'])}."
+    )
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """The AUROC of each set, by what is left out."""
+    known = probabilities(records)
+    names = list(dict.fromkeys(name for _, name in known))
+    points = tuple(
+        Points(
+            words,
+            tuple(known[grouping, name]["fitted"]["auroc"]["value"] or 0.5 for name in names),
+            tuple(float(place) for place in range(len(names))),
+            colour=colour,
+        )
+        for colour, (grouping, words) in enumerate(LEFT_OUT.items())
+    )
+    panel = ScatterPanel(
+        "Will unseen accuracy rise by five points?",
+        "AUROC, mean over families; 0.5 says nothing",
+        "",
+        points,
+        rows=tuple(names),
+    )
+    caption = "Asked from the reading on at which the training data are fitted."
+    return [Scatter("verdict", "What tells whether more training is worth it", caption, (panel,))]
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What is aimed at, of the first finished seed: others only draw other resamples."""
+    known = probabilities(seeds[0])
+    within, across = known["networks", OURS]["fitted"], known["families", OURS]["fitted"]
+    stops, rivals = known["families", OURS]["stops"], known["families", OURS]["beyond"]
+    low, high = SURE
+    found = [
+        aimed("AUROC of networks left out", f"at least {WITHIN}", within["auroc"], within["auroc"]["value"] >= WITHIN),
+        aimed("AUROC of families left out", f"at least {ACROSS}", across["auroc"], across["auroc"]["value"] >= ACROSS),
+        aimed(
+            "the 90 % range of the rise holds, in families left out",
+            f"{low:.0%} to {high:.0%}",
+            across["covered"],
+            low <= across["covered"]["value"] <= high,
+        ),
+        aimed(
+            "calibration error in families left out",
+            f"at most {HONEST}",
+            across["calibration"],
+            across["calibration"]["value"] <= HONEST,
+        ),
+        Claim(
+            "stopping by it, in families left out",
+            SOURCE,
+            f"at most {FALSE:.0%} false stops, at most {HALF:.0%} of the wasted steps of never stopping",
+            f"false {interval(stops['false'])}, wasted {interval(stops['wasted'])}",
+            stops["false"]["value"] <= FALSE and stops["wasted"]["value"] <= HALF,
+        ),
+    ]
+    for rival, differences in rivals.items():
+        for score, words in (("auroc", "a higher AUROC than"), ("brier", "a lower Brier score than")):
+            difference = differences[score]
+            above = "a difference above 0 in 95 of 100 resamples"
+            held = difference["low"] is not None and difference["low"] > 0
+            found.append(aimed(f"{words} {rival}, in families left out", above, difference, held))
+    return found
+
+
+def aimed(message: str, expected: str, measured: dict[str, Any], holds: bool) -> Claim:
+    """One claim, asked once the training data are fitted."""
+    return Claim(message, SOURCE, expected, interval(measured), holds)

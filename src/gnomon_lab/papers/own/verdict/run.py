@@ -1,0 +1,201 @@
+"""verdict: the probability that more training is worth it, judged on networks, families and kinds left out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
+from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
+from gnomon_lab.papers.own.verdict.nested import Said, nested
+from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
+from gnomon_lab.papers.own.verdict.scores import Scored, beyond, of_networks, scores
+from gnomon_lab.papers.own.verdict.stopping import (
+    Places,
+    ended,
+    flat,
+    improbable,
+    patience,
+    rested,
+    threshold,
+)
+from gnomon_lab.papers.own.who_knows_first.board import resamples, spread
+from gnomon_lab.papers.own.who_knows_first.run import CORPUS
+from gnomon_lab.papers.own.who_knows_first.watched import Watched, families, read_corpus
+from gnomon_lab.runs import Run
+from gnomon_lab.settings import Count, Settings
+
+LOSS = {"training_loss": "train/training_loss"}
+SETS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Fit]]] = {
+    "validation alone": (tuple(VALIDATION), SIMPLE),
+    "weight norm alone": (("parameter_norm",), SIMPLE),
+    "training loss alone": (("training_loss",), SIMPLE),
+    "cheap": (tuple(CHEAP), SIMPLE),
+    "core": (tuple(CORE), SIMPLE),
+    "core, boosted": (tuple(CORE), BOOSTED),
+    "core and validation": ((*CORE, *VALIDATION), SIMPLE),
+    "everything, boosted": ((), BOOSTED),
+}
+"""What is looked at, and by which models; rivals first."""
+RIVALS = ("validation alone", "weight norm alone", "training loss alone")
+GROUPINGS = ("families", "kinds", "networks")
+"""What is left out: a family, all families with the same data, or a fifth of the networks of each family."""
+FOLDS = 5
+INTRODUCTION = """
+Is more training worth it? From what the training data show of a network, a model says how probable it is that unseen
+accuracy rises by five points if training goes on to four times the steps. It is asked of networks of the corpus that
+it has not seen, of families that it has not seen, and of data that it has not seen; beside it a validation split, the
+weight norm, and the training loss are asked in the same way.
+"""
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """The setting of the judgement."""
+
+    resamples: Count = 1000
+    """Of the networks, for the intervals."""
+    corpus: str = ""
+    """A table that `gnomon report corpus --table` wrote; default: the one that comes with gnomon."""
+
+
+SMALL = PAPER = Config()
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The corpus, ready to be judged.
+
+    Attributes:
+        names: of its numbers.
+        networks: all of them.
+        data: their moments, with the traits of `CORE`, `VALIDATION` and the training loss.
+        everything: the same moments, with every number of the training data in both of its forms.
+        family: of each network.
+        draws: the resamples of the networks, by family.
+    """
+
+    names: Sequence[str]
+    networks: Sequence[Watched]
+    data: Moments
+    everything: Moments
+    family: NDArray[Any]
+    draws: Mapping[str, NDArray[Any]]
+
+    def group(self, grouping: str) -> Int[NDArray[Any], "m"]:
+        """What is left out together, by moment."""
+        if grouping == "networks":
+            return np.array([network.seed % FOLDS for network in self.networks])[self.data.network]
+        kinds = [str(name) if grouping == "families" else KINDS.get(name, name) for name in self.family]
+        return np.unique(kinds, return_inverse=True)[1][self.data.network]
+
+    def said(self, name: str, grouping: str, came: Bool[NDArray[Any], "m"]) -> Said:
+        """What a set says."""
+        quantities, models = SETS[name]
+        data = self.data.of(quantities) if quantities else self.everything
+        return nested(data, came, self.group(grouping), models)
+
+
+def run(config: Config, run: Run) -> None:
+    """Judges each set, leaving out each group; then the rules that say when to stop."""
+    asked = ready(config, run.seed)
+    data, family = asked.data, asked.family
+    rivals: dict[str, dict[str, Said]] = {}
+    tried = list(product(GROUPINGS, SETS))
+    for step in run.steps("probability", len(tried) - 1):
+        grouping, name = tried[step]
+        if grouping not in rivals:
+            rivals[grouping] = {rival: asked.said(rival, grouping, data.rises) for rival in RIVALS}
+        said = rivals[grouping].get(name) or asked.said(name, grouping, data.rises)
+        every, fitted = (
+            Scored(data, data.rises, family, asked.draws, which)
+            for which in (np.full_like(data.fitted, True), data.fitted)
+        )
+        places, thresholds = stops(asked, said, grouping)
+        run.record(
+            step, grouping=grouping, set=name, models=sorted(set(said.chosen.values())), thresholds=thresholds,
+            all=scores(every, said), fitted=scores(fitted, said),
+            beyond=beyond(fitted, said, rivals[grouping]), stops=stopped(asked, places),
+        )  # fmt: skip
+    others = list(product(GROUPINGS, ("falls", "closed")))
+    for step in run.steps("other questions", len(others) - 1):
+        grouping, target = others[step]
+        came = getattr(data, target)
+        said = asked.said("core", grouping, came)
+        fitted = Scored(data, came, family, asked.draws, data.fitted)
+        run.record(step, grouping=grouping, target=target, fitted=scores(fitted, said))
+    rules = rules_of(asked)
+    for step in run.steps("rules", len(rules) - 1):
+        name, places = list(rules.items())[step]
+        run.record(step, rule=name, stops=stopped(asked, places))
+
+
+def ready(config: Config, seed: int) -> Asked:
+    """Reads the corpus."""
+    names, networks = read_corpus(Path(config.corpus) if config.corpus else CORPUS)
+    family = np.array([network.family for network in networks])
+    data = moments(names, networks, CORE | VALIDATION | LOSS)
+    by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}
+    draws = resamples(by_family, config.resamples, np.random.default_rng(seed))
+    return Asked(names, networks, data, of_everything(names, networks, data), family, draws)
+
+
+def of_everything(names: Sequence[str], networks: Sequence[Watched], data: Moments) -> Moments:
+    """The same moments, with the level and the change of every number of the training data."""
+    kept = [place for place, name in enumerate(names) if name.startswith(("train/", "some/", "few/"))]
+    rows = [
+        np.concatenate([networks[which].levels[place, kept], networks[which].changes[place, kept]])
+        for which, place in zip(data.network, data.place, strict=True)
+    ]
+    both = [f"{names[place]}, {form}" for form in ("level", "change") for place in kept]
+    return replace(data, names=tuple(both), traits=np.stack(rows))
+
+
+def stops(asked: Asked, said: Said, grouping: str) -> tuple[Places, list[float]]:
+    """Where each training would be ended, with a threshold that was chosen without its group."""
+    data, group = asked.data, asked.group(grouping)
+    places: list[int | None] = [None] * len(asked.networks)
+    thresholds = []
+    for which, left_out in enumerate(np.unique(group)):
+        own = np.unique(data.network[group == left_out])
+        others = np.setdiff1d(np.unique(data.network), own)
+        chosen = threshold(data, said.inner[which], asked.networks, others)
+        thresholds.append(chosen)
+        found = improbable(data, said.probability, len(places), chosen)
+        for network in own:
+            places[network] = found[network]
+    return places, thresholds
+
+
+def stopped(asked: Asked, places: Places) -> dict[str, object]:
+    """What came of a rule: false stops among all, wasted steps as a share of those of never stopping."""
+    found, never = ended(asked.networks, places), ended(asked.networks, [None] * len(places))
+    family = [str(name) for name in asked.family]
+    false, ends = (of_networks(each.astype(float), family, asked.draws) for each in (found.false, found.stopped))
+    ours, theirs = (of_networks(each.wasted.astype(float), family, asked.draws) for each in (found, never))
+    return {
+        "false": spread(*false),
+        "wasted": spread(ours[0] / theirs[0], ours[1] / theirs[1]),
+        "stopped": spread(*ends),
+    }
+
+
+def rules_of(asked: Asked) -> dict[str, Places]:
+    """The rules that need no fit, by name."""
+    return {
+        "never": [None] * len(asked.networks),
+        "patience of one doubling": patience(asked.names, asked.networks, 1),
+        "patience of two doublings": patience(asked.names, asked.networks, 2),
+        "plateau": flat(asked.names, asked.networks),
+        "feature_learning_interval": rested(asked.names, asked.networks),
+    }
+
+
+EXPERIMENT = Experiment(EXPERIMENTS["verdict"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

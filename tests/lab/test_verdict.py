@@ -1,0 +1,200 @@
+"""verdict: its parts against plain computations, and the whole of it on made-up networks whose fate shows."""
+
+import math
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from sklearn.metrics import brier_score_loss
+
+from gnomon_lab.papers.own.verdict.models import RUNS, logistic, nearest, similar
+from gnomon_lab.papers.own.verdict.moments import CORE, VALIDATION, moments
+from gnomon_lab.papers.own.verdict.nested import BINS, Ranges, nested, platt
+from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
+from gnomon_lab.papers.own.verdict.run import Config, ready, rules_of, run
+from gnomon_lab.papers.own.verdict.scores import Scored
+from gnomon_lab.papers.own.verdict.stopping import ended, improbable, settles
+from gnomon_lab.papers.own.who_knows_first.watched import watched
+from gnomon_lab.runs import Run, by_arm
+
+STEPS = np.round(8 * 2 ** (np.arange(21) / 2)).astype(int)
+FAMILIES = ("digits", "images", "addition", "xor")
+FITTED = 4
+RISES_AT = 12
+
+
+def columns(seeds=8):
+    """Networks of which every second one rises at a reading; its weight norm falls until then, others' rests.
+
+    Beside it nothing tells; validation does when it is too late.
+    """
+    random = np.random.default_rng(0)
+    rows = []
+    for seed in range(seeds):
+        for family in FAMILIES:
+            rises, norm = (seed + len(family)) % 2 == 0, 8.0
+            for place, step in enumerate([0, *STEPS]):
+                risen = rises and place > RISES_AT + seed % 3
+                norm *= 2 ** (-0.1 * (rises and not risen and place > 1) + 0.003 * random.standard_normal())
+                rows.append({
+                    "seed": seed, "arm": family, "step": step, "diverged": None,
+                    "train/accuracy": float(place > FITTED), "test/accuracy": 0.2 + 0.6 * risen,
+                    "validation/accuracy": 0.2 + 0.6 * risen + 0.01 * random.random(),
+                    "validation/log_probability": -2.0 + risen, "train/log_probability": -(2.0 ** -place),
+                    "train/training_loss": 2.0 ** -place, "train/parameter_norm": norm,
+                    "some/jacobian_norm": 1 + 0.1 * random.random(), "few/kernel_cosine": 0.5,
+                    **{f"some/{name}": random.random() for name in list(CORE)[4:]},
+                })  # fmt: skip
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns()), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def asked(corpus):
+    return ready(Config(resamples=20, corpus=str(corpus)), 0)
+
+
+@pytest.fixture(scope="module")
+def records(corpus, tmp_path_factory):
+    judged = Run(tmp_path_factory.mktemp("verdict"), 0)
+    run(Config(resamples=20, corpus=str(corpus)), judged)
+    return judged.records()
+
+
+def test_moments_have_two_doublings_behind_them_and_what_came_of_them():
+    names, networks = watched(columns(seeds=2))
+    data = moments(names, networks, CORE | VALIDATION)
+    assert data.traits.shape == (8 * (len(STEPS) - 4), len(data.names))
+    first = data.only(data.network == 0)
+    assert first.place.tolist() == list(range(4, len(STEPS)))
+    assert first.known.tolist() == [place + 4 < len(STEPS) for place in first.place]
+    assert first.fitted.all()
+    rises = [place + 4 >= RISES_AT > place and place + 4 < len(STEPS) for place in first.place]
+    assert first.rises.tolist() == rises, "network 0 rises at place 12, which is the reading after it"
+    np.testing.assert_allclose(first.soon[first.place == 10], 1.0, atol=0.02)
+    np.testing.assert_allclose(first.gap[first.place == 10], 0.8)
+    level = first.names.index("parameter_norm, change")
+    np.testing.assert_allclose(first.traits[4, level], -0.2, atol=0.03)
+
+
+def test_similar_networks_are_those_of_the_plainest_search():
+    random = np.random.default_rng(0)
+    known, whose, asked = random.random((60, 3)), np.repeat(np.arange(30), 2), random.random((7, 3))
+    rows, distances = similar(asked, known, whose)
+    for moment, found, off in zip(asked, rows, distances, strict=True):
+        apart = np.sqrt(((known - moment) ** 2).mean(1))
+        best = sorted((apart[2 * network : 2 * network + 2].min(), network) for network in range(30))[:RUNS]
+        np.testing.assert_allclose(off, [distance for distance, _ in best])
+        assert whose[found].tolist() == [network for _, network in best]
+        np.testing.assert_allclose(apart[found], off)
+
+
+def test_platt_is_right_where_the_odds_are_a_line():
+    random = np.random.default_rng(0)
+    said = random.random(20000)
+    came = random.random(20000) < said**2 / (said**2 + (1 - said) ** 2)
+    np.testing.assert_allclose(platt(said, came)(np.array([0.3, 0.5, 0.8])), [0.155, 0.5, 0.941], atol=0.02)
+
+
+def test_ranges_are_quantiles_by_probability():
+    said, rise = np.linspace(0, 1, 40 * BINS), np.linspace(0, 1, 40 * BINS)
+    low, high = Ranges.of(said, rise).at(np.array([0.0, 0.51, 1.0]))
+    np.testing.assert_allclose(low, [0.0025, 0.5025, 0.9525], atol=2e-3)
+    np.testing.assert_allclose(high, [0.0475, 0.5475, 0.9975], atol=2e-3)
+    both = Ranges.of(np.repeat([0.2, 0.7], 50), np.repeat([0.0, 0.4], 50)).at(np.array([0.1, 0.9]))
+    np.testing.assert_allclose(both, [[0.0, 0.4], [0.0, 0.4]])
+
+
+def test_what_is_left_out_is_told_by_the_others_alone(asked):
+    data, group = asked.data.of(["parameter_norm"]), asked.group("families")
+    said = nested(data, data.rises, group, {"nearest runs": nearest})
+    altered = data.rises.copy()
+    altered[group == 2] = ~altered[group == 2]
+    again = nested(data, altered, group, {"nearest runs": nearest})
+    np.testing.assert_array_equal(said.probability[group == 2], again.probability[group == 2])
+    np.testing.assert_array_equal(said.low[group == 2], again.low[group == 2])
+    assert not np.array_equal(said.probability[group == 1], again.probability[group == 1])
+    assert np.isnan(said.inner[2][group == 2]).all()
+    assert not np.isnan(said.inner[2][group != 2]).any()
+
+
+def test_what_is_unlike_the_corpus_is_not_answered(asked):
+    data = asked.data.of(["parameter_norm"])
+    far = data.traits.copy()
+    far[asked.family[data.network] == "xor"] += 50.0
+    strange = type(data)(data.names, far, *(getattr(data, name) for name in list(data.__dataclass_fields__)[2:]))
+    said = nested(strange, data.rises, asked.group("families"), {"logistic": logistic(1.0)})
+    assert not said.answered[asked.family[data.network] == "xor"].any()
+    assert said.answered[asked.family[data.network] == "digits"].mean() > 0.5
+
+
+def test_brier_score_and_calibration_error_are_the_plainest(asked):
+    data = asked.data
+    scored = Scored(data, data.rises, asked.family, asked.draws, data.fitted)
+    said = np.random.default_rng(1).random(len(data.known))
+    rows = data.known & data.fitted
+    np.testing.assert_allclose(scored.brier(said)[0], brier_score_loss(data.rises[rows], said[rows]))
+    order = np.argsort(said[rows])
+    parts = np.array_split(order, 10) if len(order) % 10 == 0 else None
+    if parts is not None:
+        off = [abs((said[rows][part] - data.rises[rows][part]).mean()) for part in parts]
+        np.testing.assert_allclose(scored.calibration(said)[0], np.mean(off))
+    value, drawn = scored.auroc(data.rises.astype(float))
+    assert value == 1
+    np.testing.assert_array_equal(drawn, 1)
+
+
+def test_stops_are_false_before_a_rise_and_wasteful_after_it(asked):
+    network = asked.networks[0]
+    at = settles(network)
+    assert network.unseen[at] == pytest.approx(0.8)
+    found = ended([network] * 3, [at - 1, at, None])
+    assert found.false.tolist() == [True, False, False]
+    assert found.wasted.tolist() == [0, 0, network.steps[-1] - network.steps[at]]
+    assert found.stopped.tolist() == [True, True, False]
+
+
+def test_a_rule_stops_at_the_first_reading_that_it_finds_improbable(asked):
+    said = np.where(asked.data.place >= 7, 0.01, 0.9)
+    assert set(improbable(asked.data, said, len(asked.networks), 0.05)) == {7}
+    assert set(improbable(asked.data, said, len(asked.networks), 0.005)) == {None}
+
+
+def test_rules_that_need_no_fit(asked):
+    rules = rules_of(asked)
+    assert set(rules["never"]) == {None}
+    # The kernel never moves, and the alignment never rests.
+    assert set(rules["feature_learning_interval"]) == {FITTED}
+    assert set(rules["plateau"]) == {None}
+    assert all(place is not None for place in rules["patience of two doublings"])
+
+
+def test_what_shows_is_told_and_what_does_not_is_not(records):
+    known = {(record["grouping"], record["set"]): record for record in by_arm(records)["probability"]}
+    for grouping in ("families", "kinds", "networks"):
+        assert known[grouping, "core"]["fitted"]["auroc"]["value"] > 0.9
+        assert known[grouping, "validation alone"]["fitted"]["auroc"]["value"] < 0.8
+        beyond = known[grouping, "core"]["beyond"]["validation alone"]
+        assert beyond["auroc"]["low"] > 0
+        assert beyond["brier"]["low"] > 0
+    assert known["families", "core"]["stops"]["false"]["value"] <= 0.1
+
+
+def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
+    rows = table(records)[1]
+    assert len(rows) == 24 + 5
+    assert rows[0][:2] == ("validation alone", "families")
+    assert summary(records).startswith("Of families left out, asked once the training data are fitted: AUROC ")
+    (figure,) = figures(records)
+    assert figure.panels[0].rows[0] == "validation alone"
+    found = claims([records])
+    assert len(found) == 5 + 6
+    assert found[1].holds
+    assert math.isfinite(float(found[1].measured.partition(" ")[0]))
