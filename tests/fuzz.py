@@ -232,6 +232,7 @@ def _(s: Source) -> Arguments:
 
 sampled(gnomon.noise_level)(lambda s: {"train_accuracy": s.normal("n").sigmoid()})
 sampled(gnomon.input_noise)(lambda s: {"x": s.normal("n", "d"), "train_accuracy": 0.5, "generator": s.generator})
+sampled(gnomon.stablemax_cross_entropy)(lambda s: {"logits": s.normal("n", "k"), "labels": s.labels()})
 sampled(gnomon.GrokAlign.__call__, "GrokAlign")(
     lambda s: {
         "self": gnomon.GrokAlign(0.1, generator=s.generator),

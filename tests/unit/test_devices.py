@@ -12,16 +12,21 @@ from torch.nn import functional
 
 import gnomon
 from gnomon import (
+    SAM,
     CentralPath,
     ClusteredFlow,
     CollapsedFlow,
     DeepRFM,
+    EgalitarianGradients,
     GrokAlign,
     GrokfastEMA,
     GrokfastMA,
     JacobianOperator,
+    OrthoGrad,
     Probe,
+    SpectralNormPenalty,
     TruncationFlow,
+    WeightNormConstraint,
     accuracy,
     agop,
     bias_flow,
@@ -199,6 +204,26 @@ def test_grokfast_remembers_where_the_gradients_are(method):
         again.load_state_dict(grokfast.state_dict())
         again()
         return [parameter.grad for parameter in model.parameters()], again.state_dict()["memory"]
+
+    here, there = both(compute, *zoo("mlp"))
+    torch.testing.assert_close(there, here)
+
+
+def test_rivals_compute_where_the_parameters_are():
+    def compute(model, x):
+        def backward():
+            functional.mse_loss(model(x), torch.zeros_like(x[:, :3])).backward()
+
+        backward()
+        with SAM(model.parameters()).uphill():
+            backward()
+        for method in (OrthoGrad, EgalitarianGradients):
+            method(model.parameters())()
+        constraint = WeightNormConstraint(model.parameters(), 2.0)
+        constraint()
+        penalty = SpectralNormPenalty(model.parameters(), generator=torch.Generator().manual_seed(0))
+        gradients = [parameter.grad for parameter in model.parameters()]
+        return list(model.parameters()), gradients, penalty(), penalty.state_dict(), constraint.state_dict()
 
     here, there = both(compute, *zoo("mlp"))
     torch.testing.assert_close(there, here)

@@ -1,4 +1,4 @@
-"""A method that changes gradients, called before each step of an optimizer and kept in the optimizer's state."""
+"""A method that is called before or after each step of an optimizer, and kept in the optimizer's state."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ class Method(Protocol):
     """What can be attached: the change, and what it remembers."""
 
     def __call__(self) -> None:
-        """Changes the gradients."""
+        """Changes the gradients, or the parameters."""
 
     def state_dict(self) -> dict[str, Any]:
         """What it remembers."""
@@ -30,31 +30,16 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
     """Calls the method before each step in which these parameters have gradients.
 
     In the optimizer's own hooks, since every framework comes by there: by then gradients are accumulated, unscaled and
-    clipped, and what is in the optimizer's `state_dict` is in each checkpoint. Not in the optimizer's `state`: Adam and
-    others take a parameter that has any for one that has theirs.
+    clipped.
 
     Raises:
         RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
             and would unscale the gradients itself.
         CheckpointError: on loading, if the optimizer's state has none of a method.
     """
-    while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
-        optimizer = inner  # Accelerate's has no hooks of its own.
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    lacking = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in held]
-    if lacking:
-        raise RangeError(
-            "optimizer",
-            "one that steps all these parameters",
-            f"one without {lacking[0]}",
-            "Attach each optimizer's own.",
-        )
-    if KEY in optimizer.state_dict():
-        raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.")
+    optimizer = _bind(method, optimizer, parameters)
 
-    called = f"{type(method).__name__}.attach"
-
-    @within(called)
+    @within(f"{type(method).__name__}.attach")
     def before_step(
         optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -78,12 +63,44 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
         return args[:1], {**kwargs, "closure": closure_and_change}
 
     def change() -> None:
-        # A framework may leave a batch out; a step without gradients does nothing.
-        gradients = [parameter.grad for _, parameter in parameters if parameter.grad is not None]
-        if gradients and not _fills_state(optimizer, gradients):
+        if _trains(optimizer, parameters):
             method()
 
-    @within(called)
+    optimizer.register_step_pre_hook(before_step)
+
+
+def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
+    """Calls the method after each step in which these parameters have gradients; raises as `attach`."""
+    optimizer = _bind(method, optimizer, parameters)
+
+    @within(f"{type(method).__name__}.attach")
+    def after_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _trains(optimizer, parameters):
+            method()
+
+    optimizer.register_step_post_hook(after_step)
+
+
+def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> Optimizer:
+    """Puts the method's state into that of the optimizer, and so into each checkpoint; returns the optimizer proper.
+
+    Not into the optimizer's `state`: Adam and others take a parameter that has any for one that has theirs.
+    """
+    while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = inner  # Accelerate's has no hooks of its own.
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    lacking = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in held]
+    if lacking:
+        raise RangeError(
+            "optimizer",
+            "one that steps all these parameters",
+            f"one without {lacking[0]}",
+            "Attach each optimizer's own.",
+        )
+    if KEY in optimizer.state_dict():
+        raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.")
+
+    @within(f"{type(method).__name__}.attach")
     def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
         if KEY not in state:
             raise CheckpointError(
@@ -96,9 +113,15 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
             )
         method.load_state_dict(state[KEY])
 
-    optimizer.register_step_pre_hook(before_step)
     optimizer.register_state_dict_post_hook(lambda _, state: {**state, KEY: method.state_dict()})
     optimizer.register_load_state_dict_pre_hook(load)
+    return optimizer
+
+
+def _trains(optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> bool:
+    """Whether this is a step of training, and of these parameters: a framework may leave a batch out."""
+    gradients = [parameter.grad for _, parameter in parameters if parameter.grad is not None]
+    return bool(gradients) and not _fills_state(optimizer, gradients)
 
 
 def _fills_state(optimizer: Optimizer, gradients: Sequence[Tensor]) -> bool:

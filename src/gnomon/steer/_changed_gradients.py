@@ -1,0 +1,88 @@
+"""Gradients, changed between `backward()` and the optimizer's step."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon.errors import RangeError, within
+from gnomon.steer._attach import attach
+from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of
+
+
+class ChangedGradients(ABC):
+    """Changes each parameter's gradient in place; how is the subclass's."""
+
+    becomes = "changed gradient"
+    """What an error calls it afterwards."""
+    advice = "Lower the learning rate"
+    """Where a gradient is not finite."""
+
+    def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], skip_nonfinite: bool) -> None:
+        self.skip_nonfinite = skip_nonfinite
+        self.steps = 0
+        self._where = type(self).__name__
+        self._parameters = named(parameters)
+
+    @abstractmethod
+    def _change(self, i: int, gradient: Tensor) -> None:
+        """Changes the gradient of the i-th parameter."""
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Changes the gradients in place. A parameter without one is left out.
+
+        Raises:
+            EmptyError: if no parameter has a gradient.
+            RangeError: naming step, parameter and norm, if a gradient is NaN or infinite (then nothing has been
+                changed) or becomes so by the change; if a gradient is sparse.
+        """
+        self.steps += 1
+        with within(self._where):
+            gradients = gradients_of(self._parameters)
+            if (bad := first_nonfinite(gradients)) is not None:
+                if self.skip_nonfinite:
+                    return
+                raise self._diverged("gradient", bad, gradients[bad])
+            for i, gradient in gradients.items():
+                self._change(i, gradient)
+            if (bad := first_nonfinite(gradients)) is not None:
+                raise self._diverged(self.becomes, bad, gradients[bad])
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Changes the gradients before each step of the optimizer from now on, and travels in its `state_dict`.
+
+        Gradients are then accumulated, unscaled and clipped. With a closure, as of LBFGS, it is after each evaluation.
+        `torch.distributed.checkpoint` takes only a part of an optimizer's `state_dict`, and leaves this out: save the
+        method's own beside, load both, and attach then.
+
+        Raises:
+            RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
+                and would unscale the gradients itself.
+            CheckpointError: on loading, if the optimizer's state has none of a method.
+        """
+        with within(f"{self._where}.attach"):
+            attach(self, optimizer, self._parameters)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from there."""
+        self.steps = state_dict["steps"]
+
+    def _known(self, i: int) -> str:
+        """What an error adds of the i-th parameter."""
+        return ""
+
+    def _diverged(self, what: str, i: int, gradient: Tensor) -> RangeError:
+        return RangeError(
+            None,
+            f"a finite {what}",
+            f"norm {norm_of(gradient)} ({gradient.dtype}) in {self._parameters[i][0]} at step {self.steps}"
+            f"{self._known(i)}",
+            f"{self.advice}; under a GradScaler unscale_ first and set skip_nonfinite.",
+        )

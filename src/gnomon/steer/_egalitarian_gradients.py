@@ -1,0 +1,60 @@
+"""Egalitarian gradient descent: every principal direction of a gradient matrix gets a step of the same length."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import public
+from gnomon.steer._changed_gradients import ChangedGradients
+from gnomon.steer._parameters import wide
+
+
+class EgalitarianGradients(ChangedGradients):
+    r"""Egalitarian gradient descent: sets the singular values of each gradient matrix to one.
+
+    $G = USV^\top \leftarrow UV^\top$, which is $(GG^\top)^{-1/2}G$; a singular value s below a floor becomes s / floor
+
+    Call it once a step, or attach it, as `OrthoGrad`; with plain SGD it is the paper's method. `torch.optim.Muon` does
+    nearly the same to its momentum, by five steps of an iteration in bfloat16.
+
+    Steps no longer shrink as the gradients do, until those are at the floor: training does not settle by itself. The
+    authors' code goes on with the plain gradient once more than 95 % of unseen samples are right; do so, or let the
+    learning rate fall. Theirs changes the first layer's weight only, or layers that the user names: pass those.
+
+    Source:
+        Pasand and Dohmatob, arXiv:2510.04930.
+    Args:
+        parameters: `model.named_parameters()`, or those of them that shall be changed. Of three axes and more, as
+            convolutions have, all but the first are taken together; those of one axis or none, as biases, stay as they
+            are.
+        floor: above 0, in the unit of the gradients; the authors' is 1e-6.
+        skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
+    Raises:
+        RangeError: if floor is out of range, a tensor is no parameter, or is given twice.
+        EmptyError: if there are no parameters.
+    Cost: a singular value decomposition of each matrix, O(a b min(a, b)) time for a by b.
+    Example:
+        >>> import torch, gnomon
+        >>> w = torch.zeros(2, 2, requires_grad=True)
+        >>> w.grad = torch.diag(torch.tensor([-3.0, 0.01]))
+        >>> gnomon.EgalitarianGradients([w])()
+        >>> w.grad.diag()
+        tensor([-1.,  1.])
+    """
+
+    @public
+    def __init__(
+        self, parameters: Iterable[Tensor | tuple[str, Tensor]], floor: float = 1e-6, *, skip_nonfinite: bool = False
+    ) -> None:
+        _checks.settings(("floor", floor, "finite and above 0", 0 < floor < math.inf))
+        super().__init__(parameters, skip_nonfinite)
+        self.floor = floor
+
+    def _change(self, i: int, gradient: Tensor) -> None:
+        if gradient.ndim < 2:
+            return
+        u, s, vh = torch.linalg.svd(gradient.to(wide(gradient)).flatten(1), full_matrices=False)
+        gradient.copy_(((u * (s / s.clamp(min=self.floor))) @ vh).view_as(gradient))

@@ -1,0 +1,90 @@
+"""Sharpness-aware minimisation: the gradient of where the loss is worst nearby."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, public, within
+from gnomon.steer._parameters import gradients_of, joint_norm, named
+
+
+class SAM:
+    r"""Sharpness-aware minimisation: a step takes the gradient from a distance ρ up the slope.
+
+    $g \leftarrow \nabla L(\theta + \rho\,\frac{g}{\|g\|})$ from $g = \nabla L(\theta)$; the norm is over all parameters
+
+    A second pass, on the same batch, runs up there; then the parameters are back, to the bit, and any optimizer makes
+    the step:
+
+        loss(model, x, labels).backward()
+        with sam.uphill():
+            loss(model, x, labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    The first pass's gradients only say where up is: they are cleared on the way, so that clipping, accumulating and
+    other methods belong after the second. Where a batch is accumulated in parts, accumulate all parts below, and all
+    again above. The scale of a `GradScaler` does not matter to the direction. While BatchNorm trains, its running
+    statistics move in both passes.
+
+    Source:
+        Foret et al., arXiv:2010.01412, eq. (2), without its second-order term, as there. To the norm 1e-12 is added, as
+        in the code that is used most, github.com/davda54/sam, whose steps these are.
+    Args:
+        parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
+        rho: ρ ≥ 0, in the unit of the parameters; the paper's is 0.05.
+    Raises:
+        RangeError: if rho is out of range, a tensor is no parameter, or is given twice.
+        EmptyError: if there are no parameters.
+    Cost: one more forward and backward pass a step; O(p) memory.
+    Example:
+        >>> import torch, gnomon
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> sam = gnomon.SAM([w], rho=5.0)
+        >>> (w.square().sum() / 2).backward()  # The slope is w, of norm 5.
+        >>> with sam.uphill():  # At 2 w.
+        ...     (w.square().sum() / 2).backward()
+        >>> w.grad.tolist(), w.tolist()
+        ([6.0, 8.0], [3.0, 4.0])
+    """
+
+    @public
+    def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], rho: float = 0.05) -> None:
+        _checks.settings(("rho", rho, "finite and at least 0", 0 <= rho < math.inf))
+        self.rho = rho
+        self._parameters = named(parameters)
+
+    @contextmanager
+    def uphill(self) -> Iterator[None]:
+        """Parameters a distance ρ up the slope, and no gradients; they come back at the end, an error's too.
+
+        Raises:
+            EmptyError: if no parameter has a gradient.
+            RangeError: if a gradient is NaN, infinite or sparse; then nothing has been changed.
+        """
+        with within("SAM.uphill"), torch.no_grad():
+            gradients = gradients_of(self._parameters)
+            norm = joint_norm(gradients.values())
+            if not norm.isfinite():
+                raise RangeError(
+                    None,
+                    "finite gradients",
+                    f"a norm of {norm.item():.3g}",
+                    "Lower the learning rate; under a GradScaler lower its init_scale.",
+                )
+            scale = self.rho / (norm + 1e-12)
+            moved = [(self._parameters[i][1], gradient) for i, gradient in gradients.items()]
+            before = [parameter.clone() for parameter, _ in moved]
+            for parameter, gradient in moved:
+                parameter.add_(gradient * scale.to(gradient.device))
+                parameter.grad = None
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for (parameter, _), value in zip(moved, before, strict=True):
+                    parameter.copy_(value)

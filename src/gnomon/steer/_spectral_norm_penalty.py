@@ -1,0 +1,103 @@
+"""Spectral-norm regularisation: a penalty on the largest singular value of each weight matrix."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from gnomon import _checks
+from gnomon.errors import EmptyError, ShapeError, public
+from gnomon.steer._parameters import named, wide
+
+
+class SpectralNormPenalty:
+    r"""Spectral-norm regularisation: half a coefficient times the sum of the weight matrices' squared spectral norms.
+
+    $\frac\lambda2\sum_W\sigma(W)^2$, whose gradient is $\lambda\sigma uv^\top$, by a step of the power iteration a call
+
+    Add it to the loss, `loss = cross_entropy(logits, labels) + penalty()`. The iteration goes on where the last call
+    ended, so that σ is low at first and follows the weights while they move slowly. u and v are held constant, as the
+    gradient of σ has it.
+
+    Convolutions are taken as matrices, one row an output channel: not the norm of the convolution, but what the paper
+    takes.
+
+    Source:
+        Yoshida and Miyato, arXiv:1705.10941, algorithm 1.
+    Args:
+        parameters: `model.named_parameters()`, or `model.parameters()`; those of one axis or none, as biases, are left
+            out, as there.
+        coefficient: λ ≥ 0; the paper's is 0.01.
+        iterations: of the power iteration a call, from 1 on.
+        generator: where the first directions come from; default: torch's global one.
+    Raises:
+        RangeError: listing every setting that is out of range; if a tensor is no parameter, or is given twice.
+        EmptyError: if no parameter has two axes.
+    Cost: two products of each matrix with a vector an iteration; O(p) for the gradient.
+    Example:
+        >>> import torch, gnomon
+        >>> w = torch.outer(torch.tensor([3.0, 4.0]), torch.tensor([0.6, 0.8])).requires_grad_()
+        >>> penalty = gnomon.SpectralNormPenalty([w], coefficient=2.0)  # Of rank one, σ = 5: one step is exact.
+        >>> torch.testing.assert_close(penalty(), torch.tensor(25.0))
+    """
+
+    @public
+    def __init__(
+        self,
+        parameters: Iterable[Tensor | tuple[str, Tensor]],
+        coefficient: float = 0.01,
+        iterations: int = 1,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        counted = isinstance(iterations, int) and iterations >= 1
+        _checks.settings(
+            ("coefficient", coefficient, "finite and at least 0", 0 <= coefficient < math.inf),
+            ("iterations", iterations, "a whole number from 1 on", counted),
+        )
+        self.coefficient = coefficient
+        self.iterations = iterations
+        self._weights = [parameter for _, parameter in named(parameters) if parameter.ndim > 1]
+        if not self._weights:
+            raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
+        self._directions = [_start(weight, generator) for weight in self._weights]
+
+    def __call__(self) -> Float[Tensor, ""]:
+        """The penalty: a scalar with a graph to the weights; the iteration goes on."""
+        return self.coefficient / 2 * torch.stack([self._square(i) for i in range(len(self._weights))]).sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iteration is, one direction a matrix."""
+        return {"directions": [direction.clone() for direction in self._directions]}
+
+    @public
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from there.
+
+        Raises:
+            ShapeError: if the state is not of these parameters.
+        """
+        found = [tuple(direction.shape) for direction in state_dict["directions"]]
+        wanted = [tuple(direction.shape) for direction in self._directions]
+        if found != wanted:
+            raise ShapeError("state_dict", f"directions {wanted}", found, "Load a state of the same parameters.")
+        self._directions = [direction.clone() for direction in state_dict["directions"]]
+
+    def _square(self, i: int) -> Tensor:
+        matrix = self._weights[i].flatten(1)
+        matrix = matrix.to(wide(matrix))
+        with torch.no_grad():
+            u = self._directions[i].to(matrix)
+            for _ in range(self.iterations):
+                v = normalize(matrix.T @ u, dim=0)
+                u = normalize(matrix @ v, dim=0)
+            self._directions[i] = u
+        return (u @ matrix @ v).square()
+
+
+def _start(weight: Tensor, generator: torch.Generator | None) -> Tensor:
+    device = weight.device if generator is None else generator.device
+    return torch.randn(weight.shape[0], generator=generator, dtype=wide(weight), device=device).to(weight.device)

@@ -1,0 +1,48 @@
+"""StableMax: a cross-entropy whose probabilities grow with the logits, not with their exponentials."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+
+
+@full_precision
+def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, ""]:
+    r"""The mean cross-entropy with StableMax in place of softmax.
+
+    $-\frac1n\sum_i \log\frac{s(z_{iy_i})}{\sum_k s(z_{ik})}$, $s(z) = z + 1$ for $z \ge 0$ and $\frac{1}{1-z}$ below
+
+    Softmax's loss, and its slope in the label's logit, are exactly zero where that is so far ahead that the others'
+    exponentials change no digit of the sum: in float32 from a lead of 17 on, after which training stalls. Here
+    probabilities fall as one over the logits, and that point lies at logits of about 10⁸.
+
+    Since $\log s(z) = \operatorname{sgn}(z)\log(1+|z|)$, it is `torch.nn.functional.cross_entropy` of these. As in the
+    authors' code they are computed in float64 whatever the logits are, and so are the gradients until they leave.
+
+    Source:
+        Prieto et al., arXiv:2501.04697, section 5.
+    Args:
+        logits: the outputs of the network.
+        labels: class indices.
+
+    Returns:
+        At least 0; log c where all logits are equal. Not invariant to what is added to the logits, as softmax's is.
+
+    Raises:
+        ShapeError: if logits are not (n, c), or labels are not one a sample.
+        RangeError: if a logit is NaN or infinite, or a label is no class.
+    Cost: O(n c) time and memory.
+    Example:
+        >>> import torch, gnomon
+        >>> logits = torch.tensor([[3.0, -3.0]])  # s is 4 and 1/4.
+        >>> loss = gnomon.stablemax_cross_entropy(logits, torch.tensor([1]))
+        >>> torch.testing.assert_close(loss, torch.tensor(17.0).log())
+    """
+    _checks.outputs(logits, labels)
+    z = logits.double()
+    # Each branch gets only what it is for: of the other's infinity the gradient would be NaN.
+    scores = torch.where(z < 0, -torch.log1p(-z.clamp(max=0)), torch.log1p(z.clamp(min=0)))
+    return cross_entropy(scores, labels.long()).to(logits.dtype)

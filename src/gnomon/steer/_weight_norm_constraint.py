@@ -1,0 +1,106 @@
+"""A constraint on the weights' norm, which holds it after each step of the optimizer."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.errors import RangeError, public, within
+from gnomon.steer._attach import attach_after
+from gnomon.steer._parameters import joint_norm, named
+
+
+class WeightNormConstraint:
+    r"""Holds the norm of all parameters together at a multiple of what it was at the start.
+
+    $\theta \leftarrow \frac{\alpha\|\theta_0\|}{\|\theta\|}\,\theta$ after each step of the optimizer
+
+    Call it after each step, and with $\alpha \ne 1$ once before the first forward pass:
+
+        constraint = WeightNormConstraint(model.parameters(), alpha=0.5)
+        constraint()
+        ...
+        optimizer.step()
+        constraint()
+
+    Or `constraint.attach(optimizer)`, where a framework makes the steps: it is then called after each of them, the norm
+    is in `optimizer.state_dict()`, and a resumed run holds the same.
+
+    A network generalises late, the paper has it, where its weights' norm is above that of the solutions that
+    generalise, and at once where it is held there. Biases are parameters too; pass the weights to hold these only.
+
+    Source:
+        Liu et al., arXiv:2210.01117, whose code holds all parameters of the MNIST network, and of the one for modular
+        addition the decoder's.
+    Args:
+        parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
+        alpha: α > 0; the paper's scans go from 0.1 to 10.
+    Raises:
+        RangeError: if alpha is out of range, a tensor is no parameter, or is given twice; if the norm is zero, NaN or
+            infinite.
+        EmptyError: if there are no parameters.
+    Cost: O(p) time.
+    Example:
+        >>> import torch, gnomon
+        >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> constraint = gnomon.WeightNormConstraint([w], alpha=2.0)
+        >>> optimizer = torch.optim.SGD([w], lr=1.0)
+        >>> constraint.attach(optimizer)
+        >>> w.grad = torch.tensor([3.0, 0.0])
+        >>> optimizer.step()  # To (0, 4), whose norm is 4, and then to the norm 10.
+        >>> w.tolist()
+        [0.0, 10.0]
+    """
+
+    @public
+    def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], alpha: float = 1.0) -> None:
+        _checks.settings(("alpha", alpha, "finite and above 0", 0 < alpha < math.inf))
+        self._parameters = named(parameters)
+        self.norm = alpha * self._now().detach()
+
+    @public
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Rescales the parameters in place.
+
+        Raises:
+            RangeError: if their norm is zero, NaN or infinite; then nothing has been changed.
+        """
+        scale = self.norm / self._now()
+        for _, parameter in self._parameters:
+            parameter.mul_(scale.to(parameter.device))
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Rescales after each step of the optimizer from now on, and travels in its `state_dict`.
+
+        It does not rescale at once. `torch.distributed.checkpoint` leaves its state out, as Grokfast's: save it beside,
+        load both, and attach then.
+
+        Raises:
+            RangeError: if the optimizer lacks one of the parameters, or has a method already.
+            CheckpointError: on loading, if the optimizer's state has none of a method.
+        """
+        with within("WeightNormConstraint.attach"):
+            attach_after(self, optimizer, self._parameters)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The norm that is held."""
+        return {"norm": self.norm}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Holds that norm from there on."""
+        self.norm = state_dict["norm"].to(self.norm)
+
+    def _now(self) -> Tensor:
+        norm = joint_norm(parameter.detach() for _, parameter in self._parameters)
+        if not 0 < norm < math.inf:
+            raise RangeError(
+                "parameters",
+                "a norm above 0 and finite",
+                f"{norm.item():.3g}",
+                "A diverged network is the usual cause of a large one; a zero one has no direction.",
+            )
+        return norm

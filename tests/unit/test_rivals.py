@@ -1,0 +1,381 @@
+"""GrokAlign's rivals: closed forms, the plainest loop over each definition, checkpoints, and what is refused."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnomon.errors import CheckpointError, EmptyError, RangeError, ShapeError
+from gnomon.models import mlp
+from gnomon.steer import (
+    SAM,
+    EgalitarianGradients,
+    GrokAlign,
+    OrthoGrad,
+    SpectralNormPenalty,
+    WeightNormConstraint,
+    stablemax_cross_entropy,
+)
+from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
+
+OPTIMIZERS = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, 1e-2, weight_decay=0.1),
+}
+ATTACHED = {
+    "OrthoGrad": OrthoGrad,
+    "EgalitarianGradients": EgalitarianGradients,
+    "WeightNormConstraint": WeightNormConstraint,
+}
+
+
+def network(dtype=torch.float64):
+    return mlp((6, 8, 3), bias=True, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+def batches(steps):
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(steps):
+        x = torch.randn(8, 6, generator=generator, dtype=torch.float64)
+        yield x, torch.randint(3, (8,), generator=generator)
+
+
+def backward(model, x, labels):
+    model.zero_grad()
+    functional.cross_entropy(model(x), labels).backward()
+
+
+def gradient(loss, weights):
+    """Of a function of one tensor."""
+    weights = weights.clone().requires_grad_()
+    return torch.autograd.grad(loss(weights), weights)[0]
+
+
+def norm_of(model):
+    return math.sqrt(sum(float(parameter.detach().square().sum()) for parameter in model.parameters()))
+
+
+def changed(method, weights, slope):
+    """The gradient as it comes out."""
+    parameter = nn.Parameter(weights.clone())
+    parameter.grad = slope.clone()
+    method([parameter])()
+    torch.testing.assert_close(parameter.detach(), weights, rtol=0, atol=0)
+    return parameter.grad
+
+
+def trained(make, name, attached=True, steps=12):
+    """A network after some steps with a method that is attached or called by hand."""
+    model = network()
+    optimizer, method = OPTIMIZERS[name](model.parameters()), make(model.named_parameters())
+    if attached:
+        method.attach(optimizer)
+    for x, labels in batches(steps):
+        backward(model, x, labels)
+        if not attached and make is not WeightNormConstraint:
+            method()
+        optimizer.step()
+        if not attached and make is WeightNormConstraint:
+            method()
+    return model
+
+
+def assert_same(ours, others, tolerance=0):
+    torch.testing.assert_close(list(ours.parameters()), list(others.parameters()), rtol=tolerance, atol=tolerance)
+
+
+def test_orthograd_is_across_the_weights_and_as_long_as_before(generator):
+    for shape in ((5,), (4, 3), (2, 3, 4, 4)):
+        weights, slope = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+        found = changed(OrthoGrad, weights, slope)
+        torch.testing.assert_close((found * weights).sum(), torch.zeros(()).double(), rtol=0, atol=1e-14)
+        torch.testing.assert_close(found.norm(), slope.norm())
+        # Of all directions across the weights it is the one that the slope prefers.
+        along = torch.nn.functional.normalize(weights.flatten(), dim=0)
+        rest = slope.flatten() - (slope.flatten() @ along) * along
+        torch.testing.assert_close(found.flatten() / found.norm(), rest / rest.norm())
+
+
+def test_orthograd_leaves_the_norm_to_second_order():
+    """‖w − ηg‖² = ‖w‖² + η²‖g‖², where a plain step changes it by −2η wᵀg as well."""
+    weights, slope = torch.tensor([3.0, 4.0]).double(), torch.tensor([1.0, 1.0]).double()
+    moved = weights - 0.1 * changed(OrthoGrad, weights, slope)
+    torch.testing.assert_close(moved.square().sum(), torch.tensor(25.0 + 0.01 * 2).double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_orthograd_of_what_lies_along_the_weights_is_zero(generator, dtype):
+    """Not rounding errors, scaled up to the gradient's norm; and weights at zero have no direction."""
+    for size in (1, 2, 600):
+        weights = torch.randn(size, generator=generator).to(dtype)
+        assert not changed(OrthoGrad, weights, -0.5 * weights).any()
+        assert not changed(OrthoGrad, weights, 0 * weights).any()
+        slope = torch.randn(size, generator=generator).to(dtype)
+        torch.testing.assert_close(changed(OrthoGrad, 0 * weights, slope), slope)
+
+
+def test_egalitarian_gradients_have_singular_values_of_one(generator):
+    slope = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    found = changed(EgalitarianGradients, 0 * slope, slope)
+    torch.testing.assert_close(found.T @ found, torch.eye(4, dtype=torch.float64))
+    # (G Gᵀ)^(-1/2) G, by eigenvalues of Gᵀ G.
+    values, vectors = torch.linalg.eigh(slope.T @ slope)
+    torch.testing.assert_close(found, slope @ vectors @ (vectors / values.sqrt()).T)
+    # Of convolutions the first axis against the others; and they do not depend on the gradient's size.
+    kernel = changed(EgalitarianGradients, torch.zeros(6, 2, 2, 1).double(), 1e-3 * slope.view(6, 2, 2, 1))
+    torch.testing.assert_close(kernel.flatten(1), found)
+
+
+def test_egalitarian_gradients_fade_below_the_floor():
+    slope = torch.diag(torch.tensor([5.0, 1e-3, 0.0])).double()
+    found = changed(lambda parameters: EgalitarianGradients(parameters, floor=1e-2), 0 * slope, slope)
+    torch.testing.assert_close(found.diag(), torch.tensor([1.0, 0.1, 0.0]).double())
+    biases = torch.tensor([3.0, 4.0])
+    torch.testing.assert_close(changed(EgalitarianGradients, biases, biases), biases, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_constraint_holds_the_norm_as_a_plain_loop_does(name, alpha):
+    ours, plain = network(), network()
+    optimizers = [OPTIMIZERS[name](model.parameters()) for model in (ours, plain)]
+    constraint = WeightNormConstraint(ours.parameters(), alpha)
+    constraint.attach(optimizers[0])
+    torch.testing.assert_close(list(ours.parameters()), list(plain.parameters()), rtol=0, atol=0)
+    constraint()
+    held = alpha * norm_of(plain)
+    for step, (x, labels) in enumerate([(None, None), *batches(12)]):
+        if step:
+            for model, optimizer in zip((ours, plain), optimizers, strict=True):
+                backward(model, x, labels)
+                optimizer.step()
+        now = norm_of(plain)
+        with torch.no_grad():
+            for parameter in plain.parameters():
+                parameter.mul_(held / now)
+    assert_same(ours, plain, 1e-12)
+    torch.testing.assert_close(constraint.norm, torch.tensor(held).double())
+
+
+@pytest.mark.parametrize("make", ATTACHED.values(), ids=ATTACHED)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_attached_is_as_called_by_hand(make, name):
+    assert_same(trained(make, name), trained(make, name, attached=False))
+    unsteered = network()
+    optimizer = OPTIMIZERS[name](unsteered.parameters())
+    for x, labels in batches(12):
+        backward(unsteered, x, labels)
+        optimizer.step()
+    assert (trained(make, name)[0].weight - unsteered[0].weight).norm() > 0.01 * unsteered[0].weight.norm()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("make", ATTACHED.values(), ids=ATTACHED)
+def test_a_resumed_run_is_the_unbroken_one(tmp_path, make):
+    """Bit for bit, through a checkpoint file, with a constraint made of the trained weights."""
+
+    def parts():
+        model = network()
+        return model, OPTIMIZERS["AdamW"](model.parameters())
+
+    def train(model, optimizer, data):
+        for x, labels in data:
+            backward(model, x, labels)
+            optimizer.step()
+
+    data = list(batches(8))
+    model, optimizer = parts()
+    make(model.named_parameters()).attach(optimizer)
+    train(model, optimizer, data[:5])
+    save_checkpoint(tmp_path / "checkpoint", [model.state_dict(), optimizer.state_dict()])
+    train(model, optimizer, data[5:])
+
+    resumed, other = parts()
+    states = load_checkpoint(tmp_path / "checkpoint")
+    resumed.load_state_dict({name: 2 * value for name, value in states[0].items()})
+    method = make(resumed.named_parameters())
+    method.attach(other)
+    resumed.load_state_dict(states[0])
+    other.load_state_dict(states[1])
+    train(resumed, other, data[5:])
+    assert_same(resumed, model)
+    _, bare = parts()
+    with pytest.raises(CheckpointError, match=rf"{make.__name__}.attach: expected an optimizer's state with 'gnomon'"):
+        other.load_state_dict(bare.state_dict())
+    with pytest.raises(RangeError, match=rf"{make.__name__}.attach\(optimizer\): .* Attach once"):
+        make(resumed.named_parameters()).attach(other)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_sam_is_the_gradient_from_up_the_slope(name):
+    ours, plain = network(), network()
+    optimizers = [OPTIMIZERS[name](model.parameters()) for model in (ours, plain)]
+    sam = SAM(ours.named_parameters(), 0.2)
+    for x, labels in batches(6):
+        backward(ours, x, labels)
+        before = [parameter.clone() for parameter in ours.parameters()]
+        with sam.uphill():
+            assert all(parameter.grad is None for parameter in ours.parameters())
+            functional.cross_entropy(ours(x), labels).backward()
+        torch.testing.assert_close(list(ours.parameters()), before, rtol=0, atol=0)
+        backward(plain, x, labels)
+        norm = torch.cat([parameter.grad.flatten() for parameter in plain.parameters()]).norm()
+        above = network()
+        above.load_state_dict(
+            {name: value + 0.2 * value_of(plain, name).grad / norm for name, value in plain.state_dict().items()}
+        )
+        backward(above, x, labels)
+        for parameter, other in zip(plain.parameters(), above.parameters(), strict=True):
+            parameter.grad = other.grad
+        for optimizer in optimizers:
+            optimizer.step()
+    assert_same(ours, plain, 1e-10)
+
+
+def value_of(model, name):
+    return dict(model.named_parameters())[name]
+
+
+def test_sam_comes_back_from_an_error_and_rests_on_flat_ground():
+    w = nn.Parameter(torch.tensor([3.0, 4.0]))
+    w.grad = torch.tensor([0.6, 0.8])
+
+    def fails():
+        with SAM([w], 5.0).uphill():
+            torch.testing.assert_close(w.detach(), torch.tensor([6.0, 8.0]))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert w.tolist() == [3.0, 4.0]
+    w.grad = torch.zeros(2)
+    with SAM([w], 5.0).uphill():
+        assert w.tolist() == [3.0, 4.0]
+
+
+def test_stablemax_is_its_definition(generator):
+    z = 3 * torch.randn(20, 5, generator=generator, dtype=torch.float64)
+    z[0, :2] = torch.tensor([0.0, 1.0])
+    labels = torch.randint(5, (20,), generator=generator)
+
+    def plain(z):
+        s = torch.stack([v + 1 if v >= 0 else 1 / (1 - v) for v in z.flatten()]).view_as(z)
+        return -sum(torch.log(s[i, labels[i]] / s[i].sum()) for i in range(len(z))) / len(z)
+
+    torch.testing.assert_close(stablemax_cross_entropy(z, labels), plain(z))
+    torch.testing.assert_close(gradient(lambda z: stablemax_cross_entropy(z, labels), z), gradient(plain, z))
+
+
+def test_stablemax_learns_on_where_softmax_has_collapsed():
+    """For logits z, −z, −z the slope in the first falls as z⁻³, not exponentially."""
+    label = torch.zeros(1, dtype=torch.long)
+    for size in (20.0, 1e3, 1e6):
+        z = size * torch.tensor([[1.0, -1.0, -1.0]])
+        assert gradient(lambda z: functional.cross_entropy(z, label), z)[0, 0] == 0
+        torch.testing.assert_close(
+            gradient(lambda z: stablemax_cross_entropy(z, label), z)[0, 0],
+            torch.tensor(-1 / (1 + size) * 2 / (2 + (1 + size) ** 2)),
+        )
+    # Equal logits are equal probabilities, whatever they are.
+    torch.testing.assert_close(stablemax_cross_entropy(torch.full((1, 3), -7.0), label), torch.tensor(3.0).log())
+    assert stablemax_cross_entropy(torch.zeros(1, 3, dtype=torch.bfloat16), label).dtype == torch.bfloat16
+
+
+def test_spectral_norms_come_out_of_the_iteration(generator):
+    model = nn.Sequential(nn.Conv2d(2, 5, 3), nn.Flatten(), nn.Linear(20, 7)).double()
+    penalty = SpectralNormPenalty(model.named_parameters(), 0.3, iterations=60, generator=generator)
+    for _ in range(10):
+        found = penalty()
+    matrices = model[0].weight.flatten(1), model[2].weight
+    expected = 0.15 * sum(torch.linalg.matrix_norm(matrix, 2).square() for matrix in matrices)
+    torch.testing.assert_close(found, expected)
+    weights = [model[0].weight, model[2].weight]
+    torch.testing.assert_close(
+        torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), rtol=1e-6, atol=1e-8
+    )
+
+
+def test_a_resumed_iteration_goes_on_from_there(tmp_path):
+    model = network()
+    penalty, other = (SpectralNormPenalty(model.parameters(), 1.0) for _ in range(2))
+    values = [penalty() for _ in range(3)]
+    assert values[0] < values[1] < values[2]
+    save_checkpoint(tmp_path / "checkpoint", penalty.state_dict())
+    other.load_state_dict(load_checkpoint(tmp_path / "checkpoint"))
+    torch.testing.assert_close(other(), penalty(), rtol=0, atol=0)
+    with pytest.raises(ShapeError, match=r"load_state_dict\(state_dict\): expected directions \[\(8,\), \(3,\)\], got"):
+        other.load_state_dict(SpectralNormPenalty([model[0].weight]).state_dict())
+
+
+def test_hoffmans_jacobian_regularisation_is_half_the_square(generator):
+    """½ ‖J‖_F², a mean over the batch: GrokAlign(λ / 2, squared=True)."""
+    model, x = network(), torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    jacobians = [torch.autograd.functional.jacobian(model, sample[None]).square().sum() for sample in x]
+    found = GrokAlign(0.5, estimator="exact", squared=True)(model, x)
+    torch.testing.assert_close(found, sum(jacobians) / 8)
+
+
+@pytest.mark.parametrize("make", [OrthoGrad, EgalitarianGradients])
+def test_gradients_that_are_not_finite_change_nothing(make):
+    model = nn.Linear(2, 2)
+    method = make(model.named_parameters(), skip_nonfinite=False)
+    model.weight.grad, model.bias.grad = torch.ones(2, 2), torch.tensor([1.0, math.inf])
+    with pytest.raises(
+        RangeError, match=rf"{make.__name__}: expected a finite gradient, got norm inf .* in bias at st"
+    ):
+        method()
+    make(model.parameters(), skip_nonfinite=True)()
+    assert model.weight.grad.equal(torch.ones(2, 2))
+    model.zero_grad()
+    with pytest.raises(EmptyError, match=rf"{make.__name__}: expected gradients, got none on all 2"):
+        method()
+
+
+def test_bad_settings_are_named():
+    w = nn.Parameter(torch.ones(2))
+    with pytest.raises(RangeError, match=r"EgalitarianGradients: expected floor finite and above 0, got 0"):
+        EgalitarianGradients([w], 0.0)
+    with pytest.raises(RangeError, match=r"WeightNormConstraint: expected alpha finite and above 0, got nan"):
+        WeightNormConstraint([w], math.nan)
+    with pytest.raises(RangeError, match=r"SAM: expected rho finite and at least 0, got -1"):
+        SAM([w], -1.0)
+    with pytest.raises(
+        RangeError, match=r"SpectralNormPenalty: expected coefficient .*, got inf; iterations .*, got 0"
+    ):
+        SpectralNormPenalty([w], math.inf, 0)
+    with pytest.raises(EmptyError, match=r"SpectralNormPenalty\(parameters\): expected a matrix among them, got none"):
+        SpectralNormPenalty([w])
+    for method in (OrthoGrad, EgalitarianGradients, WeightNormConstraint, SAM, SpectralNormPenalty):
+        with pytest.raises(EmptyError, match=rf"{method.__name__}\(parameters\): expected at least one, got none"):
+            method([])
+        with pytest.raises(RangeError, match=rf"{method.__name__}\(parameters\): expected each once, got some twice"):
+            method([w, w])
+
+
+def test_weights_without_a_direction_are_refused():
+    w = nn.Parameter(torch.zeros(2))
+    with pytest.raises(
+        RangeError, match=r"WeightNormConstraint\(parameters\): expected a norm above 0 and finite, got 0"
+    ):
+        WeightNormConstraint([w])
+    nn.init.ones_(w)
+    constraint = WeightNormConstraint([w])
+    w.data.fill_(math.nan)
+    with pytest.raises(RangeError, match=r"WeightNormConstraint.*\(parameters\): expected a norm .*, got nan"):
+        constraint()
+
+
+def test_sam_refuses_what_has_no_direction():
+    w = nn.Parameter(torch.ones(2))
+    with pytest.raises(EmptyError, match=r"SAM.uphill: expected gradients, got none on all 1"), SAM([w]).uphill():
+        pass
+    w.grad = torch.tensor([math.nan, 1.0])
+    with (
+        pytest.raises(RangeError, match=r"SAM.uphill: expected finite gradients, got a norm of nan"),
+        SAM([w]).uphill(),
+    ):
+        pass
+    assert w.tolist() == [1.0, 1.0]
+    assert w.grad is not None
