@@ -10,7 +10,8 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from gnomon.errors import DataError
-from gnomon_lab.papers.own.who_knows_first.board import Found, areas, in_time, judged, resamples
+from gnomon_lab.papers.own.corpus.outcome import rises
+from gnomon_lab.papers.own.who_knows_first.board import Found, areas, beyond, in_time, judged, resamples
 from gnomon_lab.papers.own.who_knows_first.judged import (
     AHEAD,
     Told,
@@ -119,6 +120,58 @@ def test_an_oracle_is_known_and_leads_by_the_doublings_in_between(networks):
     assert found.leads == (pytest.approx(math.log2(STEPS[10] / STEPS[FITTED])),) * 10
 
 
+def test_an_alarm_is_false_wherever_one_would_be_in_time(networks):
+    _, by_family = networks
+    steps = of(networks, "step")["a"]
+    found = alarm(by_family["a"], steps)
+    assert found.threshold == STEPS[-1], "those that do not generalise get as far as the others"
+    assert set(found.leads) == {-math.inf}
+
+
+def test_a_rise_of_ten_points_is_one_to_the_last_digit():
+    exact = [np.float32(count + 200) / np.float32(2000) - np.float32(count) / np.float32(2000) for count in range(1801)]
+    assert not all(rise >= 0.1 for rise in exact)
+    assert all(rises(float(rise)) for rise in exact)
+    assert not rises(199 / 2000)
+
+
+def test_networks_are_found_in_any_order_of_their_rows():
+    table = columns(seeds=2)
+    table["diverged"] = np.array([None] * len(table["seed"]), dtype=object)
+    order = np.random.default_rng(0).permutation(len(table["seed"]))
+    mixed = {name: column[order] for name, column in table.items()}
+    _, there = watched(table)
+    found = {(each.seed, each.family): each for each in watched(mixed)[1]}
+    assert len(found) == len(there) == 6
+    for each in there:
+        other = found[each.seed, each.family]
+        np.testing.assert_array_equal(each.levels, other.levels)
+        np.testing.assert_array_equal(each.changes, other.changes)
+        assert (each.fits, each.diverged) == (other.fits, other.diverged)
+
+
+def test_a_line_that_says_that_a_network_diverged_is_no_reading():
+    table = columns(seeds=1, families=("a",))
+    said = {name: np.append(column, [column[-1]]) for name, column in table.items()}
+    said["test/accuracy"][-1], said["train/accuracy"][-1] = np.nan, np.nan
+    said["diverged"] = np.array([None] * 14 + ["why"], dtype=object)
+    _, (network,) = watched(said)
+    assert network.steps.tolist() == STEPS.tolist()
+    assert network.diverged
+    said["diverged"] = np.array([None] * 15, dtype=object)
+    assert watched(said)[1][0].diverged, "the last reading has no value"
+
+
+def test_a_rival_is_asked_of_the_same_networks(networks):
+    _, by_family = networks
+    draws = resamples(by_family, 20, np.random.default_rng(0))
+    oracle, nothing = of(networks, "train/oracle"), of(networks, "train/nothing")
+    rival = {"a": oracle["a"], "b": nothing["b"], "c": nothing["c"]}
+    some = {name: [np.full(13, np.nan)] * 20 if name != "a" else each for name, each in rival.items()}
+    both = {name: some[name] if name == "c" else rival[name] for name in rival}
+    assert beyond(by_family, both, rival, draws) == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
 def test_an_alarm_that_never_rings_leads_by_minus_infinity(networks):
     _, by_family = networks
     assert lead(by_family["a"][0], np.zeros(13), 1.0) == -math.inf
@@ -169,6 +222,8 @@ def test_directions_are_those_of_the_other_families(networks):
     np.testing.assert_array_equal(found.signs(found.values), [1, 1, 1])
     alone = Found(np.array([0.1, 0.9, 0.2]), np.zeros((1, 3)), 0.5)
     np.testing.assert_array_equal(alone.signs(alone.values), [1, -1, 1])
+    only = Found(np.array([0.9, np.nan, np.nan]), np.zeros((1, 3)), 0.5)
+    np.testing.assert_array_equal(only.signs(only.values), [np.nan, 1, 1])
 
 
 @pytest.fixture(scope="module")
@@ -185,11 +240,13 @@ def records(tmp_path_factory):
 
 
 def test_the_best_stand_first_and_papers_and_baselines_are_shown(records):
-    assert [record["form"] for record in records] == ["level"] * 5 + ["change"] * 5
+    assert [record["form"] for record in records] == ["level"] * 5 + ["change"] * 4
     shown = table(records)[1]
     assert shown[0][:2] == ("some/centroid_alignment, level", "1.00 (1.00 to 1.00)")
     assert {"train/nc1, level", "validation/accuracy, change", "step, level"} <= {row[0] for row in shown}
-    assert summary(records).startswith("Of families left out some/centroid_alignment, level tells most: AUROC 1.00")
+    assert summary(records).startswith(
+        "Of 9 predictors some/centroid_alignment, level tells most of families left out: AUROC 1.00"
+    )
 
 
 def test_the_picture_has_a_row_a_predictor(records):
@@ -202,9 +259,11 @@ def test_the_picture_has_a_row_a_predictor(records):
 def test_claims_are_judged_in_the_direction_that_the_paper_says(records):
     found = claims([records])
     assert [claim.message.partition(",")[0].partition(" leads")[0].partition(" tells")[0] for claim in found] == (
-        ["centroid alignment"] * 3 + ["NC1"] * 3
+        ["centroid alignment"] * 3
+        + ["NC1"] * 3
+        + ["weight norm", "local learning coefficient", "heavy-tail exponent"]  # which nobody read
     )
-    assert [claim.holds for claim in found] == [True, True, True, False, False, False]
+    assert [claim.holds for claim in found] == [True] * 3 + [False] * 6
     assert found[1].measured == "for 100% of 30; median 3.0 doublings"
 
 
@@ -213,7 +272,7 @@ def test_what_has_no_value_is_a_claim_that_fails(records):
     for record in without:
         record["all"] = {"value": None, "low": None, "high": None}
     found = claims([without])
-    assert [claim.measured for claim in found] == ["has no value where both outcomes are known"] * 2
+    assert [claim.measured for claim in found] == ["has no value where both outcomes are known"] * 5
     assert not any(claim.holds for claim in found)
 
 

@@ -156,6 +156,11 @@ ENTRIES = (
         "whether more training is worth it, told from the training data alone, in families left out",
         "setting of this project",
     ),
+    Entry(
+        "gnomon_lab.papers.own.elsewhere",
+        "trainings of kinds that the corpus has none of, and what the verdict said before they went on",
+        "setting of this project",
+    ),
 )
 """In the order in which they are listed."""
 EXPERIMENTS = {entry.name: entry for entry in ENTRIES}

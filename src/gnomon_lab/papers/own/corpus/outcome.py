@@ -12,6 +12,11 @@ RISE = 0.1
 """By how much unseen accuracy has to rise until the end for a network to generalise from some moment on."""
 
 
+def rises(by: float, least: float = RISE) -> bool:
+    """Whether a difference of two accuracies is as large as that; they are kept to seven digits."""
+    return by >= least - 1e-6
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of one network.
@@ -36,7 +41,7 @@ class Outcome:
         if self.fits is None:
             return "did not fit"
         rise = self.end - self.then
-        return "generalised late" if rise >= RISE else "lost" if rise <= -RISE else "stayed"
+        return "generalised late" if rises(rise) else "lost" if rises(-rise) else "stayed"
 
 
 def outcome(records: Sequence[Record]) -> Outcome:
@@ -48,5 +53,5 @@ def outcome(records: Sequence[Record]) -> Outcome:
         None if first is None else first["step"],
         (first or read[0])[UNSEEN],
         read[-1][UNSEEN],
-        any("diverged" in record for record in records),
+        any("diverged" in record for record in records) or records[-1].get(UNSEEN) is None,
     )

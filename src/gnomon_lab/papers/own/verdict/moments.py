@@ -17,6 +17,8 @@ RISE = 0.05
 """By how much unseen accuracy has to rise until there are four times as many steps."""
 CLOSED = 0.1
 """How far unseen accuracy may be below that of the training data in a network that has generalised."""
+ROUNDING = 1e-6
+"""Accuracies are kept to seven digits."""
 CHEAP = {
     "accuracy": "train/accuracy",
     "log_probability": "train/log_probability",
@@ -77,17 +79,17 @@ class Moments:
     @property
     def rises(self) -> Bool[NDArray[Any], "m"]:
         """Whether unseen accuracy rises by `RISE`."""
-        return self.known & (self.rise >= RISE)
+        return self.known & (self.rise >= RISE - ROUNDING)
 
     @property
     def falls(self) -> Bool[NDArray[Any], "m"]:
         """Whether it falls by as much."""
-        return self.known & (self.rise <= -RISE)
+        return self.known & (self.rise <= ROUNDING - RISE)
 
     @property
     def closed(self) -> Bool[NDArray[Any], "m"]:
         """Whether the network has generalised."""
-        return self.gap <= CLOSED
+        return self.gap <= CLOSED + ROUNDING
 
     def only(self, chosen: Bool[NDArray[Any], "m"] | slice) -> "Moments":
         """Some of them."""
@@ -126,7 +128,7 @@ def came(network: Watched, place: int, seen: float) -> tuple[bool, bool, float, 
     """What came after a reading."""
     unseen, later = network.unseen, place + AHEAD
     known = later < len(unseen)
-    rises = np.flatnonzero(unseen[place + 1 : later + 1] - unseen[place] >= RISE)
+    rises = np.flatnonzero(unseen[place + 1 : later + 1] - unseen[place] >= RISE - ROUNDING)
     soon = np.log2(network.steps[place + 1 + rises[0]] / network.steps[place]) if len(rises) else np.nan
     return (
         known,

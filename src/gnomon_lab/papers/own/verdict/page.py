@@ -126,7 +126,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     for rival, differences in rivals.items():
         for score, words in (("auroc", "a higher AUROC than"), ("brier", "a lower Brier score than")):
             difference = differences[score]
-            above = "a difference above 0 in 95 of 100 resamples"
+            above = "a difference above 0 in the whole interval"
             held = difference["low"] is not None and difference["low"] > 0
             found.append(aimed(f"{words} {rival}, in families left out", above, difference, held))
     return found

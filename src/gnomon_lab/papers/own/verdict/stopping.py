@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnomon.history import feature_learning_interval, plateau
 from gnomon_lab.papers.own.verdict.models import Probabilities
-from gnomon_lab.papers.own.verdict.moments import RISE, Moments
+from gnomon_lab.papers.own.verdict.moments import RISE, ROUNDING, Moments
 from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, Watched
 
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
@@ -44,14 +44,14 @@ def ended(networks: Sequence[Watched], places: Places) -> Ended:
     for network, place in zip(networks, places, strict=True):
         last = len(network.steps) - 1 if place is None else place
         later = network.unseen[last:]
-        false.append(later.max() - later[0] >= RISE)
+        false.append(later.max() - later[0] >= RISE - ROUNDING)
         wasted.append(max(0, network.steps[last] - network.steps[settles(network)]))
     return Ended(np.array(false), np.array(wasted), np.array([place is not None for place in places]))
 
 
 def settles(network: Watched) -> int:
     """The first reading with an unseen accuracy less than `RISE` below the best of all."""
-    return int(np.flatnonzero(network.unseen > network.unseen.max() - RISE)[0])
+    return int(np.flatnonzero(network.unseen > network.unseen.max() - RISE + ROUNDING)[0])
 
 
 def when(networks: Sequence[Watched], holds: Callable[[Watched, int], bool]) -> Places:

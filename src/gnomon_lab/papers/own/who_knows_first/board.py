@@ -57,9 +57,14 @@ class Found:
         return mean(self._turned(self.values)), mean(self._turned(self.drawn))
 
     def signs(self, values: NDArray[Any]) -> NDArray[Any]:
-        """For each family 1 where the others have high scores go with generalising, in the mean, or -1."""
-        off = np.nan_to_num(values - self.nothing)
-        return np.where(off.sum(-1, keepdims=True) - off >= 0, 1.0, -1.0)
+        """For each family 1 where the others have high scores go with generalising, in the mean, or -1.
+
+        NaN where no other family has a value.
+        """
+        there = ~np.isnan(values)
+        off = np.where(there, values - self.nothing, 0)
+        others = there.sum(-1, keepdims=True) - there
+        return np.where(others == 0, np.nan, np.where(off.sum(-1, keepdims=True) - off >= 0, 1.0, -1.0))
 
     def _turned(self, values: NDArray[Any]) -> NDArray[Any]:
         return self.nothing + self.signs(values) * (values - self.nothing)
@@ -81,12 +86,15 @@ def correlations(networks: Networks, scores: Scored, draws: Draws) -> Found:
 def judged(networks: Networks, scores: Scored, draws: Draws) -> dict[str, object]:
     """All that is recorded of a predictor."""
     found, correlated = areas(networks, scores, draws), correlations(networks, scores, draws)
-    signs = dict(zip(networks, found.signs(found.values).tolist(), strict=True))
+    signs = dict(zip(networks, np.nan_to_num(found.signs(found.values), nan=1.0).tolist(), strict=True))
     highs = dict.fromkeys(networks, 1.0)
     return {
         "families": {
             name: spread(found.values[place], found.drawn[:, place])
-            | {"correlation": spread(correlated.values[place], correlated.drawn[:, place]), **counts(networks[name])}
+            | {
+                "correlation": spread(correlated.values[place], correlated.drawn[:, place]),
+                **counts(networks[name], scores[name]),
+            }
             for place, name in enumerate(networks)
         },
         "all": spread(mean(found.values), mean(found.drawn)),
@@ -101,10 +109,21 @@ def judged(networks: Networks, scores: Scored, draws: Draws) -> dict[str, object
     }
 
 
-def counts(networks: Sequence[Watched]) -> dict[str, int]:
-    """Of a family's networks: all, those asked at the reading at which they fit, those that generalise from there."""
-    asked = told(networks, [np.zeros(len(network.steps)) for network in networks])
+def counts(networks: Sequence[Watched], scores: Sequence[Scores]) -> dict[str, int]:
+    """Of a family's networks: all, those with a score at the reading at which they fit, and who generalises then."""
+    asked = told(networks, scores)
     return {"networks": len(networks), "asked": len(asked.came), "generalise": int(asked.came.sum())}
+
+
+def beyond(networks: Networks, scores: Scored, rival: Scored, draws: Draws) -> Numbers:
+    """By how much the AUROC in families left out is above a rival's, which is asked of the same networks."""
+    asked = {
+        name: [np.where(np.isnan(own), np.nan, theirs) for own, theirs in zip(scores[name], rival[name], strict=True)]
+        for name in networks
+    }
+    value, drawn = areas(networks, scores, draws).left_out()
+    theirs, drawn_theirs = areas(networks, asked, draws).left_out()
+    return spread(value - theirs, drawn - drawn_theirs)
 
 
 def turned(scores: Scored, signs: Mapping[str, float]) -> Scored:

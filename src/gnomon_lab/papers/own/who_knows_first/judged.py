@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from gnomon_lab.papers.own.corpus.outcome import RISE
+from gnomon_lab.papers.own.corpus.outcome import rises
 from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, HORIZON, Watched
 
 FALSE_ALARMS = 0.1
@@ -23,7 +23,7 @@ Scores = Float[NDArray[Any], "m"]
 
 def will_generalise(network: Watched, place: int) -> bool:
     """Whether unseen accuracy is ten points higher at the end than at a reading; no network that diverges does."""
-    return not network.diverged and network.unseen[-1] - network.unseen[place] >= RISE
+    return not network.diverged and rises(network.unseen[-1] - network.unseen[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def rank_correlation(
 ) -> tuple[float, NDArray[Any]]:
     """Spearman's, over all readings, of the score with the rise of unseen accuracy up to four times as many steps.
 
-    And that of each resample of the networks, in which the ranks are still those among all readings.
+    And that of each resample of the networks, in which the ranks are still those among all readings of all networks.
     """
     whose, known, rises = [np.empty(0, int)], [np.empty(0)], [np.empty(0)]
     for number, (network, score) in enumerate(zip(networks, scores, strict=True)):
@@ -130,13 +130,12 @@ def alarm(networks: Sequence[Watched], scores: Sequence[Scores], threshold: floa
     """The alarm, or that of a threshold from elsewhere; None unless there are both outcomes."""
     peaks, rising = [], []
     for network, score in zip(networks, scores, strict=True):
-        asked = len(network.steps) - AHEAD
-        if network.fits is None or network.fits >= asked:
+        if network.fits is None:
             continue
         if will_generalise(network, network.fits):
             rising.append((network, score))
         else:
-            peaks.append(_peak(score[network.fits : asked]))
+            peaks.append(_peak(score[network.fits :]))
     if not (peaks and rising):
         return None
     if threshold is None:

@@ -1,6 +1,5 @@
 """who-knows-first: every quantity of the corpus asked who will generalise."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 from gnomon.errors import DataError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.who_knows_first.board import Networks, Scored, areas, counts, judged, resamples, spread
+from gnomon_lab.papers.own.who_knows_first.board import Networks, Scored, beyond, counts, judged, resamples
 from gnomon_lab.papers.own.who_knows_first.page import claims, figures, summary, table
 from gnomon_lab.papers.own.who_knows_first.watched import families, read_corpus
 from gnomon_lab.runs import Run
@@ -47,23 +46,18 @@ def run(config: Config, run: Run) -> None:
     by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}
     require_outcomes(by_family, config.corpus)
     draws = resamples(by_family, config.resamples, np.random.default_rng(run.seed))
-    rivals = {
-        form: areas(by_family, scores(by_family, form, names.index(VALIDATION)), draws).left_out() for form in FORMS
-    }
-    asked = list(product(FORMS, enumerate(names)))
+    rivals = {form: scores(by_family, form, names.index(VALIDATION)) for form in FORMS}
+    asked = [(form, each) for form, each in product(FORMS, enumerate(names)) if (form, each[1]) != ("change", "step")]
     for step in run.steps("board", len(asked) - 1):
         form, (place, name) = asked[step]
         said = scores(by_family, form, place)
-        value, drawn = areas(by_family, said, draws).left_out()
-        beyond: Mapping[str, object] = {
-            rival: spread(value - theirs, drawn - drawn_theirs) for rival, (theirs, drawn_theirs) in rivals.items()
-        }
-        run.record(step, predictor=name, form=form, beyond_validation=beyond, **judged(by_family, said, draws))
+        more = {rival: beyond(by_family, said, theirs, draws) for rival, theirs in rivals.items()}
+        run.record(step, predictor=name, form=form, beyond_validation=more, **judged(by_family, said, draws))
 
 
 def require_outcomes(networks: Networks, path: str) -> None:
     """Refuses a corpus of which nothing can be foreseen."""
-    asked = [counts(those) for those in networks.values()]
+    asked = [counts(those, [np.zeros(len(each.steps)) for each in those]) for those in networks.values()]
     if not any(0 < found["generalise"] < found["asked"] for found in asked):
         raise DataError(
             "--corpus",

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def read_corpus(path: Path) -> tuple[list[str], list[Watched]]:
 
 
 def watched(columns: dict[str, NDArray[Any]]) -> tuple[list[str], list[Watched]]:
-    """The same from columns, in which the rows of one network stand together and in the order of their steps."""
+    """The same from columns."""
     names = ["step", *sorted(name for name in columns if name.startswith(LOOKED_AT))]
     numbers = np.stack([columns[name].astype(float) for name in names], axis=1)
     positive: NDArray[Any] = np.logical_not((numbers < 0).any(0))
@@ -72,10 +71,12 @@ def watched(columns: dict[str, NDArray[Any]]) -> tuple[list[str], list[Watched]]
 
 
 def _runs(columns: dict[str, NDArray[Any]]) -> Iterator[list[int]]:
-    """The rows of each network."""
-    whose = list(zip(columns["seed"].tolist(), columns["arm"].tolist(), strict=True))
-    for _, rows in groupby(range(len(whose)), lambda row: whose[row]):
-        yield list(rows)
+    """The rows of each network, by step; those of a run that was stopped and resumed may lie apart."""
+    whose: dict[tuple[int, str], list[int]] = {}
+    for row, key in enumerate(zip(columns["seed"].tolist(), columns["arm"].tolist(), strict=True)):
+        whose.setdefault(key, []).append(row)
+    for rows in whose.values():
+        yield sorted(rows, key=lambda row: columns["step"][row])
 
 
 def _one(
@@ -83,7 +84,8 @@ def _one(
 ) -> Watched:
     """One network; its step 0, and the line that says that it diverged, are no readings."""
     unseen = columns[UNSEEN][rows].astype(float)
-    read = rows[~np.isnan(unseen) & (columns["step"][rows] > 0)]
+    there = rows[~np.isnan(unseen) & (columns["step"][rows] > 0)]
+    read = np.array(list({columns["step"][row]: row for row in there}.values()), dtype=int)
     fitting = np.flatnonzero(columns[SEEN][read].astype(float) >= FITS)
     return Watched(
         family=str(columns["arm"][rows[0]]),
@@ -91,10 +93,15 @@ def _one(
         steps=columns["step"][read].astype(int),
         unseen=columns[UNSEEN][read].astype(float),
         fits=int(fitting[0]) if len(fitting) else None,
-        diverged="diverged" in columns and any(said is not None for said in columns["diverged"][rows]),
+        diverged=bool(np.isnan(unseen[-1])) or said_to(columns, rows),
         levels=numbers[read],
         changes=changes(numbers[read], positive),
     )
+
+
+def said_to(columns: dict[str, NDArray[Any]], rows: NDArray[Any]) -> bool:
+    """Whether a network is said to have diverged."""
+    return "diverged" in columns and any(said is not None for said in columns["diverged"][rows])
 
 
 def changes(levels: NDArray[Any], positive: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,5 @@
+"""elsewhere: trainings of kinds that the corpus has none of, and what the verdict said of them before they went on."""
+
+from gnomon_lab.papers.own.elsewhere.run import EXPERIMENT
+
+__all__ = ["EXPERIMENT"]

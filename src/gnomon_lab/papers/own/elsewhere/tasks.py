@@ -1,0 +1,82 @@
+"""The trainings: of each its data, its network and how it is trained, as one would, without a thought of the corpus."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from gnomon.data import Samples, load_images, normalise
+from gnomon.models import resnet18
+from gnomon_lab.papers.own.elsewhere.networks import Encoder, patches, pretrain
+from gnomon_lab.papers.own.elsewhere.text import CONTEXT, LETTERS, document, next_characters, whose, windows
+from gnomon_lab.runs import Run
+
+UNSEEN = 2000
+"""Samples that the accuracy is judged by."""
+PRETRAINING = 2000
+"""Steps in which the encoder learns to fill in characters, before it is fine-tuned."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A training.
+
+    Attributes:
+        data: what is trained on, with its validation split; and what is not seen.
+        network: at its start, seeded by torch's global generator.
+        batch: samples of an update.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW.
+    """
+
+    data: Callable[[Run, torch.Generator], tuple[Samples, Samples]]
+    network: Callable[[torch.Generator], nn.Module]
+    batch: int
+    learning_rate: float
+    weight_decay: float
+
+
+def pictures(run: Run, name: str, count: int, generator: torch.Generator) -> tuple[Samples, Samples]:
+    """Images of a training set, and of its test set, normalised by the former."""
+    found = []
+    for split, size in (("train", count), ("test", UNSEEN)):
+        loaded = load_images(name, split, data_dir=run.data_dir, limit=5000)
+        chosen = torch.randperm(len(loaded.x), generator=generator)[:size]
+        found.append(Samples(loaded.x[chosen], loaded.labels[chosen]))
+    mean, deviation = found[0].x.mean().item(), found[0].x.std().item()
+    seen, unseen = (normalise(samples, mean, deviation) for samples in found)
+    return seen, unseen
+
+
+def photographs(run: Run, generator: torch.Generator) -> tuple[Samples, Samples]:
+    """CIFAR-10."""
+    return pictures(run, "cifar10", 1100, generator)
+
+
+def clothes(run: Run, generator: torch.Generator) -> tuple[Samples, Samples]:
+    """Fashion-MNIST in patches of 4 x 4 pixels."""
+    seen, unseen = pictures(run, "fashion_mnist", 1100, generator)
+    return Samples(patches(seen.x), seen.labels), Samples(patches(unseen.x), unseen.labels)
+
+
+def tuned(generator: torch.Generator) -> nn.Module:
+    """An encoder that has learnt to fill in characters of all texts, and is yet to learn whose they are."""
+    encoder = Encoder(len(LETTERS), CONTEXT, 10)
+    text = torch.cat([document(name) for name in ("iris", "linnerud", "olivetti_faces", "species_distributions")])
+    pretrain(encoder, windows(text, torch.arange(len(text) - CONTEXT)), PRETRAINING, generator)
+    return encoder
+
+
+TASKS = {
+    "resnet": Task(photographs, lambda generator: resnet18(width=8, generator=generator), 100, 1e-3, 0.05),
+    "vit": Task(clothes, lambda generator: Encoder(16, 49, 10), 100, 1e-3, 0.05),
+    "characters": Task(
+        lambda run, generator: next_characters(2200, UNSEEN, generator),
+        lambda generator: Encoder(len(LETTERS), CONTEXT, len(LETTERS), from_last=True),
+        100,
+        1e-3,
+        0.1,
+    ),
+    "fine-tuning": Task(lambda run, generator: whose(330, UNSEEN, generator), tuned, 30, 3e-4, 0.01),
+}
