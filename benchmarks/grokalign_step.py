@@ -58,9 +58,19 @@ if __name__ == "__main__":
             "GrokAlign, forward shared": contender(GrokAlign(1e-3), share=True),
             "GrokAlign, forward shared, backward() without inputs": contender(GrokAlign(1e-3), share=True, named=False),
             "GrokAlign, own forward": contender(GrokAlign(1e-3)),
+            "GrokAlign, own forward, backward() without inputs": contender(GrokAlign(1e-3), named=False),
             "GrokAlign, half the batch": contender(GrokAlign(1e-3, fraction=0.5)),
+            "GrokAlign, a quarter of the batch": contender(GrokAlign(1e-3, fraction=0.25)),
+            **{
+                f"GrokAlign at one step in {k}, own forward, backward()": contender(
+                    GrokAlign(1e-3, every=k), named=False
+                )
+                for k in (4, 16)
+            },
+            "GrokAlign at one step in 16, forward shared": contender(GrokAlign(1e-3, every=16), share=True),
             "GrokAlign, exact": contender(GrokAlign(1e-3, "exact"), share=True),
             "the reference's way": contender(second_forward(squared=False), named=False),
             "JacobianReg's way": contender(second_forward(squared=True), named=False),
         },
+        calls=16,
     )

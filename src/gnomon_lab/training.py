@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from gnomon import GrokAlign
 from gnomon_lab.runs.run import Run, Stateful
 
 Batch = tuple[Tensor, Tensor]
@@ -48,7 +49,8 @@ def fit(
         loss: of the model's outputs and a batch's labels.
         due: whether to read at a step; at the last one always.
         forward: from inputs to outputs; default: the model.
-        penalty: of the model, the inputs and the outputs, added to the loss; the inputs have a gradient.
+        penalty: of the model, the inputs and the outputs, added to the loss; the inputs have a gradient. A GrokAlign
+            that acts at some batches only is part of the state by itself.
         filter_gradients: changes the gradients before each update.
         state: what else a resumed run needs.
 
@@ -58,6 +60,8 @@ def fit(
     Raises:
         ConvergenceError: if the loss is no longer finite.
     """
+    if isinstance(penalty, GrokAlign) and penalty.every > 1:
+        state["penalty"] = penalty
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for step in run.steps(arm, steps, model=model, optimizer=optimizer, **state):
         for batch, labels in batches(step) if step > 0 else ():

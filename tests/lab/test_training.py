@@ -89,3 +89,20 @@ def test_each_step_has_all_samples_once_in_another_order():
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == [*range(10)]
     assert all(torch.equal(x[:, 0], labels) for x, labels in batches(4))
+
+
+def test_a_stopped_run_goes_on_at_the_place_where_the_penalty_was(tmp_path):
+    """Three batches a step, the penalty at one in five: without a word in the experiment."""
+
+    def train(_, run):
+        samples, model, generator = drawn(run.seed)
+        optimizer, penalty = torch.optim.AdamW(model.parameters(), 0.01), GrokAlign(0.5, every=5, generator=generator)
+        steps = fit(
+            run, "arm", 6, model, optimizer, shuffled(samples, 3, generator), mse_loss, due=every(1),
+            penalty=penalty, generator=generator,
+        )  # fmt: skip
+        for step in steps:
+            run.record(step, norm=weights(model).norm().item(), calls=penalty.state_dict()["calls"])
+
+    records = resumed(train, None, tmp_path, step=4)
+    assert [record["calls"] for record in records] == [0, 3, 6, 9, 12, 15, 18]

@@ -181,6 +181,8 @@ def test_any_network_is_read_where_it_is(name):
             GrokAlign(1.0, generator=torch.Generator().manual_seed(0), **settings)(model, x)
             for settings in ({}, {"estimator": "exact"}, {"fraction": 0.5, "level": 1.0, "projections": 2})
         ]
+        seldom = GrokAlign(1.0, generator=torch.Generator().manual_seed(0), every=2)
+        penalties += [seldom(model, x), seldom(model, x)]
         labels = torch.zeros(len(x), dtype=torch.long, device=x.device)
         reading = Probe(model, (x, labels), [accuracy, explained_variance_ratio, ntk]).read()
         return [

@@ -20,6 +20,7 @@ from gnomon.autodiff._replicas import Replicas
 from gnomon.autodiff._run import Model, outputs_of, recorded
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
+from gnomon.autodiff._zeros import spare_zeros
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -63,6 +64,7 @@ __all__ = [
     "require_whole",
     "same",
     "show_layers",
+    "spare_zeros",
     "timed",
     "trainable",
     "vector_jacobian",

@@ -1,0 +1,232 @@
+"""The GrokAlign penalty at some calls, and of some samples: what stays the same in the mean, and what it costs."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnomon import GrokAlign
+from gnomon.autodiff._flops import Flops
+from gnomon.errors import RangeError
+from gnomon.models import mlp
+from tests.zoo import BUILDERS, zoo
+
+
+def gradients(loss, model):
+    return torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
+
+
+def acting(every, calls):
+    """The calls at which it acts."""
+    penalty, model, x = GrokAlign(1.0, "exact", every=every), nn.Linear(2, 2), torch.ones(1, 2)
+    return [call for call in range(calls) if penalty(model, x) > 0]
+
+
+@pytest.mark.parametrize("every", [2, 5])
+@pytest.mark.parametrize("level", [None, 4.0])
+def test_its_mean_is_that_of_the_penalty_at_every_call(every, level):
+    model, x = zoo("bias")
+    whole = GrokAlign(0.3, "exact", level=level)(model, x)
+    seldom = GrokAlign(0.3, "exact", level=level, every=every)
+    x.requires_grad_()
+    penalties = [seldom(model, x, model(x)) if call % 2 else seldom(model, x) for call in range(3 * every)]
+    torch.testing.assert_close(sum(penalties) / len(penalties), whole)
+    torch.testing.assert_close(gradients(sum(penalties) / len(penalties), model), gradients(whole, model))
+    for turn in range(3):
+        assert sum(penalty != 0 for penalty in penalties[turn * every : (turn + 1) * every]) == 1
+
+
+def test_it_acts_first_at_the_first_call_and_then_at_distances_about_k():
+    for every in (1, 2, 5, 16, 64):
+        calls = torch.tensor(acting(every, 40 * every))
+        gaps = calls.diff()
+        assert calls[0] == 0
+        assert gaps.min() >= 0.6 * every - 1
+        assert gaps.max() <= 1.7 * every + 1
+
+
+@pytest.mark.parametrize("every", [2, 4, 16])
+def test_batches_in_a_fixed_order_have_it_equally_often(every):
+    calls = torch.tensor(acting(every, 12 * 32 * every))
+    for batches in (2, 3, 4, 9, 16, 32):
+        counts = torch.bincount(calls % batches, minlength=batches) / (len(calls) / batches)
+        assert counts.min() >= 0.6
+        assert counts.max() <= 1.4
+
+
+def test_where_it_does_not_act_nothing_is_multiplied():
+    """In forward and backward pass, to the operation."""
+    model, x, labels = mlp((12, 8, 3)), torch.randn(5, 12), torch.tensor([0, 1, 2, 0, 1])
+    seldom, inputs = GrokAlign(0.1, every=100), x.clone().requires_grad_()
+
+    def step(penalty, share=False):
+        with Flops() as counter:
+            logits = model(inputs if share else x)
+            loss = functional.cross_entropy(logits, labels) + penalty(model, inputs, logits if share else None)
+            loss.backward(inputs=list(model.parameters()))
+        return counter.total
+
+    plain, first = step(lambda *_: 0), step(seldom)
+    assert first > 2 * plain
+    assert step(seldom) == step(seldom, share=True) == plain
+    zero = seldom(model, x)
+    zero.backward()
+    assert zero == 0
+    assert zero.dtype == x.dtype
+
+
+def test_a_call_without_gradients_is_not_counted_and_reads_the_whole_penalty():
+    model, x = zoo("bias")
+    seldom, whole = GrokAlign(0.3, "exact", every=4), GrokAlign(0.3, "exact")(model, x).detach()
+    for _ in range(2):
+        with torch.no_grad():
+            torch.testing.assert_close(seldom(model, x), whole)
+    assert seldom.state_dict() == {"calls": 0}
+    torch.testing.assert_close(seldom(model, x), 4 * whole, check_dtype=True)
+
+
+def trained(seldom, generator, model, steps, states=None):
+    """Two batches a step; `states`: what is put away after the second step."""
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    parts = {"model": model, "optimizer": optimizer, "penalty": seldom}
+    if states is not None:
+        for name, part in parts.items():
+            part.load_state_dict(states[name])
+        generator.set_state(states["generator"])
+    x = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
+    for _ in range(steps):
+        for batch in x.split(6):
+            (model(batch).square().mean() + seldom(model, batch)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return copy.deepcopy({name: part.state_dict() for name, part in parts.items()}) | {
+        "generator": generator.get_state()
+    }
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_a_resumed_training_is_the_unbroken_one(every):
+    """Bit for bit, gradients accumulated."""
+
+    def parts(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return GrokAlign(0.1, every=every, fraction=0.5, generator=generator), generator, mlp((6, 5, 3))
+
+    penalty, generator, model = parts(0)
+    start = copy.deepcopy(model)
+    whole = trained(penalty, generator, model, 7)
+    penalty, generator, _ = parts(0)
+    half = trained(penalty, generator, start, 3)
+    assert half["penalty"] == {"calls": 6}
+    again = trained(*parts(5), 4, half)
+    for name, value in whole["model"].items():
+        assert torch.equal(again["model"][name], value)
+    assert again["penalty"] == whole["penalty"]
+
+
+def test_with_gradients_accumulated_over_k_batches_each_step_has_it_once():
+    """So that steps feel nothing of the distance."""
+    model, x = zoo("bias")
+    seldom = GrokAlign(0.3, "exact", every=4)
+    expected = gradients(GrokAlign(0.3, "exact")(model, x), model)
+    for _ in range(3):
+        torch.testing.assert_close(gradients(sum(seldom(model, x) for _ in range(4)) / 4, model), expected)
+
+
+def test_it_stays_a_frozen_setting_that_can_be_compared_and_copied():
+    seldom = GrokAlign(0.1, every=3)
+    seldom(nn.Linear(2, 2), torch.ones(1, 2))
+    assert seldom == GrokAlign(0.1, every=3)
+    assert hash(seldom) == hash(GrokAlign(0.1, every=3))
+    assert "calls" not in repr(seldom)
+    for copied in (copy.deepcopy(seldom), pickle.loads(pickle.dumps(seldom))):
+        assert copied.state_dict() == {"calls": 1}
+    with pytest.raises(AttributeError):
+        seldom.every = 2
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("every", [0, -1, 1.5])
+def test_k_is_a_whole_number(every):
+    with pytest.raises(RangeError, match=rf"GrokAlign: expected every a whole number from 1 on, got {every}"):
+        GrokAlign(1.0, every=every)
+
+
+def test_the_part_of_a_batch_has_the_mean_of_the_whole_in_any_order():
+    """Each sample is in the part as often as another: over many draws the gradient comes out too."""
+    model, x = mlp((4, 6, 3)).double(), 5 * torch.randn(8, 4, dtype=torch.float64).sort(0).values
+    generator = torch.Generator().manual_seed(0)
+    drawn = [GrokAlign(1.0, "exact", fraction=0.25, generator=generator)(model, x) for _ in range(300)]
+    values, whole = torch.stack(drawn).detach(), GrokAlign(1.0, "exact")(model, x)
+    error = values.std() / len(values) ** 0.5
+    assert error < 0.03 * whole
+    torch.testing.assert_close(values.mean(), whole.detach(), rtol=0, atol=5 * error.item())
+    for found, wanted in zip(gradients(sum(drawn) / 300, model), gradients(whole, model), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0.1 * wanted.abs().max().item())
+
+
+def counted(model, x, penalty):
+    with Flops() as counter:
+        loss = penalty(model, x)
+        gradients(loss, model)
+    return counter.total
+
+
+def test_a_part_costs_its_share_and_its_own_pass_no_more_than_is_needed():
+    """Per sample: d h + h c forward, h c back, 3 d h for the norm and its gradients, h c once more."""
+    d, h, c, n = 30, 20, 4, 16
+    model, x = mlp((d, h, c)), torch.randn(n, d)
+    for fraction in (1.0, 0.5, 0.25):
+        each = counted(model, x, GrokAlign(1.0, fraction=fraction)) / (2 * n * fraction)
+        assert each == (d * h + h * c) + h * c + 3 * d * h + h * c
+
+
+WITHOUT_CURVATURE = {
+    "ReLU": nn.ReLU,
+    "LeakyReLU": nn.LeakyReLU,
+    "ReLU6": nn.ReLU6,
+    "PReLU": nn.PReLU,
+    "MaxPool1d": lambda: nn.MaxPool1d(2, 1, 1),
+    "AdaptiveMaxPool1d": lambda: nn.AdaptiveMaxPool1d(6),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_CURVATURE)
+@pytest.mark.parametrize("estimator", ["projection", "exact"])
+def test_zeros_are_spared_and_nothing_else(monkeypatch, name, estimator):
+    """The same gradients, bit for bit, by fewer products."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 6), WITHOUT_CURVATURE[name](), nn.LazyLinear(3)).double()
+        x = torch.randn(4, 5, dtype=torch.float64)
+        model(x)
+    found = []
+    for spare in (True, False):
+        if not spare:
+            monkeypatch.setattr("gnomon.steer._grokalign.spare_zeros", lambda tape, derivative: None)
+        penalty = GrokAlign(1.0, estimator, generator=torch.Generator().manual_seed(2))
+        found.append((gradients(penalty(model, x), model), counted(model, x, penalty)))
+    for ours, theirs in zip(found[0][0], found[1][0], strict=True):
+        assert torch.equal(ours, theirs)
+    assert found[0][1] < found[1][1]
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_sparing_zeros_changes_no_gradient(monkeypatch, name, shared):
+    found = []
+    for spare in (True, False):
+        model, x = zoo(name)
+        x.requires_grad_(shared)
+        if not spare:
+            monkeypatch.setattr("gnomon.steer._grokalign.spare_zeros", lambda tape, derivative: None)
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            logits = model(x)
+            penalty = GrokAlign(1.0, generator=torch.Generator().manual_seed(2))
+            loss = logits.square().mean() + penalty(model, x, logits if shared else None)
+        found.append(gradients(loss, model))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
