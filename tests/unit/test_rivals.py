@@ -105,12 +105,12 @@ def test_orthograd_leaves_the_norm_to_second_order():
     torch.testing.assert_close(moved.square().sum(), torch.tensor(25.0 + 0.01 * 2).double())
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_orthograd_of_what_lies_along_the_weights_is_zero(generator, dtype):
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float64, -0.3), (torch.float32, -0.3), (torch.bfloat16, -0.5)])
+def test_orthograd_of_what_lies_along_the_weights_is_zero(generator, dtype, factor):
     """Not rounding errors, scaled up to the gradient's norm; and weights at zero have no direction."""
     for size in (1, 2, 600):
         weights = torch.randn(size, generator=generator).to(dtype)
-        assert not changed(OrthoGrad, weights, -0.5 * weights).any()
+        assert not changed(OrthoGrad, weights, factor * weights).any()
         assert not changed(OrthoGrad, weights, 0 * weights).any()
         slope = torch.randn(size, generator=generator).to(dtype)
         torch.testing.assert_close(changed(OrthoGrad, 0 * weights, slope), slope)
@@ -257,7 +257,7 @@ def test_sam_comes_back_from_an_error_and_rests_on_flat_ground():
 
 def test_stablemax_is_its_definition(generator):
     z = 3 * torch.randn(20, 5, generator=generator, dtype=torch.float64)
-    z[0, :2] = torch.tensor([0.0, 1.0])
+    z[0, :3] = torch.tensor([0.0, 1.0, -1.0])
     labels = torch.randint(5, (20,), generator=generator)
 
     def plain(z):
@@ -277,6 +277,8 @@ def test_stablemax_learns_on_where_softmax_has_collapsed():
         torch.testing.assert_close(
             gradient(lambda z: stablemax_cross_entropy(z, label), z)[0, 0],
             torch.tensor(-1 / (1 + size) * 2 / (2 + (1 + size) ** 2)),
+            rtol=1e-3,
+            atol=0,
         )
     # Equal logits are equal probabilities, whatever they are.
     torch.testing.assert_close(stablemax_cross_entropy(torch.full((1, 3), -7.0), label), torch.tensor(3.0).log())
