@@ -85,7 +85,7 @@ class GrokAlign:
             mean norm has the mean of the whole batch's, in whatever order that is. A backward pass through the loss's
             own, for a part of its samples, would multiply for all. Its own pass moves BatchNorm's running statistics.
         squared: penalise the squared norm; `level` is then one of squared norms.
-        every: k ≥ 1, act at one call in k. A norm held at a `level` swings about it by up to k times as much.
+        every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it.
         generator: where the random vectors and parts come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range.
