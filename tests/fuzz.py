@@ -24,6 +24,7 @@ from torch.nn import functional
 import gnomon
 from gnomon import kernels, regions
 from gnomon.data import Samples, modular_addition, normalise, standardise, xor_clusters
+from gnomon.history import corpus
 from tests.contract import CONTRACTS, Sizes, Source
 from tests.values import inference, tensors
 
@@ -71,6 +72,9 @@ sampled(gnomon.plateau)(
 sampled(gnomon.polar_decomposition)(lambda s: {"matrix": s.normal("k", "p")})
 sampled(gnomon.psd_root)(lambda s: {"matrix": s.square()})
 sampled(gnomon.top_eigenvectors)(lambda s: {"agop": s.square(), "count": 2})
+sampled(gnomon.verdict)(
+    lambda s: {"steps": 2 ** torch.arange(s.sizes.n)} | {name: -s.normal("n").abs() for name in corpus().quantities}
+)
 sampled(gnomon.vector_jacobian)(of_network(v=lambda s: s.normal("k")))
 
 

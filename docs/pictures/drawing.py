@@ -221,6 +221,35 @@ def resting(figure: Figure, runs: Runs) -> Numbers:
     return found
 
 
+LOOKED_AT = {name: name for name in gnomon.history.corpus().quantities} | {"accuracy": "fitted"}
+"""What a verdict looks at, by the quantity that is read."""
+
+
+def probable(figure: Figure, runs: Runs) -> Numbers:
+    """The probability that unseen accuracy rises, where it is told; the numbers: when training data are fitted."""
+    axes, found = axes_of(figure), {}
+    for place, (arm, run) in enumerate(runs.items()):
+        steps = [reading.step for reading in run.readings]
+        columns = {name: [each.scalars()[key] for each in run.readings] for name, key in LOOKED_AT.items()}
+        told = [
+            gnomon.verdict(steps[:end], **{name: column[:end] for name, column in columns.items()})
+            for end in range(1, len(steps) + 1)
+        ]
+        probabilities = [float("nan") if each.probability is None else each.probability for each in told]
+        axes.plot(steps, probabilities, **style.line(place), label=arm)
+        fitted = next(step for step, share in enumerate(columns["accuracy"]) if share >= 0.99)
+        axes.plot(steps[fitted], probabilities[fitted], "o", color=style.colour(place))
+        found[arm] = number(probabilities[fitted], ".0%")
+        then, end = (reading.scalars()["accuracy"] for reading in (run.readings[fitted], run.readings[-1]))
+        print(f"  verdict, {arm}: unseen {then:.1%}, at the end {end:.1%}; {told[fitted].message}")
+    axes.set(ylim=(0, 1))
+    style.logarithmic(axes, "x", 10, steps[-1])
+    style.frame(axes)
+    style.legend(axes)
+    label(axes, "step", "probability of a rise by five points")
+    return found
+
+
 def mapped(figure: Figure, runs: Runs) -> Numbers:
     """The linear regions around a digit, in colours without meaning."""
     counts = {}

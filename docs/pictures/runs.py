@@ -123,6 +123,9 @@ def of_grok_digits(start: Run) -> Quantities:
 
     return {
         "accuracy": lambda model: gnomon.accuracy(model(start.test.x), start.test.labels),
+        "fitted": lambda logits, labels: gnomon.accuracy(logits, labels),
+        "log_probability": gnomon.log_probability,
+        "parameter_norm": gnomon.parameter_norm,
         "centroids": lambda centroid: centroid[:6],
         "centroid_alignment": gnomon.centroid_alignment,
         "centroid_inner_product": gnomon.centroid_inner_product,

@@ -1,6 +1,7 @@
 """Which quantity is drawn how, which shares a picture, and which has none."""
 
 from drawing import (
+    LOOKED_AT,
     Picture,
     class_means,
     curve,
@@ -9,6 +10,7 @@ from drawing import (
     images,
     mapped,
     moving_kernel,
+    probable,
     ratio_cosines,
     resting,
     spectrum,
@@ -84,6 +86,7 @@ PICTURES: dict[str, Picture] = {
     "deepfool": curve(DIGITS, "deepfool", "perturbation / length, unseen digits", ".3f"),
     "feature_learning_interval": Picture(DIGITS, ("ntk", "kernel"), moving_kernel),
     "plateau": Picture(DIGITS, ("centroid_alignment", "explained_variance_ratio"), resting),
+    "verdict": Picture(DIGITS, (*LOOKED_AT.values(), "accuracy"), probable),
     "cumulative_parameters": curve(
         CLUSTERS, "condition", "condition of W(2)", ".2g", log=True, needs="cumulative_parameters"
     ),

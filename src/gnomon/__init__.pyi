@@ -23,7 +23,7 @@ from .dynamics import (
     snr_growth,
     truncation_time_bound,
 )
-from .history import FeatureLearningInterval, Plateau, feature_learning_interval, plateau
+from .history import FeatureLearningInterval, Plateau, SimilarRun, Verdict, feature_learning_interval, plateau, verdict
 from .linalg import (
     Eigenvectors,
     Estimate,
@@ -211,6 +211,7 @@ __all__ = [
     "PolarDecomposition",
     "Probe",
     "Reading",
+    "SimilarRun",
     "Sketch",
     "SpectralNormPenalty",
     "Stop",
@@ -219,6 +220,7 @@ __all__ = [
     "TruncationOrbit",
     "TruncationSectors",
     "TruncationTimeBound",
+    "Verdict",
     "WeightNormConstraint",
     "accuracy",
     "activation_misalignment",
@@ -317,4 +319,5 @@ __all__ = [
     "truncation_sectors",
     "truncation_time_bound",
     "vector_jacobian",
+    "verdict",
 ]

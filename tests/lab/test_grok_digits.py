@@ -11,7 +11,7 @@ from gnomon.data import Samples
 from gnomon.errors import RangeError
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own import grok_digits
-from gnomon_lab.papers.own.grok_digits import ARMS, Config, claims, figures, run, summary, table
+from gnomon_lab.papers.own.grok_digits import ARMS, Config, claims, figures, foreseen, run, summary, table
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Run, open_run
 
@@ -26,6 +26,9 @@ def made_up(test, train=1.0):
                 "train/centroid_alignment": 0.1,
                 "train/jacobian_norm": 2.0,
                 "train/explained_variance_ratio": 0.3,
+                "train/jacobian_alignment": 0.1,
+                "train/log_probability": -0.1,
+                "train/parameter_norm": 20.0,
             }
             accuracies = {"train/accuracy": train * share, "test/accuracy": final * share}
             shown = {"digits": images, "standardised": images} if step == 0 else {}
@@ -57,6 +60,19 @@ def test_table_and_summary_say_the_end():
     assert len(columns) == len(rows[0]) == 7
     assert rows[1] == ("GrokAlign", "100.0%", "95.0%", "0.100", "2.00", "0.300", "1.5")
     assert "GrokAlign network recognises 100% of the digits it was trained on and 95%" in summary(records)
+    assert "verdict" not in summary(records), "three readings are too few"
+
+
+def test_the_summary_says_what_was_foreseen_when_the_digits_were_fitted():
+    dense = []
+    for arm in ARMS:
+        start, _, end = (record for record in made_up((0.3, 0.95)) if record["arm"] == arm)
+        halves = [end | {"step": step, "train/accuracy": 0.5} for step in (2, 4, 8, 16, 32)]
+        # What comes after the digits are fitted must not be looked at.
+        dense += [start, *halves, end | {"step": 64}, end | {"step": 128, "train/jacobian_norm": 1e6}]
+    assert "put the chance that unseen accuracy would rise by five points more at " in summary(dense)
+    without = [record for record in dense if record["step"] < 128]
+    assert foreseen(dense) == foreseen(without)
 
 
 def test_figures_mark_memorisation_and_generalisation():

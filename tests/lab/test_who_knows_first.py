@@ -253,7 +253,7 @@ def test_the_picture_has_a_row_a_predictor(records):
     (figure,) = figures(records)
     (panel,) = figure.panels
     assert panel.rows[0] == "some/centroid_alignment, level"
-    assert [points.label for points in panel.points] == ["a", "b", "c", "families left out"]
+    assert [points.label for points in panel.points] == ["families left out", "a", "b", "c"]
 
 
 def test_claims_are_judged_in_the_direction_that_the_paper_says(records):

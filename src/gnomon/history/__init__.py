@@ -1,14 +1,21 @@
 """What judges a series of readings."""
 
+from gnomon.history._corpus import Corpus, SimilarRun, corpus
 from gnomon.history._feature_learning_interval import FeatureLearningInterval, feature_learning_interval
 from gnomon.history._plateau import Plateau, plateau
 from gnomon.history._traits import TRAITS, traits
+from gnomon.history._verdict import Verdict, verdict
 
 __all__ = [
     "TRAITS",
+    "Corpus",
     "FeatureLearningInterval",
     "Plateau",
+    "SimilarRun",
+    "Verdict",
+    "corpus",
     "feature_learning_interval",
     "plateau",
     "traits",
+    "verdict",
 ]

@@ -18,6 +18,7 @@ from gnomon.plot._kernel import kernel
 from gnomon.plot._quantities import quantities
 from gnomon.plot._reading import reading
 from gnomon.plot._regions import decision_boundary, regions
+from gnomon.plot._similar_runs import similar_runs
 from gnomon.plot._spectrum import spectrum
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "quantities",
     "reading",
     "regions",
+    "similar_runs",
     "spectrum",
 ]

@@ -12,6 +12,7 @@ from torch import Tensor
 from gnomon._extras import extra
 from gnomon._lines import append_line
 from gnomon.errors import DataError, RangeError, public, within
+from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
@@ -186,6 +187,32 @@ class History:
 
         found = chosen(names, self.quantities)
         return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found, self._docstrings))
+
+    @within("History")
+    def verdict(self, split: str = "train", validation: str = "validation") -> Verdict:
+        """Whether more training is worth it, as `gnomon.verdict` says it of the readings so far.
+
+        Args:
+            split: of which training data are; a probe of one split has no names before its quantities.
+            validation: the split of samples that are held out; without an accuracy there it is not asked.
+
+        Raises:
+            RangeError: if a quantity that it looks at is not read, or has no value at any step.
+        """
+        wanted = corpus().quantities
+        prefix = f"{split}/" if any(name.startswith(f"{split}/") for name in self.names) else ""
+        missing = [name for name in wanted if f"{prefix}{name}" not in self.names]
+        if missing:
+            there = ", ".join(self.quantities) or "none"
+            raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, "Measure them too.")
+        columns = {name: self[f"{prefix}{name}"] for name in wanted}
+        if (held_out := f"{validation}/accuracy") in self.names:
+            columns["validation_accuracy"] = self[held_out]
+        whole = ~torch.stack([*columns.values()]).isnan().any(0)
+        if not whole.any():
+            raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
+        steps = torch.tensor(self.steps, dtype=torch.float64)[whole]
+        return verdict(steps, **{name: column[whole] for name, column in columns.items()})
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -16,6 +16,7 @@ COMMANDS = {
     "report": "write a run's page again, from its records",
     "verify": "check the papers' claims against the finished runs",
     "measure": "read the geometry of a trained network off its checkpoints, and how it moved",
+    "verdict": "say whether more training is worth it, from the readings so far",
     "watch": "follow runs and histories while they grow",
 }
 

@@ -54,9 +54,15 @@ def boosting(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[A
     """Gradient boosting of shallow trees."""
     if alike(came):
         return always(came)
-    fitted = HistGradientBoostingClassifier(max_depth=3, max_iter=100, l2_regularization=1.0, early_stopping=False)
-    fitted.fit(traits, came)
-    return lambda asked: fitted.predict_proba(asked)[:, 1]
+    fitted = booster()
+    known = ~np.isnan(traits).all(0)  # it takes no trait without a single value
+    fitted.fit(traits[:, known], came)
+    return lambda asked: fitted.predict_proba(asked[:, known])[:, 1]
+
+
+def booster() -> HistGradientBoostingClassifier:
+    """100 trees of depth 3."""
+    return HistGradientBoostingClassifier(max_depth=3, max_iter=100, l2_regularization=1.0, early_stopping=False)
 
 
 SIMPLE: Mapping[str, Fit] = {

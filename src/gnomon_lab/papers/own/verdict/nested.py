@@ -1,6 +1,6 @@
 """What a model says of networks that it has not seen, with all that is learnt learnt without them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,10 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gnomon_lab.papers.own.verdict.models import Fit, Probabilities, Tell, alike, always, imputer, similar
+from gnomon_lab.papers.own.verdict.models import Fit, Probabilities, Tell, Traits, alike, always, imputer, similar
 from gnomon_lab.papers.own.verdict.moments import Moments
 
 BINS = 20
@@ -139,13 +140,23 @@ class Ranges:
 def near(data: Moments, group: Int[NDArray[Any], "m"], asked: Bool[NDArray[Any], "m"]) -> Bool[NDArray[Any], "m"]:
     """Whether moments are no further from the known ones than most of these are from those of other groups."""
     learnt = group >= 0
-    known = StandardScaler().fit(imputer().fit_transform(data.traits[learnt]))
-    filled = imputer().fit(data.traits[learnt])
-    scaled = known.transform(filled.transform(data.traits))
-    apart = [
-        similar(scaled[group == each], scaled[learnt & (group != each)], data.network[learnt & (group != each)])[1]
-        for each in np.unique(group[learnt])
-    ]
-    limit = np.quantile(np.concatenate([distances.mean(1) for distances in apart]), UNLIKE)
-    distances = similar(scaled[asked], scaled[learnt], data.network[learnt])[1].mean(1)
-    return (distances <= limit) & data.whole[asked]
+    scaled = standard(data.traits[learnt])(data.traits)
+    off = similar(scaled[asked], scaled[learnt], data.network[learnt])[1].mean(1)
+    return (off <= limit(data, group)) & data.whole[asked]
+
+
+def limit(data: Moments, group: Int[NDArray[Any], "m"]) -> float:
+    """The distance to other groups' most similar networks below which most moments of each group are."""
+    learnt = group >= 0
+    scaled = standard(data.traits[learnt])(data.traits)
+    apart = []
+    for each in np.unique(group[learnt]):
+        others = learnt & (group != each)
+        apart.append(similar(scaled[group == each], scaled[others], data.network[others])[1].mean(1))
+    return float(np.quantile(np.concatenate(apart), UNLIKE))
+
+
+def standard(traits: Traits) -> Callable[[Traits], Traits]:
+    """Scales as these are scaled to mean 0 and spread 1, after putting their median where there is no value."""
+    fitted = make_pipeline(imputer(), StandardScaler()).fit(traits)
+    return lambda asked: fitted.transform(asked)

@@ -1,5 +1,7 @@
 """verdict: the probability that more training is worth it, judged on networks, families and kinds left out."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,6 +19,7 @@ from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION
 from gnomon_lab.papers.own.verdict.nested import Said, nested
 from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
 from gnomon_lab.papers.own.verdict.scores import Scored, beyond, of_networks, scores
+from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import (
     Places,
     ended,
@@ -30,6 +33,7 @@ from gnomon_lab.papers.own.who_knows_first.board import resamples, spread
 from gnomon_lab.papers.own.who_knows_first.run import CORPUS
 from gnomon_lab.papers.own.who_knows_first.watched import Watched, families, read_corpus
 from gnomon_lab.runs import Run
+from gnomon_lab.runs.files import replace_text
 from gnomon_lab.settings import Count, Settings
 
 LOSS = {"training_loss": "train/training_loss"}
@@ -44,7 +48,8 @@ SETS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Fit]]] = {
     "everything, boosted": ((), BOOSTED),
 }
 """What is looked at, and by which models; rivals first."""
-RIVALS = ("validation alone", "weight norm alone", "training loss alone")
+RIVALS = ("validation alone", "weight norm alone", "training loss alone", "core")
+"""What each set is held against; the last decides what ships."""
 GROUPINGS = ("families", "kinds", "networks")
 """What is left out: a family, all families with the same data, or a fifth of the networks of each family."""
 FOLDS = 5
@@ -135,11 +140,16 @@ def run(config: Config, run: Run) -> None:
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]
         run.record(step, rule=name, stops=stopped(asked, places))
+    path = Path(config.corpus) if config.corpus else CORPUS
+    kept = shipped(list(CORE), asked.networks, data.of(list(CORE)), asked.group("families"))
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    replace_text(run.folder / "corpus.json", json.dumps({"corpus": sha256, **kept}, separators=(",", ":")) + "\n")
 
 
 def ready(config: Config, seed: int) -> Asked:
     """Reads the corpus."""
     names, networks = read_corpus(Path(config.corpus) if config.corpus else CORPUS)
+    networks = [network for network in networks if len(network.steps)]  # some diverge before they are read
     family = np.array([network.family for network in networks])
     data = moments(names, networks, CORE | VALIDATION | LOSS)
     by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}

@@ -97,6 +97,8 @@ def flat(names: Sequence[str], networks: Sequence[Watched]) -> Places:
     aligned, pc1 = (list(names).index(f"some/{name}") for name in ("centroid_alignment", "explained_variance_ratio"))
 
     def rests(network: Watched, place: int) -> bool:
+        if place == 0:
+            return False
         steps, series = denser(network, place, (aligned, pc1))
         return bool(np.isfinite(series).all()) and plateau(steps.tolist(), *(each.tolist() for each in series)).reached
 
@@ -108,7 +110,7 @@ def denser(
 ) -> tuple[Float[NDArray[Any], "t"], Float[NDArray[Any], "q t"]]:
     """Numbers up to a reading, on straight lines over the logarithm of the steps."""
     times = np.log2(network.steps[: place + 1].astype(float))
-    count = max(2, round((times[-1] - times[0]) * BETWEEN) + 1)
+    count = round((times[-1] - times[0]) * BETWEEN) + 1
     there = np.linspace(times[0], times[-1], count)
     series = [np.interp(there, times, network.levels[: place + 1, column]) for column in columns]
     return 2**there, np.stack(series)

@@ -77,7 +77,7 @@ def resampled_auroc(found: Told, draws: NDArray[Any]) -> NDArray[Any]:
     came, others = drawn[:, found.came], drawn[:, ~found.came]
     pairs = came.sum(1) * others.sum(1)
     with np.errstate(invalid="ignore"):
-        return np.einsum("bi,ij,bj->b", came, wins, others) / np.where(pairs > 0, pairs, np.nan)
+        return ((came @ wins) * others).sum(1) / np.where(pairs > 0, pairs, np.nan)
 
 
 def rank_correlation(

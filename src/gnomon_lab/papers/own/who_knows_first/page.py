@@ -50,22 +50,19 @@ def interval(found: dict[str, Any]) -> str:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """What each predictor tells of families left out, and in each family by itself."""
-    names = list(records[0]["families"])
-    columns = ("", "families left out", "rank correlation", "in time", "elsewhere", *names)
+    """What each predictor tells of families left out; the picture has each family by itself."""
+    columns = ("", "families left out", "rank correlation", "in time", "elsewhere")
     return columns, [(title(record), *row(record)) for record in chosen(records)]
 
 
 def row(record: Record) -> tuple[str, ...]:
     """Of one predictor."""
     own, elsewhere = record["own"], record["elsewhere"]
-    by_family = (f"{found['value']:.2f}" if found["value"] is not None else "" for found in record["families"].values())
     return (
         interval(area(record, "left_out")),
         interval(record["left_out"]["correlation"]),
         "" if own["in_time"] is None else f"{own['in_time']:.0%}",
         "" if elsewhere["in_time"] is None else f"{elsewhere['in_time']:.0%}, false {elsewhere['false']:.0%}",
-        *by_family,
     )
 
 
@@ -84,8 +81,8 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     """The AUROCs, a row a predictor."""
     shown = chosen(records)
     names = list(shown[0]["families"])
-    by_name = {name: [record["families"][name]["value"] for record in shown] for name in names}
-    by_name["families left out"] = [area(record, "left_out")["value"] for record in shown]
+    by_name = {"families left out": [area(record, "left_out")["value"] for record in shown]}
+    by_name |= {name: [record["families"][name]["value"] for record in shown] for name in names}
     points = [dots(name, values, colour) for colour, (name, values) in enumerate(by_name.items())]
     panel = ScatterPanel(
         "Who will generalise, asked when the training data are fitted",

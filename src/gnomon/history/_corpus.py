@@ -1,0 +1,129 @@
+"""The networks that a verdict is drawn from, and what was learnt of them: plain data that come with gnomon."""
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+RUNS = 25
+"""The most similar networks that are looked at."""
+Row = Float[NDArray[Any], "q"]
+
+
+@dataclass(frozen=True)
+class SimilarRun:
+    """A network of the corpus that once looked like the one that is asked about.
+
+    Attributes:
+        family: what kind it is, as in docs/experiments/corpus.md.
+        seed: of its run.
+        step: at which it looked like that.
+        steps: of its readings.
+        unseen: its unseen accuracy there.
+        rises: whether this was five points higher at four times as many steps as `step`.
+        distance: of its traits from those asked about.
+    """
+
+    family: str
+    seed: int
+    step: int
+    steps: tuple[int, ...]
+    unseen: tuple[float, ...]
+    rises: bool
+    distance: float
+
+
+class Corpus:
+    """What was learnt, and of whom.
+
+    Args:
+        data: as `gnomon run verdict` writes them.
+
+    Attributes:
+        quantities: that are looked at, in their order.
+        names: of the traits.
+        limit: the distance to the most similar runs from which on a training is unlike all of them.
+        stop: the probability of a rise below which a training may end.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.quantities: tuple[str, ...] = tuple(data["quantities"])
+        self.names: tuple[str, ...] = tuple(data["traits"])
+        self.limit: float = data["limit"]
+        self.stop: float = data["stop"]
+        self._middle, self._width = np.array(data["middle"]), np.array(data["width"])
+        self._trees: list[Mapping[str, list[Any]]] = data["trees"]
+        self._start: float = data["start"]
+        self._slope, self._shift = data["calibration"]
+        self._ranges: Mapping[str, Any] = data["ranges"]
+        self._runs: list[Mapping[str, Any]] = data["runs"]
+        self._known = np.concatenate([np.array(run["traits"]) for run in self._runs])
+        self._starts = np.cumsum([0, *(len(run["traits"]) for run in self._runs)])
+
+    def row(self, traits: Mapping[str, float]) -> Row:
+        """The traits in their order."""
+        return np.array([traits[name] for name in self.names])
+
+    def probability(self, row: Row) -> float:
+        """Of a rise, by gradient boosting: the odds are those at the start times what each tree says."""
+        score = self._start + sum(_leaf(tree, row) for tree in self._trees)
+        return 1 / (1 + math.exp(-self._slope * score - self._shift))
+
+    def counterfactual(self, row: Row) -> tuple[str, float]:
+        """The trait that says most: with it as in the mean of the corpus, what the probability would be."""
+        instead = []
+        for place in range(len(row)):
+            other = row.copy()
+            other[place] = self._middle[place]
+            instead.append(self.probability(other))
+        most = int(np.abs(np.array(instead) - self.probability(row)).argmax())
+        return self.names[most], instead[most]
+
+    def range(self, probability: float) -> tuple[float, float, float | None]:
+        """Between what rises lie, and after how many doublings five points of them are there, at a probability."""
+        place = int(np.searchsorted(self._ranges["edges"], probability, side="right"))
+        return self._ranges["low"][place], self._ranges["high"][place], self._ranges["doublings"][place]
+
+    def similar(self, row: Row) -> tuple[SimilarRun, ...]:
+        """The most similar networks, each at the moment at which it is most similar, the nearest first.
+
+        Distances are root mean squares over the traits, as multiples of their spread in the corpus.
+        """
+        apart = np.sqrt(((self._known - (row - self._middle) / self._width) ** 2).mean(1))
+        closest = np.minimum.reduceat(apart, self._starts[:-1])
+        return tuple(self._one(int(which), apart) for which in np.argsort(closest, kind="stable")[:RUNS])
+
+    def _one(self, which: int, apart: NDArray[Any]) -> SimilarRun:
+        run, own = self._runs[which], apart[self._starts[which] : self._starts[which + 1]]
+        moment = int(own.argmin())
+        return SimilarRun(
+            run["family"],
+            run["seed"],
+            run["steps"][run["places"][moment]],
+            tuple(run["steps"]),
+            tuple(run["unseen"]),
+            run["rises"][moment],
+            float(own[moment]),
+        )
+
+
+def _leaf(tree: Mapping[str, list[Any]], row: Row) -> float:
+    """What one tree says, from its root, 0, to a leaf, which has no branches."""
+    node = 0
+    while (left := tree["left"][node]) != node:
+        node = left if row[tree["trait"][node]] <= tree["threshold"][node] else tree["right"][node]
+    value: float = tree["value"][node]
+    return value
+
+
+@functools.cache
+def corpus() -> Corpus:
+    """What comes with gnomon."""
+    return Corpus(json.loads((files("gnomon.history") / "corpus.json").read_text(encoding="utf-8")))

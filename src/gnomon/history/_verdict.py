@@ -1,0 +1,215 @@
+"""Is more training worth it? What became of networks that looked alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Num
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.history._corpus import Corpus, Row, SimilarRun, corpus
+from gnomon.history._feature_learning_interval import series
+from gnomon.history._traits import Series, traits
+
+FITS = 0.99
+"""The training accuracy from which on training data count as fitted."""
+LIKELY = 0.5
+"""The probability from which on something is said to come."""
+CLOSED = 0.1
+"""How far accuracy on a validation split may be below that on training data in a network that has generalised."""
+RISE = 0.05
+"""What counts as a rise of accuracy."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of a training, and the evidence.
+
+    Attributes:
+        says: "still fitting", "generalising", "fits its training data and is still changing", "fits and is at rest",
+            "cannot tell"; with a validation split, in the place of "at rest": "fits and is stuck", "settled" or
+            "deteriorating".
+        probability: that unseen accuracy rises by five points or more if training goes on to four times the steps;
+            None where that cannot be told.
+        rise: between what the rise lies in nine of ten cases, as shares; None where it cannot be told.
+        expected_step: by which half of the networks that have such a rise, with a like probability, had five points of
+            it; None where hardly any has.
+        similar: the most similar runs of the corpus, the nearest first.
+        distance: the mean distance to them; None where traits are missing.
+        limit: the distance from which on nothing is said.
+        agrees: whether a validation split says the same: that accuracy rises, or that it does not; None without one.
+        reached: whether more training is unlikely to help; `if verdict(...).reached: stop` is the stopping rule.
+        evidence: what it stands on, in a sentence that can be checked.
+        mind: what says most for it, and what would be said without that, in a sentence.
+        message: the verdict in a sentence.
+    """
+
+    says: str
+    probability: float | None
+    rise: tuple[float, float] | None
+    expected_step: float | None
+    similar: tuple[SimilarRun, ...]
+    distance: float | None
+    limit: float
+    agrees: bool | None
+    reached: bool
+    evidence: str
+    mind: str
+    message: str
+
+
+@full_precision
+def verdict(
+    steps: Sequence[float | int] | Num[Tensor, "t"],
+    accuracy: Sequence[float | int] | Num[Tensor, "t"],
+    log_probability: Sequence[float | int] | Num[Tensor, "t"],
+    parameter_norm: Sequence[float | int] | Num[Tensor, "t"],
+    jacobian_norm: Sequence[float | int] | Num[Tensor, "t"],
+    jacobian_alignment: Sequence[float | int] | Num[Tensor, "t"],
+    centroid_alignment: Sequence[float | int] | Num[Tensor, "t"],
+    explained_variance_ratio: Sequence[float | int] | Num[Tensor, "t"],
+    *,
+    validation_accuracy: Sequence[float | int] | Num[Tensor, "t"] | None = None,
+) -> Verdict:
+    r"""Whether more training is worth it: how probable it is that unseen accuracy still rises, and what that stands on.
+
+    Reading:
+        Low, high: The probability that with four times the steps unseen accuracy is five points higher or more.
+        Generalising: On digits, when the training data are fitted, 77 % in a network that generalises; 26 % in one
+            that memorised.
+        Misleads: Of two networks of a kind that it was not fitted to it ranks 79 % rightly, as a validation split of a
+            tenth does: a probability, no oracle. Below 5 % it is safe to stop, but few trainings get there.
+
+    What is looked at has no unit, so that networks of any size compare: of each share its level and what the last
+    doubling of the steps changed, of each norm the change of its logarithm in the last two doublings, of the
+    log-probability both. Gradient boosting on these traits, fitted to 400 networks of eight kinds
+    (docs/experiments/corpus.md) and calibrated on kinds left out, gives the probability; the range of the rise is that
+    of moments with a like probability. A training that is further from the 25 most similar runs than most runs are
+    from those of other kinds is not judged. No step and no setting is looked at.
+
+    The words. Below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* where a
+    rise is likelier than not, *still changing* where its probability is above the threshold below which 5 % of the
+    corpus's trainings would have been stopped too early, and *at rest* below. Whether it rests since it is *stuck* or
+    since it has *settled*, within ten points of its training accuracy, or whether it is *deteriorating*, five points
+    below its best, the training data do not tell: a validation split does.
+
+    Source:
+        gnomon's own; judged in docs/experiments/verdict.md, where it says how often it is right, and when not.
+    Args:
+        steps: when the readings were taken, increasing; one a doubling or more, for two doublings or more.
+        accuracy: on training data.
+        log_probability: the mean log-probability of the labels of training data.
+        parameter_norm: of all parameters.
+        jacobian_norm: the mean over training samples.
+        jacobian_alignment: the mean over training samples.
+        centroid_alignment: the mean over training samples.
+        explained_variance_ratio: the mean over training samples.
+        validation_accuracy: on samples that are held out, if there are some; it decides between settled and stuck, and
+            `agrees` says whether it points the same way.
+    Returns:
+        The verdict; "cannot tell" with too few readings, or where the training is unlike the corpus. The same for all
+        multiples of the steps, and of the norms.
+    Raises:
+        ShapeError: if a quantity has not as many values as steps.
+        EmptyError: if there are no readings.
+        RangeError: at NaN or infinity, or if steps do not increase.
+    Cost: O(m) for the m = 5,000 moments of the corpus: a few milliseconds; the first call loads it.
+    Example:
+        >>> from gnomon import verdict
+        >>> rest = [0.9] * 6
+        >>> verdict([1, 2, 4, 8, 16, 32], rest, [-0.3] * 6, rest, rest, rest, rest, rest).says
+        'still fitting'
+    """
+    known = corpus()
+    read = {
+        "accuracy": accuracy,
+        "log_probability": log_probability,
+        "parameter_norm": parameter_norm,
+        "jacobian_norm": jacobian_norm,
+        "jacobian_alignment": jacobian_alignment,
+        "centroid_alignment": centroid_alignment,
+        "explained_variance_ratio": explained_variance_ratio,
+    }
+    beside = {} if validation_accuracy is None else {"validation_accuracy": validation_accuracy}
+    given, *columns = series(steps, 1, **read, **beside)
+    named = dict(zip([*read, *beside], columns, strict=True))
+    _checks.same_shape(steps=given, **named)
+    times, values = given.numpy(), {name: column.numpy() for name, column in named.items()}
+    said = traits(times, values)
+    if said is None:
+        return nothing(known, "Too few readings: two doublings of the steps are needed, with a reading in each.")
+    row = known.row(said)
+    similar = known.similar(row)
+    distance = float(np.mean([run.distance for run in similar]))
+    if distance > known.limit:
+        far = f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}."
+        return nothing(known, far, similar, distance)
+    probability = known.probability(row)
+    low, high, doublings = known.range(probability)
+    fits = bool(values["accuracy"][-1] >= FITS)
+    says = word(known, fits, probability, values)
+    risen = said.get("validation_accuracy, change")
+    return Verdict(
+        says,
+        probability,
+        (low, high),
+        None if doublings is None else float(times[-1] * 2**doublings),
+        similar,
+        distance,
+        known.limit,
+        None if risen is None else (risen >= RISE) == (probability >= LIKELY),
+        fits and probability < known.stop,
+        evidence(values, said, similar),
+        mind(known, row, probability),
+        f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
+        f"probability of {probability:.0%} (nine of ten change by {round(100 * low):+d} to {round(100 * high):+d} "
+        "points).",
+    )
+
+
+def nothing(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:
+    """That it cannot be told, and why."""
+    return Verdict(
+        "cannot tell", None, None, None, similar, distance, known.limit, None, False, why, "", f"Cannot tell. {why}"
+    )
+
+
+def word(known: Corpus, fits: bool, probability: float, values: Mapping[str, Series]) -> str:
+    """The state, in a word or some."""
+    if not fits:
+        return "still fitting"
+    if probability >= LIKELY:
+        return "generalising"
+    if probability >= known.stop:
+        return "fits its training data and is still changing"
+    if "validation_accuracy" not in values:
+        return "fits and is at rest"
+    held_out = values["validation_accuracy"]
+    if held_out.max() - held_out[-1] >= RISE:
+        return "deteriorating"
+    return "settled" if values["accuracy"][-1] - held_out[-1] <= CLOSED else "fits and is stuck"
+
+
+def evidence(values: Mapping[str, Series], said: Mapping[str, float], similar: Sequence[SimilarRun]) -> str:
+    """What can be checked: the readings, what the last doubling brought, and what became of similar runs."""
+    now = {name: float(series[-1]) for name, series in values.items()}
+    norms = (("weight norm", "parameter_norm"), ("Jacobian norm", "jacobian_norm"))
+    moved = [f"{words} {now[name] / 2 ** said[f'{name}, change']:.3g} → {now[name]:.3g}" for words, name in norms]
+    aligned = now["jacobian_alignment"]
+    moved.append(f"Jacobian alignment {aligned - said['jacobian_alignment, change']:.2f} → {aligned:.2f}")
+    rose = sum(run.rises for run in similar)
+    return (
+        f"Training accuracy {now['accuracy']:.1%}, log-probability {now['log_probability']:.2g}; in the last doubling "
+        f"of the steps {', '.join(moved)}; of the {len(similar)} most similar runs {rose} rose by five points or more."
+    )
+
+
+def mind(known: Corpus, row: Row, probability: float) -> str:
+    """What most of it comes from, and what would be said without."""
+    name, instead = known.counterfactual(row)
+    return (
+        f"Most of the {probability:.0%} comes from {name.replace('_', ' ')}: were it as in the mean of the corpus, "
+        f"the probability would be {instead:.0%}."
+    )

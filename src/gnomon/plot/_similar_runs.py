@@ -1,0 +1,42 @@
+"""What became of the networks that a verdict is drawn from."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gnomon.errors import EmptyError, public
+from gnomon.history import Verdict
+from gnomon.plot import style
+
+
+@public
+def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, Axes]:
+    """Draws the unseen accuracy of the most similar runs against the doublings of the steps since they were similar.
+
+    Args:
+        verdict: what `gnomon.verdict` said.
+        ax: where to draw; default: the axes of a new figure.
+
+    Returns:
+        The figure and its axes.
+
+    Raises:
+        EmptyError: if the verdict is drawn from no runs, as with too few readings.
+    """
+    if not verdict.similar:
+        raise EmptyError("verdict", "one with similar runs", verdict.message, "Read more often.")
+    figure, axes = style.canvas(ax)
+    told = {False: "did not rise", True: "rose by five points"}
+    for rises, words in told.items():
+        runs = [run for run in verdict.similar if run.rises == rises]
+        for place, run in enumerate(runs):
+            doublings = np.log2(np.array(run.steps) / run.step)
+            label = f"{words}: {len(runs)}" if place == 0 else None
+            axes.plot(doublings, run.unseen, color=style.colour(int(rises)), alpha=0.5, linewidth=1.2, label=label)
+    axes.axvspan(0, 2, color=style.GRID, alpha=0.6, linewidth=0, zorder=0)
+    axes.axvline(0, color=style.INK, linewidth=1)
+    style.linear(axes, "y")
+    style.frame(axes)
+    axes.set(xlim=(-4, 4), ylim=(0, 1.02), xlabel="doublings of the steps from now", ylabel="unseen accuracy")
+    style.legend(axes)
+    return figure, axes

@@ -1,0 +1,99 @@
+"""What ships: the model fitted to the whole corpus, and the runs that it shows, as plain numbers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+
+from gnomon_lab.papers.own.verdict.models import BOOSTED, Tell, Traits, booster
+from gnomon_lab.papers.own.verdict.moments import Moments
+from gnomon_lab.papers.own.verdict.nested import Ranges, chosen, limit, odds, standard
+from gnomon_lab.papers.own.verdict.stopping import threshold
+from gnomon_lab.papers.own.who_knows_first.watched import Watched
+
+DIGITS = 4
+"""Of what is kept."""
+Json = dict[str, Any]
+
+
+def shipped(
+    quantities: Sequence[str], networks: Sequence[Watched], data: Moments, group: Int[NDArray[Any], "m"]
+) -> Json:
+    """All that `gnomon.verdict` needs, each thing learnt as in the judgement, with nothing left out."""
+    data, group = data.only(data.whole), group[data.whole]
+    known = data.only(data.known)
+    fitted = standard(known.traits)
+    lowest, next_to_it = fitted(np.array([[0.0], [1.0]]) + np.zeros(len(data.names)))
+    width = 1 / (next_to_it - lowest)
+    name, scores, calibrate = chosen(data, data.rises, group, BOOSTED)
+    said = calibrate(scores[name])
+    ranges = Ranges.of(said[data.known], known.rise)
+    return {
+        "quantities": list(quantities),
+        "traits": list(data.names),
+        "middle": rounded(-lowest * width),
+        "width": rounded(width),
+        **boosted(known),
+        "calibration": calibration(calibrate),
+        "ranges": {
+            "edges": rounded(ranges.edges),
+            "low": rounded(ranges.low),
+            "high": rounded(ranges.high),
+            "doublings": doublings(ranges.edges, said[data.known], known),
+        },
+        "limit": round(limit(known, group[data.known]), DIGITS),
+        "stop": threshold(data, said, networks, np.unique(data.network)),
+        "runs": [
+            one(networks[which], known.only(known.network == which), fitted) for which in np.unique(known.network)
+        ],
+    }
+
+
+def boosted(known: Moments) -> Json:
+    """The trees, node by node; one without branches leads to itself."""
+    fitted = booster().fit(known.traits, known.rises)
+    trees = []
+    for (grown,) in fitted._predictors:  # scikit-learn keeps them to itself
+        nodes = grown.nodes
+        here = np.arange(len(nodes))
+        trees.append({
+            "trait": nodes["feature_idx"].tolist(),
+            "threshold": rounded(np.where(nodes["is_leaf"], 0.0, nodes["num_threshold"]), 8),
+            "left": np.where(nodes["is_leaf"], here, nodes["left"]).tolist(),
+            "right": np.where(nodes["is_leaf"], here, nodes["right"]).tolist(),
+            "value": rounded(nodes["value"]),
+        })  # fmt: skip
+    return {"start": round(float(fitted._baseline_prediction[0, 0]), 6), "trees": trees}
+
+
+def calibration(calibrate: Tell) -> list[float]:
+    """Platt's slope and shift of the logarithm of the odds."""
+    shift, both = odds(calibrate(np.array([0.5, 1 / (1 + np.exp(-1))])))[:, 0]
+    return rounded(np.array([both - shift, shift]))
+
+
+def doublings(edges: NDArray[Any], said: NDArray[Any], data: Moments) -> list[float | None]:
+    """In each bin the median time to a rise of those that have one; None where fewer than ten do."""
+    bins = np.searchsorted(edges, said, side="right")
+    found = [data.soon[(bins == each) & data.rises] for each in range(len(edges) + 1)]
+    return [round(float(np.median(soon)), 2) if len(soon) >= 10 else None for soon in found]
+
+
+def one(network: Watched, moments: Moments, fitted: Callable[[Traits], Traits]) -> Json:
+    """A network as it is shown."""
+    return {
+        "family": network.family,
+        "seed": network.seed,
+        "steps": network.steps.tolist(),
+        "unseen": rounded(network.unseen),
+        "places": moments.place.tolist(),
+        "rises": moments.rises.tolist(),
+        "traits": [rounded(row, 3) for row in fitted(moments.traits)],
+    }
+
+
+def rounded(values: NDArray[Any], digits: int = 6) -> list[float]:
+    """To so many digits behind the point."""
+    return [round(float(value), digits) for value in values]

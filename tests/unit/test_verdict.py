@@ -1,0 +1,220 @@
+"""The verdict: what it says of readings, whose words follow from probabilities, and when it says nothing."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import gnomon
+from gnomon import History, Probe, plot, stop_when, verdict
+from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.history import TRAITS, Corpus, _verdict, corpus, traits
+
+STEPS = [0, *(round(8 * 2 ** (half / 2)) for half in range(12))]
+NAMES = corpus().quantities
+
+
+def readings(**changes):
+    """Of a network that has fitted its training data, and rests."""
+    rest = {
+        "accuracy": 1.0, "log_probability": -1e-3, "parameter_norm": 20.0, "jacobian_norm": 5.0,
+        "jacobian_alignment": 0.3, "centroid_alignment": 0.1, "explained_variance_ratio": 0.4,
+    }  # fmt: skip
+    return {name: [float(value)] * len(STEPS) for name, value in (rest | changes).items()}
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """A corpus of two networks, and one tree: the odds go up where the alignment rises, and down where it falls."""
+    names = [f"{name}, {form}" for name in NAMES for form in TRAITS[name][1]]
+    change = names.index("jacobian_alignment, change")
+    run = {"seed": 0, "steps": [8, 16, 32, 64, 128], "unseen": [0.1, 0.2, 0.2, 0.2, 0.9], "places": [2]}
+    here = {
+        "quantities": list(NAMES),
+        "traits": names,
+        "middle": [0.0] * len(names),
+        "width": [1.0] * len(names),
+        "start": -1.0,
+        "trees": [
+            {
+                "trait": [change, 0, change, 0, 0],
+                "threshold": [-0.1, 0.0, 0.1, 0.0, 0.0],
+                "left": [1, 1, 3, 3, 4],
+                "right": [2, 1, 4, 3, 4],
+                "value": [0.0, -1.0, 0.0, 0.0, 2.0],
+            }
+        ],
+        "calibration": [2.0, 0.0],
+        "ranges": {"edges": [0.5], "low": [-0.01, 0.05], "high": [0.04, 0.6], "doublings": [None, 1.0]},
+        "limit": 20.0,
+        "stop": 0.05,
+        "runs": [
+            run | {"family": "near", "rises": [True], "traits": [[0.0] * len(names)]},
+            run | {"family": "far", "rises": [False], "traits": [[9.0] * len(names)]},
+        ],
+    }
+    monkeypatch.setattr(_verdict, "corpus", lambda: Corpus(here))
+    return here
+
+
+def rising(to):
+    """An alignment that rises in the last doubling."""
+    return [0.1] * (len(STEPS) - 1) + [0.1 + to]
+
+
+def test_traits_are_levels_and_changes_by_doublings():
+    steps = np.array([1.0, 2, 4, 8, 16])
+    found = traits(steps, {"parameter_norm": 3 * steps**0.5, "accuracy": steps / 16, "log_probability": -1 / steps**2})
+    assert found == {
+        "parameter_norm, change": pytest.approx(0.5),
+        "parameter_norm, change before": pytest.approx(0.5),
+        "accuracy, level": 1.0,
+        "accuracy, change": 0.5,
+        "log_probability, level": pytest.approx(-8),
+        "log_probability, change": pytest.approx(-2),
+        "log_probability, change before": pytest.approx(-2),
+    }
+
+
+def test_traits_in_between_lie_on_lines_over_the_logarithm():
+    found = traits(2 ** np.array([0.0, 0.8, 1.6, 2.4]), {"accuracy": np.array([0.0, 0.2, 0.6, 1.0])})
+    assert found["accuracy, change"] == pytest.approx(1 - (0.2 + 0.75 * 0.4))
+
+
+@pytest.mark.parametrize("steps", [[0, 1], [0, 1, 2], [1, 2, 3], [4, 8, 12], [1, 2, 3, 64], [1, 8, 64, 70]])
+def test_traits_need_readings_of_two_doublings(steps):
+    assert traits(np.array(steps, float), {"accuracy": np.ones(len(steps))}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says", "probability", "reached"),
+    [
+        ({"accuracy": 0.98}, "still fitting", 0.1192, False),
+        ({}, "fits its training data and is still changing", 0.1192, False),
+        ({"jacobian_alignment": rising(0.5)}, "generalising", 0.8808, False),
+        ({"jacobian_alignment": rising(-0.5)}, "fits and is at rest", 0.0180, True),
+    ],
+)
+def test_words_follow_from_the_probability(made_up, changes, says, probability, reached):
+    lists = {name: value for name, value in changes.items() if isinstance(value, list)}
+    values = readings(**{name: value for name, value in changes.items() if name not in lists}) | lists
+    found = verdict(STEPS, **values)
+    assert (found.says, found.reached) == (says, reached)
+    assert found.probability == pytest.approx(probability, abs=1e-4)
+    likely = probability > 0.5
+    assert found.rise == ((0.05, 0.6) if likely else (-0.01, 0.04))
+    assert found.expected_step == (2 * STEPS[-1] if likely else None)
+    assert found.message.startswith(says.capitalize()[0])
+
+
+def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
+    low = readings() | {"jacobian_alignment": rising(-0.5)}
+    at = [0.5] * len(STEPS)
+    assert verdict(STEPS, **low, validation_accuracy=at).says == "fits and is stuck"
+    assert verdict(STEPS, **low, validation_accuracy=[0.95] * len(STEPS)).says == "settled"
+    assert verdict(STEPS, **low, validation_accuracy=[0.6, *at[1:]]).says == "deteriorating"
+    assert verdict(STEPS, **low, validation_accuracy=at).agrees is True
+    assert verdict(STEPS, **low, validation_accuracy=[*at[:-1], 0.6]).agrees is False
+    assert verdict(STEPS, **low).agrees is None
+
+
+def test_the_evidence_can_be_checked(made_up):
+    norm = [20.0] * (len(STEPS) - 3) + [20.0, 15.0, 10.0]
+    found = verdict(STEPS, **readings() | {"jacobian_norm": norm, "jacobian_alignment": rising(0.2)})
+    assert "Jacobian norm 20 → 10" in found.evidence
+    assert "Jacobian alignment 0.10 → 0.30" in found.evidence
+    assert "of the 2 most similar runs 1 rose by five points or more" in found.evidence
+    assert found.mind == (
+        "Most of the 88% comes from jacobian alignment, change: were it as in the mean of the corpus, the probability "
+        "would be 12%."
+    )
+    near, far = found.similar
+    assert (near.family, near.step, near.rises, far.family) == ("near", 32, True, "far")
+
+
+def test_what_is_unlike_the_corpus_is_not_judged(made_up):
+    made_up["limit"] = 1.0
+    found = verdict(STEPS, **readings())
+    assert (found.says, found.probability, found.reached) == ("cannot tell", None, False)
+    assert "unlike the runs that gnomon knows: distance" in found.message
+    assert len(found.similar) == 2
+
+
+def test_too_few_readings_are_not_judged():
+    found = verdict([1, 2], **{name: values[:2] for name, values in readings().items()})
+    assert found.message == (
+        "Cannot tell. Too few readings: two doublings of the steps are needed, with a reading in each."
+    )
+
+
+def test_the_units_of_steps_and_norms_do_not_matter():
+    random = torch.Generator().manual_seed(0)
+    values = {name: (torch.rand(len(STEPS), generator=random) * 0.1 + 1).tolist() for name in NAMES}
+    values = {name: [-value for value in own] if "log" in name else own for name, own in values.items()}
+    scaled = values | {name: [7 * value for value in values[name]] for name in ("parameter_norm", "jacobian_norm")}
+    one = verdict(STEPS, **values)
+    other = verdict([3 * step for step in STEPS], **scaled)
+    assert one.distance == pytest.approx(other.distance)
+    assert (one.says, one.probability) == (other.says, pytest.approx(other.probability))
+
+
+@pytest.mark.bad_input
+def test_bad_readings_are_refused():
+    with pytest.raises(RangeError, match=r"verdict\(jacobian_norm\): expected finite"):
+        verdict(STEPS, **readings() | {"jacobian_norm": [math.nan] * len(STEPS)})
+    with pytest.raises(ShapeError, match=r"verdict\(accuracy\): expected 13 readings as in steps"):
+        verdict(STEPS, **readings() | {"accuracy": [1.0]})
+    with pytest.raises(EmptyError, match=r"verdict\(steps\): expected at least 1 readings"):
+        verdict([], **{name: [] for name in NAMES})
+
+
+def history(**changes):
+    """Of a probe with two splits, whose first reading lacks a value."""
+    found = History()
+    values = readings(**changes)
+    rows = [
+        {"step": step} | {f"train/{name}": value[place] for name, value in values.items()}
+        for place, step in enumerate(STEPS)
+    ]
+    for row in rows:
+        row["validation/accuracy"] = 0.5
+    found._extend(gnomon.probe._history.Row(row.pop("step"), row) for row in rows)
+    return found
+
+
+def test_a_history_is_asked_by_its_names(made_up):
+    found = history().verdict()
+    assert dataclasses.replace(found, similar=()) == dataclasses.replace(
+        verdict(STEPS, **readings(), validation_accuracy=[0.5] * len(STEPS)), similar=()
+    )
+    assert history().verdict(validation="none").agrees is None
+
+
+@pytest.mark.bad_input
+def test_a_history_without_what_is_looked_at_says_so():
+    probe = Probe(torch.nn.Linear(2, 2), torch.ones(3, 2), [gnomon.jacobian_norm])
+    probe.read(0)
+    read = History()
+    read.append(probe.read(0))
+    with pytest.raises(RangeError, match=r"expected accuracy, log_probability, parameter_norm, .* got jacobian_norm"):
+        read.verdict()
+
+
+def test_a_training_is_stopped_by_it(made_up):
+    model = torch.nn.Linear(4, 3)
+    x, labels = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
+    probe = Probe(model, (x, labels), [getattr(gnomon, name) for name in NAMES])
+    stop = stop_when(verdict)
+    assert not any(stop(probe.read(step)) for step in (1, 2, 4))
+    assert stop.verdict.says == "still fitting"
+
+
+def test_the_picture_shows_each_similar_run(made_up):
+    _, axes = plot.similar_runs(verdict(STEPS, **readings()))
+    lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
+    np.testing.assert_allclose(lines[0].get_xdata(), [-2, -1, 0, 1, 2])
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"did not rise: 1", "rose by five points: 1"}
+    with pytest.raises(EmptyError, match="expected one with similar runs"):
+        plot.similar_runs(verdict([1, 2], **{name: values[:2] for name, values in readings().items()}))
