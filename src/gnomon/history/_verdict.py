@@ -118,9 +118,10 @@ def verdict(
     Cost: O(m) for the m = 5,000 moments of the corpus: a few milliseconds; the first call loads it.
     Example:
         >>> from gnomon import verdict
-        >>> rest = [0.9] * 6
-        >>> verdict([1, 2, 4, 8, 16, 32], rest, [-0.3] * 6, rest, rest, rest, rest, rest).says
-        'still fitting'
+        >>> steps, norms, alignment = [1, 2, 4, 8, 16, 32], [20.0, 19.5, 19.0, 18.0, 17.0, 16.0], [0.1] * 6
+        >>> found = verdict(steps, [0.95] * 6, [-0.5] * 6, norms, norms, alignment, alignment, [0.4] * 6)
+        >>> found.says, len(found.similar)
+        ('still fitting', 25)
     """
     known = corpus()
     read = {
