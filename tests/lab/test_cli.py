@@ -178,7 +178,10 @@ def test_verify_of_no_folder_is_one_line(tmp_path, here):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rnu"], ["expected one of run, list, report, verify, measure, verdict, watch, got 'rnu'", "Did you mean run?"]),
+        (
+            ["rnu"],
+            ["expected one of run, list, report, verify, measure, verdict, watch, got 'rnu'", "Did you mean run?"],
+        ),
         (["run"], ["expected an experiment's name first", "grok-digits"]),
         (["run", "grok-digit"], ["got 'grok-digit'", "Did you mean grok-digits?"]),
         (["verify", "grok"], ["got 'grok'", "Did you mean grok-digits?"]),

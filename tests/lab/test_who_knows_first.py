@@ -250,10 +250,14 @@ def test_the_best_stand_first_and_papers_and_baselines_are_shown(records):
 
 
 def test_the_picture_has_a_row_a_predictor(records):
-    (figure,) = figures(records)
+    figure, over_time = figures(records)
     (panel,) = figure.panels
     assert panel.rows[0] == "some/centroid_alignment, level"
     assert [points.label for points in panel.points] == ["families left out", "a", "b", "c"]
+    best, said = over_time.panels
+    assert best.lines[0].label == "some/centroid_alignment, level"
+    assert best.lines[0].y[0] == 1
+    assert [line.label for line in said.lines] == ["some/centroid_alignment, level", "train/nc1, level"]
 
 
 def test_claims_are_judged_in_the_direction_that_the_paper_says(records):

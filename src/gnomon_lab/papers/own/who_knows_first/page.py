@@ -1,9 +1,10 @@
 """The board's page: predictors in the order of what they tell of families that they were not judged on."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, Scatter, ScatterPanel
 from gnomon_lab.runs import Claim, Record
 
 SHOWN = 24
@@ -78,7 +79,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """The AUROCs, a row a predictor."""
+    """The AUROCs, a row a predictor; and against time."""
     shown = chosen(records)
     names = list(shown[0]["families"])
     by_name = {"families left out": [area(record, "left_out")["value"] for record in shown]}
@@ -92,7 +93,40 @@ def figures(records: Sequence[Record]) -> list[Figure]:
         rows=tuple(title(record) for record in shown),
     )
     caption = "In each family, and over the families, each turned the way that the others point."
-    return [Scatter("board", "What tells who will generalise", caption, (panel,))]
+    return [Scatter("board", "What tells who will generalise", caption, (panel,)), later(records)]
+
+
+def later(records: Sequence[Record]) -> Curves:
+    """What waiting brings: of each predictor that is best at some moment, and of those that papers speak of."""
+    count = len(records[0]["later"])
+    best = [max(records, key=partial(area_later, k)) for k in range(count)]
+    known = [record for record in records if record["predictor"] in CLAIMED and record["form"] == "level"]
+    told = (("Best at some moment", after(best, dashed=False)), ("Said to lead", after(known, dashed=True)))
+    panels = tuple(
+        Panel(words, "AUROC, families left out", lines, y_range=(0.2, 1.0)) for words, lines in told if lines
+    )
+    caption = "In families left out; of networks that are read at four times as many steps."
+    return Curves(
+        "later", "Asked again later", caption, "doublings of the steps after the training data are fitted", panels,
+        log_x=False,
+    )  # fmt: skip
+
+
+def area_later(doubling: int, record: Record) -> float:
+    """The AUROC so many doublings later."""
+    found: float = record["later"][doubling]["value"] or 0.0
+    return found
+
+
+def after(records: Sequence[Record], *, dashed: bool) -> tuple[Line, ...]:
+    """The AUROC of each against the doublings."""
+    lines: list[Line] = []
+    for record in {title(record): record for record in records}.values():
+        there = [(k, found["value"]) for k, found in enumerate(record["later"]) if found["value"] is not None]
+        if there:
+            x, y = zip(*there, strict=True)
+            lines.append(Line(title(record), x, y, dashed, colour=len(lines)))
+    return tuple(lines)
 
 
 def dots(name: str, values: Sequence[float | None], colour: int) -> Points | None:
