@@ -58,5 +58,5 @@ def test_a_small_one_resumes_and_is_asked_at_four_moments(tmp_path, monkeypatch)
     assert [records[now]["step"] for now, _ in asked(records)] == [8, 16, 32, 64]
     assert [records[then]["step"] for _, then in asked(records)] == [32, 64, 128, 256]
     assert [row[:2] for row in table(records)[1]] == [("fine-tuning", step) for step in ("8", "16", "32", "64")]
-    assert summary(records).startswith("Unseen accuracy at the end: fine-tuning ")
+    assert summary(records).startswith("The verdict answered ")
     assert len(figures(records)[0].panels) == 2

@@ -37,7 +37,7 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     Raises:
         GnomonError: if one could not be read.
     """
-    from gnomon_lab.measuring import SAID, Moved
+    from gnomon_lab.measuring import SAID, Moved, worth
 
     with contextlib.redirect_stdout(sys.stderr):
         steps, failed = ordered(options, paths, beside)
@@ -51,6 +51,8 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
         raise
     if kept.rows:
         show(options, moved(kept.rows), beside)
+    if found := worth(kept.rows):
+        say(f"is more training worth it? {found.message}", beside)
     if failed:
         raise together(failed, len(kept.rows))
     return 0

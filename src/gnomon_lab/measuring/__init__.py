@@ -13,6 +13,7 @@ from gnomon_lab.measuring.refilled import Refilled
 from gnomon_lab.measuring.samples import Data, load_data
 from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, shown
 from gnomon_lab.measuring.steps import SAID, Steps, by_step
+from gnomon_lab.measuring.worth import worth
 
 __all__ = [
     "COLUMNS",
@@ -48,4 +49,5 @@ __all__ = [
     "ready",
     "shown",
     "some",
+    "worth",
 ]

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from gnomon import Verdict, verdict
+from gnomon.history import corpus
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers._shared import SEEN, UNSEEN, lines
 from gnomon_lab.runs import Claim, Record, by_arm
@@ -17,8 +19,8 @@ def asked(records: Sequence[Record]) -> list[tuple[int, int]]:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """What became of each training after each of the moments."""
-    columns = ("", "at step", "training", "unseen", "at four times the steps", "rise")
+    """What the verdict said at each of the moments, and what became of each training after it."""
+    columns = ("", "at step", "training", "unseen", "verdict", "rise by 5 points", "range", "rise that came")
     return columns, [
         (name, f"{read[now]['step']:,}", *known(read, now, then))
         for name, read in by_arm(records).items()
@@ -27,15 +29,41 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def known(records: Sequence[Record], now: int, then: int) -> tuple[str, ...]:
-    """Accuracies at a reading, and what came."""
+    """Accuracies at a reading, what was said then, and what came."""
     seen, unseen, later = records[now][SEEN], records[now][UNSEEN], records[then][UNSEEN]
-    return f"{seen:.1%}", f"{unseen:.1%}", f"{later:.1%}", f"{100 * (later - unseen):+.1f} points"
+    found = said(records[: now + 1])
+    told = (
+        ("", "") if found.probability is None or found.rise is None else (f"{found.probability:.0%}", span(found.rise))
+    )
+    return f"{seen:.1%}", f"{unseen:.1%}", found.says, *told, f"{100 * (later - unseen):+.1f} points"
+
+
+def said(records: Sequence[Record]) -> Verdict:
+    """The verdict on readings of training data."""
+    columns = {name: [record[f"train/{name}"] for record in records] for name in corpus().quantities}
+    return verdict([record["step"] for record in records], **columns)
+
+
+def span(rise: tuple[float, float]) -> str:
+    """A range in points."""
+    return f"{round(100 * rise[0]):+d} to {round(100 * rise[1]):+d}"
 
 
 def summary(records: Sequence[Record]) -> str:
-    """What each came to."""
-    ends = (f"{name} {read[-1][UNSEEN]:.1%}" for name, read in by_arm(records).items())
-    return f"Unseen accuracy at the end: {', '.join(ends)}."
+    """How often the verdict was right."""
+    asks = [(read, now, then) for read in by_arm(records).values() for now, then in asked(read)]
+    told = [(said(read[: now + 1]), read[then][UNSEEN] - read[now][UNSEEN]) for read, now, then in asks]
+    answered = [
+        (found.probability, found.rise, rise)
+        for found, rise in told
+        if found.probability is not None and found.rise is not None
+    ]
+    right = sum((probability >= 0.5) == (rise >= 0.05) for probability, _, rise in answered)
+    held = sum(low <= rise <= high for _, (low, high), rise in answered)
+    return (
+        f"The verdict answered {len(answered)} of {len(told)} times, and was right about a rise by five points {right} "
+        f"times; the range held {held} times."
+    )
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
