@@ -3,15 +3,17 @@
 import pytest
 import torch
 
-from gnomon import Probe, accuracy, every, jacobian_norm
+from gnomon import Probe, accuracy, every, jacobian_norm, verdict
 from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.papers.own.anatomy import EXPERIMENT
 from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.over_seeds import build_over_seeds, together
 from gnomon_lab.report.spread import over, spread
+from gnomon_lab.report.worth import worth
 from gnomon_lab.runs import Run, open_run
 from tests.lab.test_anatomy import made_up
+from tests.unit.test_verdict import STEPS, readings
 
 
 def seconds(read, trained, **parts):
@@ -41,6 +43,16 @@ def test_cost_is_that_of_the_readings(tmp_path):
     assert "jacobian_norm" in told or "jacobian" in told
     read = sum(sum(record["seconds"]["cost"].values()) for record in run.records())
     assert told.startswith(f"{read:.2g} s of reading beside")
+
+
+def test_the_verdict_is_said_of_arms_that_were_read_for_it():
+    values = readings()
+    read = [
+        {"arm": "a", "step": step, **{f"train/{name}": own[place] for name, own in values.items()}}
+        for place, step in enumerate(STEPS)
+    ]
+    lacking = [{"arm": "b", "step": step, "train/accuracy": 1.0} for step in STEPS]
+    assert worth([*read, *lacking]) == {"a": verdict(STEPS, **values).message}
 
 
 def finished(root, seed, late):

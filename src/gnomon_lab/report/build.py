@@ -8,6 +8,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
+from gnomon_lab.report.worth import worth
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
 from gnomon_lab.settings import Settings
@@ -42,6 +43,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
             "configuration": found.config,
             **{f"resumed with, {k}" if k else "made with": here for k, here in enumerate(found.made_with)},
             "what the readings cost": cost(records),
+            **({"is more training worth it?": said} if (said := worth(records)) else {}),
         },
         then=then(experiment.name),
     )
