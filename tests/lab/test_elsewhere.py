@@ -1,6 +1,9 @@
 """elsewhere: its texts and networks, and one training made small, stopped half way."""
 
+import dataclasses
+
 import torch
+from torch import nn
 
 from gnomon_lab.papers.own.elsewhere import networks, run, tasks, text
 from gnomon_lab.papers.own.elsewhere.page import asked, figures, summary, table
@@ -52,6 +55,11 @@ def test_pretraining_teaches_to_fill_in():
 
 def test_a_small_one_resumes_and_is_asked_at_four_moments(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "PRETRAINING", 2)
+    task = tasks.TASKS["fine-tuning"]
+    model = task.network(generator())
+    assert model(text.whose(10, 10, generator())[0].x).shape == (10, 10)
+    cheap = dataclasses.replace(task, network=lambda _: nn.Sequential(nn.Flatten(), nn.Linear(32 * 50, 10)))
+    monkeypatch.setitem(tasks.TASKS, "fine-tuning", cheap)
     monkeypatch.setattr(tasks, "UNSEEN", 20)
     monkeypatch.setattr(run, "JACOBIANS", 10)
     records = resumed(run.run, Config(("fine-tuning",), 8), tmp_path, step=64)
