@@ -192,6 +192,8 @@ def show_claims(experiment: Experiment[Settings], runs: Sequence[Found], console
         say(UNJUDGED, console)
         return
     claims = experiment.claims([run.records() for run in runs])
+    if not claims:  # an experiment that shows, and claims nothing
+        return
     say(f"{reproduced(claims)}:", console)
     for claim in claims:
         sign, style = ("✓", "green") if claim.holds else ("✗ not reproduced:", "red")
