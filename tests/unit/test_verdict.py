@@ -106,7 +106,8 @@ def test_words_follow_from_the_probability(made_up, changes, says, probability, 
     likely = probability > 0.5
     assert found.rise == ((0.05, 0.6) if likely else (-0.01, 0.04))
     assert found.expected_step == (2 * STEPS[-1] if likely else None)
-    assert found.message.startswith(says.capitalize()[0])
+    assert found.message.startswith(f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises")
+    assert found.message.endswith(f"by step {2 * STEPS[-1]}." if likely else "points).")
 
 
 def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
@@ -116,7 +117,9 @@ def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
     assert verdict(STEPS, **low, validation_accuracy=[0.95] * len(STEPS)).says == "settled"
     assert verdict(STEPS, **low, validation_accuracy=[0.6, *at[1:]]).says == "deteriorating"
     assert verdict(STEPS, **low, validation_accuracy=at).agrees is True
-    assert verdict(STEPS, **low, validation_accuracy=[*at[:-1], 0.6]).agrees is False
+    other = verdict(STEPS, **low, validation_accuracy=[*at[:-1], 0.6])
+    assert other.agrees is False
+    assert other.evidence.endswith("rose by five points or more. A validation split points the other way.")
     assert verdict(STEPS, **low).agrees is None
 
 

@@ -151,22 +151,31 @@ def verdict(
     low, high, doublings = known.range(probability)
     fits = bool(values["accuracy"][-1] >= FITS)
     says = word(known, fits, probability, values)
+    expected = None if doublings is None else float(times[-1] * 2**doublings)
+    likely = expected is not None and probability >= LIKELY
+    by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
     risen = said.get("validation_accuracy, change")
+    agrees = None if risen is None else (risen >= RISE) == (probability >= LIKELY)
+    ways = {
+        None: "",
+        True: " A validation split points the same way.",
+        False: " A validation split points the other way.",
+    }
     return Verdict(
         says,
         probability,
         (low, high),
-        None if doublings is None else float(times[-1] * 2**doublings),
+        expected,
         similar,
         distance,
         known.limit,
-        None if risen is None else (risen >= RISE) == (probability >= LIKELY),
+        agrees,
         fits and probability < known.stop,
-        evidence(values, said, similar),
+        evidence(values, said, similar) + ways[agrees],
         mind(known, row, probability),
         f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
         f"probability of {probability:.0%} (nine of ten change by {round(100 * low):+d} to {round(100 * high):+d} "
-        "points).",
+        f"points).{by_then}",
     )
 
 
