@@ -79,15 +79,16 @@ def verdict(
         Low, high: The probability that with four times the steps unseen accuracy is five points higher or more.
         Generalising: On digits, when the training data are fitted, 77 % in a network that generalises; 26 % in one
             that memorised.
-        Misleads: Of two networks of a kind that it was not fitted to it ranks 79 % rightly, as a validation split of a
-            tenth does: a probability, no oracle. Below 5 % it is safe to stop, but few trainings get there.
+        Misleads: Of two networks of a family that it was not fitted to, one of which rises, it names that one 79 times
+            in 100, as a validation split of a tenth does: no oracle. Below 5 % it is safe to stop, but few trainings
+            get there.
 
     What is looked at has no unit, so that networks of any size compare: of each share its level and what the last
     doubling of the steps changed, of each norm the change of its logarithm in the last two doublings, of the
-    log-probability both. Gradient boosting on these traits, fitted to 400 networks of eight kinds
-    (docs/experiments/corpus.md) and calibrated on kinds left out, gives the probability; the range of the rise is that
-    of moments with a like probability. A training that is further from the 25 most similar runs than most runs are
-    from those of other kinds is not judged. No step and no setting is looked at.
+    log-probability both. Gradient boosting on these traits, fitted to 400 networks of eight families
+    (docs/experiments/corpus.md) and calibrated on families left out, gives the probability; the range of the rise is
+    that of moments with a like probability. A training that is further from the 25 most similar runs than most runs are
+    from those of other families is not judged. No step and no setting is looked at.
 
     The words. Below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* where a
     rise is likelier than not, *still changing* where its probability is above the threshold below which 5 % of the
