@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +25,14 @@ NAMES = [f"ckpt-{step}.pt" for step in STEPS]
 def trained(step):
     """Weights that differ from step to step."""
     return {name: tensor * (1 + step / 10) for name, tensor in network().state_dict().items()}
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Ends the command also where these tests are a shell's background job, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
