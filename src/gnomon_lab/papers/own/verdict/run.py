@@ -194,6 +194,15 @@ def stopped(asked: Asked, places: Places) -> dict[str, object]:
         "false": spread(*false),
         "wasted": spread(ours[0] / theirs[0], ours[1] / theirs[1]),
         "stopped": spread(*ends),
+        "families": {
+            name: {
+                "false": float(found.false[asked.family == name].mean()),
+                "wasted": float(
+                    found.wasted[asked.family == name].sum() / max(1, never.wasted[asked.family == name].sum())
+                ),
+            }
+            for name in asked.draws
+        },
     }
 
 
