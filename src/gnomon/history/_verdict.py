@@ -79,7 +79,7 @@ def verdict(
         Low, high: The probability that with four times the steps unseen accuracy is five points higher or more.
         Generalising: On digits, when the training data are fitted, 77 % in a network that generalises; 26 % in one
             that memorised.
-        Misleads: Of two networks of a family that it was not fitted to, one of which rises, it names that one 79 times
+        Misleads: Of two moments in a family that it was not fitted to, one before a rise, it names that one 79 times
             in 100, as a validation split of a tenth does: no oracle. Below 5 % it is safe to stop, but few trainings
             get there.
 
