@@ -142,6 +142,16 @@ ENTRIES = (
         "setting of this project, after Chen, arXiv:2501.07400",
     ),
     Entry(
+        "gnomon_lab.papers.own.lazy_penalty",
+        "how soon a network groks with GrokAlign at some batches only, and what a step of it costs",
+        "setting of this project, after Walker et al., arXiv:2506.12284, table 1",
+    ),
+    Entry(
+        "gnomon_lab.papers.own.steering",
+        "methods that make networks generalise sooner, beside weight decay that was tuned as long as they were",
+        "setting of this project",
+    ),
+    Entry(
         "gnomon_lab.papers.own.corpus",
         "hundreds of small networks of eight families, with settings drawn at random, read as they train",
         "setting of this project",

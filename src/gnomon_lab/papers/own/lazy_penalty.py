@@ -1,0 +1,272 @@
+"""lazy-penalty: GrokAlign at some batches, or on a part of each: the steps and the time to a goal, for each λ."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import nn
+
+from gnomon import GrokAlign, Probe, accuracy, log_spaced
+from gnomon.data import Samples, digits
+from gnomon.models import mlp
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import LOSSES, UNSEEN, Loss, mnist_network, mnist_splits
+from gnomon_lab.papers.own._race import Race
+from gnomon_lab.papers.own.grok_digits import scaled
+from gnomon_lab.runs import Claim, Record, Run, by_arm, last, over_seeds
+from gnomon_lab.settings import Count, Positive, Range, Settings, among, at_least
+from gnomon_lab.training import fit, in_order
+
+BASELINE = "weight decay"
+LOOK = 10
+"""The unseen accuracy is looked at every so many steps, as table 1 of the paper has it."""
+FASTER, DEARER = 12.0, 1.15
+"""Aims: times less time than weight decay alone, and a step's cost in plain ones."""
+INTRODUCTION = """
+The GrokAlign penalty makes a network grok in fewer steps, but where it acts at every batch a step costs about two plain
+ones. Here it acts at one batch in k, k times as strong, or on a quarter of each batch; and λ, its coefficient, is
+larger than the paper's. Each network is trained until it recognises a goal of unseen samples: in how many steps, and in
+how much time of a processor?
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, until when.
+
+    Attributes:
+        loss: the training loss.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW, in all arms.
+        batch: samples of an update.
+        goal: the share of unseen samples to recognise.
+        data: training and unseen samples.
+        network: at its start.
+    """
+
+    loss: Loss
+    learning_rate: float
+    weight_decay: float
+    batch: int
+    goal: float
+    data: Callable[[Run], tuple[Samples, Samples]]
+    network: Callable[[Samples, torch.Generator], nn.Module]
+
+
+def table_1(loss: Loss) -> Task:
+    """The setting of table 1 of the paper, as `accelerate` has it."""
+    return Task(
+        loss, 1e-3, 0.01, 256, 0.85,
+        lambda run: mnist_splits(run, 1024, "float64"),
+        lambda train, generator: mnist_network(train, 196, 8.0, generator),
+    )  # fmt: skip
+
+
+def first_run(run: Run) -> tuple[Samples, Samples]:
+    """The digits of `grok-digits`."""
+    train, test = scaled(*digits(500, generator=torch.Generator().manual_seed(run.seed)))
+    return train, test
+
+
+TASKS = {
+    "cross-entropy": table_1("cross-entropy"),
+    "mse": table_1("mse"),
+    "digits": Task(
+        "mse", 3e-3, 0.003, 500, 0.9, first_run,
+        lambda train, generator: mlp((64, 128, 128, 128, 10), scale=4.0, generator=generator),
+    ),
+}  # fmt: skip
+
+
+PART = Range("in (0, 1]", lambda part, _: 0 < part <= 1)
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """Which settings of the penalty."""
+
+    task: Annotated[str, among(*TASKS)] = "digits"
+    """Cross-entropy and mse are table 1's, digits those of the first run."""
+    every: tuple[Count, ...] = (1, 4, 16, 64)
+    """The penalty acts at one batch in so many."""
+    fractions: tuple[Annotated[float, PART], ...] = (1.0, 0.25)
+    """Of a batch, on which it acts."""
+    coefficients: tuple[Positive, ...] = (1e-3, 1e-2, 3e-2, 1e-1)
+    """Its λ, the mean over the batches."""
+    steps: Count = 40_000
+    """At most; a step is a pass over all batches."""
+    least: Annotated[int, at_least(0)] = 2000
+    """With the penalty a network trains for as many steps, though it reaches the goal before."""
+
+
+SMALL = Config(every=(1, 16), fractions=(1.0,), coefficients=(1e-2, 1e-1))
+PAPER = Config("cross-entropy")
+OTHERS = (
+    Config("digits", coefficients=(1e-2, 3e-2, 1e-1, 3e-1)),
+    Config("mse", every=(1, 16), fractions=(1.0,), coefficients=(1e-3, 1e-2, 1e-1, 1.0)),
+)
+
+
+def cells(config: Config) -> dict[str, tuple[int, float, float]]:
+    """The settings of the penalty, by the names of their arms."""
+    found = itertools.product(config.every, config.fractions, config.coefficients)
+    return {f"every {k} part {part:g} coefficient {of:g}": (k, part, of) for k, part, of in found}
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains without the penalty and with each setting of it, from the same start."""
+    train, test = TASKS[config.task].data(run)
+    train_arm(config, run, BASELINE, None, train, test)
+    for arm, setting in cells(config).items():
+        train_arm(config, run, arm, setting, train, test)
+
+
+def train_arm(
+    config: Config, run: Run, arm: str, setting: tuple[int, float, float] | None, train: Samples, test: Samples
+) -> None:
+    """Trains one network to the goal; the record of its first step there says `reached`."""
+    task, generator = TASKS[config.task], torch.Generator().manual_seed(run.seed)
+    model = task.network(train, generator)
+    optimizer = torch.optim.AdamW(model.parameters(), task.learning_rate, weight_decay=task.weight_decay)
+    penalty = None
+    if setting is not None:
+        every, fraction, coefficient = setting
+        penalty = GrokAlign(coefficient, every=every, fraction=fraction, generator=generator)
+    probe, due, race = Probe(model, {"test": test}, [accuracy]), log_spaced(12), Race(task.goal)
+    least = 0 if setting is None else config.least
+    for step in fit(
+        run, arm, config.steps, model, optimizer, in_order(train, task.batch), LOSSES[task.loss],
+        due=lambda step: due(step) or step % LOOK == 0, penalty=penalty, generator=generator, race=race,
+    ):  # fmt: skip
+        with race.pause():
+            reading = probe.read(step)
+            if step % LOOK == 0:
+                race.look(step, float(reading.values[UNSEEN].mean()))
+            ends = step == config.steps or (race.arrived is not None and step % LOOK == 0 and step >= least)
+            if ends or due(step):
+                run.record(step, reading, processor=race.seconds, arrived=race.arrived)
+            if ends:
+                run.stop()
+
+
+def named(arm: str) -> str:
+    """An arm as a reader knows it."""
+    if arm == BASELINE:
+        return arm
+    _, k, _, part, _, coefficient = arm.split()
+    return f"λ = {coefficient}, k = {k}" + ("" if part == "1" else f", {part} of a batch")
+
+
+def times(records: Sequence[Record], arm: str) -> tuple[float, float] | None:
+    """How many times fewer steps than weight decay alone an arm took to the goal, and how many times less time."""
+    base, ours = (last(records, name)["arrived"] for name in (BASELINE, arm))
+    return None if base is None or ours is None else (base[0] / ours[0], base[1] / ours[1])
+
+
+def step_cost(records: Sequence[Record], arm: str) -> float:
+    """The seconds of a step, in those of weight decay alone."""
+    base, ours = (last(records, name) for name in (BASELINE, arm))
+    return float(ours["processor"] / ours["step"] / (base["processor"] / base["step"]))
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Every setting: how soon it reached the goal, and what it knew at the end."""
+    columns = ("", "steps", "seconds", "fewer steps", "less time", "a step costs", "unseen, at the end")
+    rows: list[tuple[str, ...]] = []
+    for arm, read in by_arm(records).items():
+        at, gained = read[-1]["arrived"], times(records, arm)
+        took = ("not reached", "") if at is None else (f"{at[0]:,}", f"{at[1]:.0f}")
+        ratios = ("", "") if gained is None else tuple(f"{ratio:.2f} x" for ratio in gained)
+        rows.append((named(arm), *took, *ratios, f"{step_cost(records, arm):.2f}", f"{read[-1][UNSEEN]:.1%}"))
+    return columns, rows
+
+
+def arms(records: Sequence[Record]) -> list[str]:
+    """Those with the penalty."""
+    return [arm for arm in by_arm(records) if arm != BASELINE]
+
+
+def best(seeds: Sequence[Sequence[Record]]) -> tuple[str, list[tuple[float, float]]] | None:
+    """The setting with the highest median of times less time, and what it gained for each seed.
+
+    Of those that reached the goal with every seed; None if there is none.
+    """
+    found = {arm: [times(records, arm) for records in seeds] for arm in arms(seeds[0])}
+    whole = {arm: [each for each in gained if each] for arm, gained in found.items() if all(gained)}
+    if not whole:
+        return None
+    arm = max(whole, key=lambda name: statistics.median(less for _, less in whole[name]))
+    return arm, whole[arm]
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The best setting."""
+    found = best([records])
+    if found is None:
+        return "No setting reached the goal, or weight decay alone did not."
+    arm, [(steps, seconds)] = found
+    return f"With {named(arm)} the goal is reached in {steps:.1f} times fewer steps and {seconds:.1f} times less time."
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Of this seed alone."""
+    return figures_over_seeds([records])
+
+
+def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+    """Times less time against λ, a line for each k, a panel for each part of the batch; medians over seeds."""
+    gained = {arm: [times(records, arm) for records in seeds] for arm in arms(seeds[0])}
+    medians = {arm: statistics.median(each[1] for each in found if each) for arm, found in gained.items() if any(found)}
+    if not medians:
+        return []
+    panels = []
+    for part in dict.fromkeys(arm.split()[3] for arm in medians):
+        lines: dict[str, tuple[list[float], list[float]]] = {}
+        for arm, less in medians.items():
+            _, k, _, of, _, coefficient = arm.split()
+            if of == part:
+                xs, ys = lines.setdefault(k, ([], []))
+                xs.append(float(coefficient))
+                ys.append(less)
+        points = tuple(
+            Points(f"one batch in {k}", tuple(xs), tuple(ys), joined=True, colour=place)
+            for place, (k, (xs, ys)) in enumerate(lines.items())
+        )
+        title = "Penalty on whole batches" if part == "1" else f"Penalty on {part} of a batch"
+        panels.append(ScatterPanel(title, "λ, mean over the batches", "times less time", points, log_x=True))
+    caption = (
+        "How many times less processor time than with weight decay alone until the goal is reached; the median over "
+        f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}."
+    )
+    return [Scatter("less-time", "What a GrokAlign that acts seldom gains", caption, tuple(panels))]
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What this project aimed at."""
+    found, source = best(seeds), "aim of this project, docs/experiments/lazy-penalty.md"
+    said = "no setting reached the goal with every seed"
+    less, cost = math.nan, math.nan
+    if found is not None:
+        arm, gained = found
+        less = statistics.median(seconds for _, seconds in gained)
+        cost = statistics.median(step_cost(records, arm) for records in seeds)
+        span = over_seeds([seconds for _, seconds in gained], ".1f")
+        said = f"{less:.1f} x ({span}), {named(arm)}"
+    message = "the best setting reaches the goal in a twelfth of the time that weight decay alone takes"
+    return [
+        Claim(message, source, f"at least {FASTER:g} x, median over seeds", said, less >= FASTER),
+        Claim("a step with it costs little more than a plain one", source, f"at most {DEARER:g}", f"{cost:.2f}",
+              cost <= DEARER),
+    ]  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["lazy-penalty"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS,
+    figures_over_seeds,
+)  # fmt: skip

@@ -1,0 +1,119 @@
+"""What papers say of their methods, as far as the board's tasks can tell, and what is asked of GrokAlign."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from gnomon_lab.papers.own.steering.chosen import ALONE, ON_TOP, REFERENCE, UNTUNED, Beside, beside, scored
+from gnomon_lab.runs import Claim, Record
+
+Seeds = Sequence[Sequence[Record]]
+AT_ONCE = 2.0
+"""A network generalises at once if it arrives before so many times the steps to fitting its training data."""
+LATE = ("digits", "addition", "transformer", "parity")
+SLACK = 0.82 / 7.56
+"""The relative spread over seeds that table 1 of Walker et al. prints."""
+
+
+def words(found: Beside) -> str:
+    """A factor, its interval, and how many arrived."""
+    return f"{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
+
+
+def faster(
+    task: str, entrant: str, other: str, factor: float, message: str, source: str
+) -> Callable[[Seeds], Claim | None]:
+    """So many times fewer steps than another."""
+
+    def claim(seeds: Seeds) -> Claim | None:
+        found = beside(seeds, task, entrant, other, "steps")
+        if found is None:
+            return None
+        return Claim(f"{task}: {message}", source, f"at least {factor:.3g} x", words(found), found.value >= factor)
+
+    return claim
+
+
+def no_faster(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+    """Not surely fewer steps than tuned weight decay."""
+
+    def claim(seeds: Seeds) -> Claim | None:
+        found = beside(seeds, task, entrant, REFERENCE, "steps")
+        if found is None:
+            return None
+        return Claim(
+            f"{task}: {message}", source, "an interval that begins at 1 or below", words(found), found.low <= 1
+        )
+
+    return claim
+
+
+def arrives(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+    """With every seed."""
+
+    def claim(seeds: Seeds) -> Claim | None:
+        found = beside(seeds, task, entrant, REFERENCE, "steps")
+        if found is None:
+            return None
+        said = f"{found.arrived} of {found.seeds}"
+        return Claim(f"{task}: {message}", source, "all networks", said, found.arrived == found.seeds)
+
+    return claim
+
+
+def at_once(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+    """Without a plateau between fitting the training data and recognising unseen ones."""
+
+    def claim(seeds: Seeds) -> Claim | None:
+        trials = [trial for records in seeds for trial in scored(records, task, entrant)]
+        if not trials:
+            return None
+        # Who arrives without having fitted the training data has no plateau either.
+        delays = [
+            float("inf") if trial["steps"] is None else trial["steps"] / (trial["fits"] or trial["steps"])
+            for trial in trials
+        ]
+        middle = statistics.median(delays)
+        return Claim(
+            f"{task}: {message}", source, f"at most {AT_ONCE:g} times the steps to fitting", f"{middle:.3g} x",
+            middle <= AT_ONCE,
+        )  # fmt: skip
+
+    return claim
+
+
+def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
+    """Whether GrokAlign adds to a tuned weight decay, in time."""
+
+    def claim(seeds: Seeds) -> Claim | None:
+        found = beside(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "processor")
+        if found is None:
+            return None
+        message = f"{task}: GrokAlign at one step in 16 on top of tuned weight decay takes less time than it"
+        return Claim(message, "question of this project", "an interval above 1", words(found), found.low > 1)
+
+    return claim
+
+
+WALKER, PRIETO = "Walker et al., arXiv:2506.12284, table 1", "Prieto et al., arXiv:2501.04697"
+PASAND = "Pasand, Dohmatob, arXiv:2510.04930"
+CLAIMS = (
+    faster("digits", f"GrokAlign, {ALONE}", UNTUNED, 7.56 * (1 - SLACK),
+           "GrokAlign takes 7.56 times fewer steps than weight decay", WALKER),
+    faster("digits", f"input noise, {ALONE}", UNTUNED, 1.32 * (1 - SLACK),
+           "input noise takes 1.32 times fewer steps than weight decay", WALKER),
+    faster("transformer", f"Grokfast, {ALONE}", UNTUNED, 50.0,
+           "Grokfast accelerates grokking more than 50 times", "Lee et al., arXiv:2405.20233, abstract"),
+    faster("transformer", f"Muon, {ON_TOP}", REFERENCE, 153.09 / 102.89 * (1 - SLACK),
+           "Muon takes 153.09 / 102.89 times fewer steps than AdamW", "Tveit et al., arXiv:2504.16041, abstract"),
+    no_faster("transformer", f"Muon, {ON_TOP}", "beside tuned AdamW, Muon's advantage disappears",
+              "Essential AI, Muon doesn't clearly grok faster, 2025"),
+    arrives("addition", f"⊥Grad, {ALONE}", "⊥Grad generalises without weight decay", PRIETO),
+    faster("addition", f"⊥Grad, {ALONE}", REFERENCE, 1.0, "⊥Grad is sooner than weight decay", PRIETO),
+    arrives("addition", f"StableMax, {ALONE}", "StableMax generalises without weight decay", PRIETO),
+    at_once("addition", f"egalitarian, {ALONE}", "egalitarian descent has no plateau", PASAND),
+    at_once("parity", f"egalitarian, {ALONE}", "egalitarian descent has no plateau", PASAND),
+    at_once("digits", f"constant norm, {ALONE}", "held at a smaller norm, networks generalise at once",
+            "Liu et al., arXiv:2210.01117"),
+    *(worth_it(task) for task in LATE),
+)  # fmt: skip
+"""In the order of the page; None where the board was run without what a claim is about."""

@@ -1,0 +1,125 @@
+"""The board's page: every method beside weight decay that was tuned as long."""
+
+from collections.abc import Sequence
+
+from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
+from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, ON_TOP, REFERENCE, UNTUNED, beside, scored
+from gnomon_lab.papers.own.steering.claimed import CLAIMS
+from gnomon_lab.runs import Claim, Record
+
+NEVER = 0.02
+"""Where the picture shows a factor of zero, and what is below."""
+MOST = 50.0
+"""Where it shows what is above."""
+
+
+def tasks(records: Sequence[Record]) -> dict[str, bool]:
+    """The tasks, in the order in which they ran, and whether networks train to the end there."""
+    return {record["task"]: record["whole"] for record in records}
+
+
+def entrants(records: Sequence[Record]) -> list[str]:
+    """All that were scored, in the order in which they ran."""
+    return list(dict.fromkeys(record["entrant"] for record in records if record["scored"]))
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Each entrant on each task: times fewer steps, and times less time, than tuned weight decay."""
+    return columns(records), rows([records])
+
+
+def columns(records: Sequence[Record]) -> tuple[str, ...]:
+    """A task each."""
+    return ("", *(f"{task}: points" if whole else f"{task}: steps, time" for task, whole in tasks(records).items()))
+
+
+def rows(seeds: Sequence[Sequence[Record]]) -> list[tuple[str, ...]]:
+    """An entrant each; with the share of seeds that arrived where it is not all."""
+    return [
+        (entrant, *(cell(seeds, task, entrant, whole) for task, whole in tasks(seeds[0]).items()))
+        for entrant in entrants(seeds[0])
+    ]
+
+
+def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool) -> str:
+    """One entrant on one task."""
+    units = ("unseen",) if whole else ("steps", "processor")
+    found = [beside(seeds, task, entrant, REFERENCE, unit) for unit in units]
+    if whole:
+        return "" if found[0] is None else f"{found[0].value:+.1f}"
+    known = [each for each in found if each is not None]
+    if not known:
+        return ""
+    arrived = "" if known[0].arrived == known[0].seeds else f" ({known[0].arrived} of {known[0].seeds})"
+    return ", ".join(f"{each.value:.3g} x" for each in known) + arrived
+
+
+def summary(records: Sequence[Record]) -> str:
+    """What arrives first on each task."""
+    said = []
+    for task, whole in tasks(records).items():
+        unit = "unseen" if whole else "processor"
+        found = {entrant: beside([records], task, entrant, REFERENCE, unit) for entrant in entrants(records)}
+        best, gained = max(((name, each) for name, each in found.items() if each), key=lambda pair: pair[1].value)
+        said.append(
+            f"{task}: {best} ({gained.value:+.1f} points)" if whole else f"{task}: {best} ({gained.value:.1f} x)"
+        )
+    return f"Best in time, beside tuned weight decay: {'; '.join(said)}."
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Of this run alone."""
+    return figures_over_seeds([records])
+
+
+def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+    """A panel a task, a row a method: times less time than tuned weight decay, with its interval."""
+    panels = [panel(seeds, task, whole) for task, whole in tasks(seeds[0]).items()]
+    count = len(scored([record for records in seeds for record in records], next(iter(tasks(seeds[0]))), REFERENCE))
+    caption = (
+        "How many times less processor time than weight decay that was tuned with as many settings, until the goal; "
+        f"the median over {count} networks, and its 95 % interval by resampling them. At the left edge: at most "
+        f"{NEVER:g} times, or never. The last: points of unseen accuracy more at the end, where nobody groks late."
+    )
+    return [Scatter("less-time", "What makes networks generalise sooner", caption, tuple(panels))]
+
+
+def panel(seeds: Sequence[Sequence[Record]], task: str, whole: bool) -> ScatterPanel:
+    """One task."""
+    here = [record for record in seeds[0] if record["task"] == task]
+    names = list(dict.fromkeys(method(entrant) for entrant in entrants(here)))
+    points: list[Points] = []
+    for colour, way in enumerate((ALONE, ON_TOP)):
+        xs, ys = [], []
+        for place, name in enumerate(names):
+            by_itself = name in (BASELINE, UNTUNED)
+            found = beside(
+                seeds, task, name if by_itself else f"{name}, {way}", REFERENCE, "unseen" if whole else "processor"
+            )
+            if found is None or (by_itself and way == ON_TOP):
+                continue
+            y = place + (colour - 0.5) / 3
+            low, value, high = (each if whole else shown(each) for each in (found.low, found.value, found.high))
+            points.append(Points("95 % interval", (low, high), (y, y), joined=True, colour=2))
+            xs.append(value)
+            ys.append(y)
+        if xs:
+            label = "alone" if way == ALONE else "on top of tuned weight decay"
+            points.append(Points(label, tuple(xs), tuple(ys), colour=colour))
+    unit = "points of unseen accuracy more" if whole else "times less time"
+    return ScatterPanel(task, unit, "", tuple(points), log_x=not whole, rows=tuple(names))
+
+
+def method(entrant: str) -> str:
+    """An entrant's method, without the way in which it is used."""
+    return entrant.removesuffix(f", {ALONE}").removesuffix(f", {ON_TOP}")
+
+
+def shown(factor: float) -> float:
+    """Where a factor stands in the picture."""
+    return min(max(factor, NEVER), MOST)
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """What papers say of their methods, and what we ask of ours."""
+    return [found for claim in CLAIMS if (found := claim(seeds)) is not None]

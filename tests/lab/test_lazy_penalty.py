@@ -1,0 +1,89 @@
+"""lazy-penalty: its race to a goal, what it says of its records, and a small variant, stopped half way."""
+
+import dataclasses
+import time
+
+import pytest
+
+from gnomon.errors import RangeError
+from gnomon_lab.papers.own import lazy_penalty
+from gnomon_lab.papers.own._race import Race
+from gnomon_lab.papers.own.lazy_penalty import BASELINE, Config, best, claims, figures_over_seeds, run, summary, table
+from tests.lab.resuming import resumed
+
+SLOW, FAST = "every 1 part 1 coefficient 0.01", "every 16 part 0.25 coefficient 0.1"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A processor whose seconds are ours."""
+    now = [0.0]
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
+    return now
+
+
+def test_a_race_counts_what_is_not_paused_and_keeps_its_first_arrival(clock):
+    race = Race(0.5)
+    clock[0] = 2.0
+    with race.pause():
+        clock[0] = 10.0
+        race.look(1, 0.5)
+        assert (race.seconds, race.arrived) == (2.0, None), "the goal has to be exceeded"
+    clock[0] = 13.0
+    race.look(2, 0.6)
+    clock[0] = 14.0
+    race.look(3, 0.7)
+    assert (race.seconds, race.arrived) == (6.0, (2, 5.0))
+    saved = race.state_dict()
+    clock[0] = 100.0
+    other = Race(0.5)
+    clock[0] = 107.0
+    other.load_state_dict(saved)
+    clock[0] = 108.0
+    assert (other.seconds, other.arrived) == (7.0, (2, 5.0))
+
+
+def made_up(steps=100, seconds=4.0, slow=True):
+    """Records of weight decay and of two settings, one of which may not arrive; steps and seconds are the other's."""
+    ends = {BASELINE: (1200, 24.0), SLOW: (600, 24.0) if slow else None, FAST: (steps, seconds)}
+    return [
+        {"arm": arm, "step": 0 if start else 2000, "test/accuracy": 0.9, "processor": 0.0 if start else 40.0,
+         "arrived": None if start else at}
+        for arm, at in ends.items() for start in (True, False)
+    ]  # fmt: skip
+
+
+def test_ratios_are_of_steps_and_seconds_to_the_goal():
+    _, rows = table(made_up())
+    assert rows[1] == ("λ = 0.01, k = 1", "600", "24", "2.00 x", "1.00 x", "1.00", "90.0%")
+    assert rows[2] == ("λ = 0.1, k = 16, 0.25 of a batch", "100", "4", "12.00 x", "6.00 x", "1.00", "90.0%")
+    assert summary(made_up()).endswith("12.0 times fewer steps and 6.0 times less time.")
+    (scatter,) = figures_over_seeds([made_up(), made_up(seconds=8.0)])
+    assert [panel.points[0].y for panel in scatter.panels] == [(1.0,), (4.5,)], "medians over seeds"
+
+
+def test_the_best_setting_arrives_with_every_seed():
+    seeds = [made_up(seconds=1.0), made_up(seconds=1.5), made_up(seconds=100.0)]
+    arm, gained = best(seeds)
+    assert (arm, [less for _, less in gained]) == (FAST, [24.0, 16.0, 0.24])
+    lost = [record | ({"arrived": None} if record["arm"] == FAST else {}) for record in seeds[0]]
+    assert best([lost, *seeds[1:]])[0] == SLOW
+    assert [claim.holds for claim in claims(seeds)] == [True, True]
+    assert [claim.holds for claim in claims([made_up(slow=False)])] == [False, True]
+    assert table([r for r in lost if r["arm"] in (BASELINE, FAST)])[1][1][1:3] == ("not reached", "")
+
+
+def test_a_part_of_a_batch_is_at_most_the_whole():
+    with pytest.raises(RangeError, match=r"fractions one or more in \(0, 1\], got \(1\.5,\)"):
+        Config(fractions=(1.5,))
+
+
+def test_the_smallest_variant_resumes_exactly(tmp_path, clock, monkeypatch):
+    task = dataclasses.replace(lazy_penalty.TASKS["digits"], goal=0.2, batch=100)
+    monkeypatch.setitem(lazy_penalty.TASKS, "digits", task)
+    config = Config(every=(3,), fractions=(0.5,), coefficients=(0.01,), steps=60, least=30)
+    records = resumed(run, config, tmp_path, step=18, arm="every 3 part 0.5 coefficient 0.01")
+    ends = {record["arm"]: record for record in records}
+    for arm, end in ends.items():
+        assert end["arrived"][1] == 0.0
+        assert end["step"] == (end["arrived"][0] if arm == BASELINE else max(30, end["arrived"][0]))

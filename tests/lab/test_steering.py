@@ -1,0 +1,206 @@
+"""steering: its methods, trials, choices and scores, and a small board, stopped half way."""
+
+import math
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from gnomon.data import Samples
+from gnomon_lab.papers.own.steering import chosen, claimed, page
+from gnomon_lab.papers.own.steering.methods import METHODS, Training
+from gnomon_lab.papers.own.steering.run import Config, run
+from gnomon_lab.papers.own.steering.tasks import TASKS, Task
+from gnomon_lab.papers.own.steering.trial import trial, update
+from tests.lab.resuming import resumed
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def two_classes(data_dir, draws):
+    """Two clusters that a linear network parts; half a class further apart than they are wide."""
+    labels = torch.arange(40) % 2
+    x = torch.randn(40, 4, generator=draws) + 1.5 * (2 * labels - 1)[:, None]
+    return Samples(x[:20], labels[:20]), Samples(x[20:], labels[20:])
+
+
+def small(draws):
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.5, 0.5, generator=draws)
+    return model
+
+
+EASY = Task(two_classes, small, 0.85, 60)
+
+
+def plain(training):
+    """No method."""
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in ("digits", "usual")])
+def test_a_tasks_network_takes_its_data(name):
+    seen, unseen = TASKS[name].data(None, generator())
+    model = TASKS[name].network(generator())
+    classes = int(max(seen.labels.max(), unseen.labels.max())) + 1
+    assert model(seen.x[:3]).shape == (3, classes)
+    assert len(unseen.x) > 0
+
+
+def test_parity_is_of_the_first_three_signs():
+    seen, _ = TASKS["parity"].data(None, generator())
+    minuses = (seen.x[:, :3] < 0).sum(1)
+    torch.testing.assert_close(seen.labels, (minuses % 2 == 0).long())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains(name):
+    """With its mildest setting it makes steps that differ from plain ones, unless it is the control."""
+    method, moved = METHODS[name], []
+    for change in (plain, lambda training: method.change(training, method.settings[0])):
+        draws = generator()
+        training = Training(small(draws), 0.03, 0.1, draws)
+        train, _ = two_classes(None, draws)
+        change(training)
+        for _ in range(3):
+            _, objective = update(training, train)
+            assert objective.isfinite()
+        moved.append(torch.cat([parameter.detach().flatten() for parameter in training.model.parameters()]))
+    same = torch.equal(*moved)
+    assert same == (name == chosen.REFINED), "the control's first setting is the tuned weight decay itself"
+
+
+def test_a_plain_update_is_adamws():
+    draws = generator()
+    train, _ = two_classes(None, draws)
+    training, model = Training(small(generator(1)), 0.03, 0.1, draws), small(generator(1))
+    optimizer = torch.optim.AdamW(model.parameters(), 0.03, weight_decay=0.1)
+    for _ in range(3):
+        update(training, train)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(train.x), train.labels).backward()
+        optimizer.step()
+    for found, expected in zip(training.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["⊥Grad", "StableMax", "Muon", "egalitarian"])
+def test_weights_shrink_as_much_at_a_learning_rate_of_its_own(name):
+    method = METHODS[name]
+    for setting in method.settings:
+        training = Training(nn.Sequential(nn.Linear(3, 2)), 0.03, 0.1, generator())
+        method.change(training, setting)
+        for optimizer in training.optimizers:
+            for group in optimizer.param_groups:
+                assert group["lr"] * group["weight_decay"] == pytest.approx(0.03 * 0.1)
+
+
+def test_a_trial_ends_at_its_goal_or_where_its_loss_is_lost():
+    found = trial(EASY, plain, 0.03, 0.0, 0)
+    assert found.steps < 60
+    assert found.unseen > 0.85
+    again = trial(EASY, plain, 0.03, 0.0, 0, steps=found.steps - 1)
+    assert (again.steps, again.most) == (None, found.steps - 1)
+    whole = trial(Task(two_classes, small, 0.85, 60, whole=True), plain, 0.03, 0.0, 0)
+    assert whole.steps == found.steps
+    assert whole.fits <= 60
+    lost = trial(EASY, lambda training: METHODS["egalitarian"].change(training, math.inf), 0.03, 0.0, 0)
+    assert (lost.steps, lost.most) == (None, 60)
+
+
+def record(entrant, seed, steps, seconds=1.0, *, place=0, scored=True, task="digits", unseen=0.8, fits=10):
+    own = {"task": task, "entrant": entrant, "place": place, "scored": scored, "whole": task == "usual"}
+    return own | {"step": seed, "steps": steps, "processor": seconds, "most": 1000, "fits": fits, "unseen": unseen}
+
+
+def test_the_best_setting_arrives_most_often_then_first():
+    tried = {0: (10, None), 1: (300, 300), 2: (100, 400), 3: (None, None)}
+    records = [
+        record("x", seed, steps, place=place, scored=False)
+        for place, both in tried.items() for seed, steps in enumerate(both)
+    ]  # fmt: skip
+    assert chosen.best_place(records) == 2
+    assert chosen.best_place([r for r in records if r["place"] in (0, 3)]) == 0
+    known = [record("x", 0, 5, place=place, scored=False, task="usual", unseen=0.1 * place) for place in range(3)]
+    assert chosen.best_place(known) == 2, "where networks train to the end, what they know decides"
+    assert chosen.best_place([]) == 0
+
+
+def test_an_entrant_is_held_against_the_reference_seed_by_seed():
+    ours = [record("a", 0, 10, 2.0), record("a", 1, 50, 1.0), record("a", 2, None, 9.0)]
+    theirs = [record("b", 0, 100, 4.0), record("b", 1, None, 30.0), record("b", 2, 20, 1.0)]
+    steps, seconds = (chosen.beside([ours + theirs], "digits", "a", "b", unit) for unit in ("steps", "processor"))
+    assert (steps.value, steps.arrived, steps.seeds) == (10.0, 2, 3), "of 10, 1000 / 50 and 0"
+    assert seconds.value == 2.0, "of 2, 30 and 0"
+    assert (steps.low, steps.high) == (0.0, 20.0)
+    assert chosen.beside([ours + theirs], "parity", "a", "b", "steps") is None
+    own = [record("a", 0, 10, 2.0)], [record("b", 0, 30, 2.0)]
+    assert chosen.beside([own[0] + own[1], own[0] + own[1]], "digits", "a", "b", "steps").value == 3.0
+
+
+def board(grokalign=10, muon=100):
+    """Records of one run on two tasks, five seeds each."""
+    ends = {chosen.BASELINE: 120, chosen.UNTUNED: None, chosen.REFERENCE: 100, f"GrokAlign, {chosen.ALONE}": grokalign,
+            f"GrokAlign, k = 16, {chosen.ON_TOP}": grokalign}  # fmt: skip
+    found = [record(name, seed, steps, (steps or 1000) / 100) for name, steps in ends.items() for seed in range(5)]
+    entrants = {chosen.REFERENCE: 100, f"Muon, {chosen.ON_TOP}": muon}
+    found += [record(name, seed, steps, task="transformer") for name, steps in entrants.items() for seed in range(5)]
+    known = {chosen.REFERENCE: 0.8, f"SAM, {chosen.ALONE}": 0.82}
+    return found + [record(name, 0, 5, task="usual", unseen=share) for name, share in known.items()]
+
+
+def test_the_page_says_factors_arrivals_and_points():
+    heads, rows = page.table(board())
+    assert heads == ("", "digits: steps, time", "transformer: steps, time", "usual: points")
+    by_name = {row[0]: row[1:] for row in rows}
+    assert by_name[chosen.UNTUNED] == ("0 x, 0 x (0 of 5)", "", "")
+    assert by_name[f"GrokAlign, {chosen.ALONE}"] == ("10 x, 10 x", "", "")
+    assert by_name[f"SAM, {chosen.ALONE}"] == ("", "", "+2.0")
+    assert "digits: GrokAlign, alone (10.0 x)" in page.summary(board())
+    (scatter,) = page.figures(board())
+    assert [panel.title for panel in scatter.panels] == ["digits", "transformer", "usual"]
+    assert scatter.panels[0].rows == (chosen.BASELINE, chosen.UNTUNED, chosen.REFINED, "GrokAlign", "GrokAlign, k = 16")
+
+
+def test_claims_hold_by_their_numbers():
+    found = {claim.message: claim for claim in page.claims([board(), board()])}
+    held = {message for message, claim in found.items() if claim.holds}
+    assert held == {
+        "digits: GrokAlign takes 7.56 times fewer steps than weight decay",
+        "digits: GrokAlign at one step in 16 on top of tuned weight decay takes less time than it",
+        "transformer: beside tuned AdamW, Muon's advantage disappears",
+    }
+    assert found["digits: GrokAlign takes 7.56 times fewer steps than weight decay"].measured.startswith(
+        "100 x (100 to 100), 10 of 10"
+    )
+    faster = {claim.message: claim.holds for claim in page.claims([board(grokalign=200, muon=50)])}
+    assert list(faster.values()) == [False, True, False, False]
+
+
+def test_a_plateau_is_between_fitting_and_arriving():
+    at_once = claimed.at_once("digits", "egalitarian, alone", "no plateau", "")
+    for steps, fits, holds in ((19, 10, True), (21, 10, False), (19, None, True), (None, 10, False)):
+        (found,) = [at_once([[record("egalitarian, alone", 0, steps, fits=fits)]])]
+        assert found.holds is holds
+
+
+def test_a_small_board_resumes_exactly(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    monkeypatch.setitem(TASKS, "parity", EASY)
+    config = Config(("parity",), ("StableMax", chosen.REFINED), tuned_on=1, scored_on=2, steps=10)
+    records = resumed(run, config, tmp_path, step=2, arm="parity, StableMax, on top")
+    counts = {entrant: sum(r["entrant"] == entrant for r in records) for entrant in page.entrants(records)}
+    assert counts == {
+        chosen.BASELINE: 10, chosen.UNTUNED: 2, "StableMax, alone": 6, "StableMax, on top": 6, chosen.REFERENCE: 7
+    }  # fmt: skip
+    best = chosen.best_place([r for r in records if r["entrant"] == chosen.BASELINE])
+    tuned = next(r for r in records if r["entrant"] == chosen.BASELINE and r["place"] == best)
+    for r in records:
+        if r["entrant"] == "StableMax, on top":
+            assert (r["rate"], r["decay"]) == (tuned["rate"], tuned["decay"])
+        if r["entrant"] == "StableMax, alone":
+            assert (r["rate"], r["decay"]) == (tuned["rate"], 0.0)
