@@ -137,6 +137,8 @@ def test_an_entrant_is_held_against_the_reference_seed_by_seed():
     assert (steps.value, steps.arrived, steps.seeds) == (10.0, 2, 3), "of 10, 1000 / 50 and 0"
     assert seconds.value == 2.0, "of 2, 30 and 0"
     assert (steps.low, steps.high) == (0.0, 20.0)
+    neither = [record("a", 0, None), record("b", 0, None)]
+    assert chosen.beside([neither], "digits", "a", "b", "steps").value == 1.0
     assert chosen.beside([ours + theirs], "parity", "a", "b", "steps") is None
     own = [record("a", 0, 10, 2.0)], [record("b", 0, 30, 2.0)]
     assert chosen.beside([own[0] + own[1], own[0] + own[1]], "digits", "a", "b", "steps").value == 3.0
@@ -155,10 +157,10 @@ def board(grokalign=10, muon=100):
 
 def test_the_page_says_factors_arrivals_and_points():
     heads, rows = page.table(board())
-    assert heads == ("", "digits: steps, time", "transformer: steps, time", "usual: points")
+    assert heads == ("", "digits, steps / time", "transformer, steps / time", "usual, points")
     by_name = {row[0]: row[1:] for row in rows}
-    assert by_name[chosen.UNTUNED] == ("0 x, 0 x (0 of 5)", "", "")
-    assert by_name[f"GrokAlign, {chosen.ALONE}"] == ("10 x, 10 x", "", "")
+    assert by_name[chosen.UNTUNED] == ("0.00 / 0.00 (0 of 5)", "", "")
+    assert by_name[f"GrokAlign, {chosen.ALONE}"] == ("10.00 / 10.00", "", "")
     assert by_name[f"SAM, {chosen.ALONE}"] == ("", "", "+2.0")
     assert "digits: GrokAlign, alone (10.0 x)" in page.summary(board())
     (scatter,) = page.figures(board())

@@ -152,6 +152,11 @@ ENTRIES = (
         "setting of this project",
     ),
     Entry(
+        "gnomon_lab.papers.own.which_lambda",
+        "how large GrokAlign's coefficient should be: rules from a network's start, tested on tasks left out",
+        "setting of this project",
+    ),
+    Entry(
         "gnomon_lab.papers.own.corpus",
         "hundreds of small networks of eight families, with settings drawn at random, read as they train",
         "setting of this project",

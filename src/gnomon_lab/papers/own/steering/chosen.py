@@ -65,7 +65,7 @@ def beside(seeds: Sequence[Sequence[Record]], task: str, entrant: str, other: st
     """An entrant beside another, seed by seed; unit is "steps", "processor" or "unseen".
 
     Who never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end are taken,
-    so that the factor is at least what is said. None where either has no scored trials.
+    so that the factor is at least what is said; where neither does, it is 1. None where either has no scored trials.
     """
     trials = [(scored(records, task, entrant), scored(records, task, other)) for records in seeds]
     pairs = [pair for both in trials if all(both) for pair in zip(*both, strict=True)]
@@ -83,7 +83,7 @@ def gain(ours: Record, theirs: Record, unit: str) -> float:
     if unit == "unseen":
         return 100 * float(ours["unseen"] - theirs["unseen"])
     if ours["steps"] is None:
-        return 0.0
+        return float(theirs["steps"] is None)
     return float(taken(theirs, unit) / taken(ours, unit))
 
 

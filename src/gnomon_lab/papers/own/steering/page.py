@@ -30,7 +30,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def columns(records: Sequence[Record]) -> tuple[str, ...]:
     """A task each."""
-    return ("", *(f"{task}: points" if whole else f"{task}: steps, time" for task, whole in tasks(records).items()))
+    return ("", *(f"{task}, points" if whole else f"{task}, steps / time" for task, whole in tasks(records).items()))
 
 
 def rows(seeds: Sequence[Sequence[Record]]) -> list[tuple[str, ...]]:
@@ -51,7 +51,7 @@ def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool
     if not known:
         return ""
     arrived = "" if known[0].arrived == known[0].seeds else f" ({known[0].arrived} of {known[0].seeds})"
-    return ", ".join(f"{each.value:.3g} x" for each in known) + arrived
+    return " / ".join(f"{each.value:.2f}" for each in known) + arrived
 
 
 def summary(records: Sequence[Record]) -> str:

@@ -1,0 +1,255 @@
+"""which-lambda: rules for GrokAlign's coefficient from what a network shows at its start, tested on tasks left out."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from gnomon import GrokAlign
+from gnomon_lab.experiment import Experiment
+from gnomon_lab.figures import Curves, Figure, Line, Panel
+from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.own.steering.methods import Training, grokalign
+from gnomon_lab.papers.own.steering.tasks import TASKS, Task
+from gnomon_lab.papers.own.steering.trial import trial
+from gnomon_lab.runs import Claim, Record, Run
+from gnomon_lab.settings import Count, Settings, among
+
+COEFFICIENTS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+EVERY = 16
+"""GrokAlign acts at one step in so many."""
+BASES = {
+    "digits": (0.03, 0.3),
+    "addition": (0.1, 1.0),
+    "transformer": (0.01, 1.0),
+    "parity": (0.1, 0.3),
+    "usual": (0.003, 1.0),
+}
+"""Learning rate and weight decay of AdamW, tuned on seeds of 10^6 and above."""
+UNTUNED = (0.001, 0.01)
+"""What PyTorch has."""
+WAYS = ("tuned", "untuned")
+RULES = ("a constant", "a share of the loss's gradient", "a share of the loss")
+STEP = 10**0.125
+"""From one constant of a rule that is tried to the next."""
+DEAR = 1.5
+"""Times the best coefficient's steps that a rule may cost, the median over tasks left out."""
+INTRODUCTION = """
+How large should GrokAlign's coefficient be? Networks are trained with many, on several tasks, with a tuned AdamW and
+with an untuned one. A rule takes it from what the network shows before its first step; its one constant is chosen on
+all tasks but one, and judged on that one by how many times the steps of the best coefficient it takes.
+"""
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """The setting."""
+
+    tasks: tuple[Annotated[str, among(*BASES)], ...] = tuple(BASES)
+    """On which, those of the steering board."""
+    seeds: Count = 3
+    """Networks for each coefficient; a run has its own."""
+    patience: Count = 3
+    """Times the task's steps that an untuned network is waited for."""
+
+
+SMALL = PAPER = Config()
+
+
+def run(config: Config, run: Run) -> None:
+    """Trains with every coefficient, and without the penalty."""
+    for name, way in itertools.product(config.tasks, WAYS):
+        trials = list(itertools.product((0.0, *COEFFICIENTS), range(config.seeds)))
+        task, patience = TASKS[name], config.patience if way == "untuned" else 1
+        rate, decay = BASES[name] if way == "tuned" else UNTUNED
+        for step in run.steps(f"{name} {way}", len(trials) - 1):
+            coefficient, seed = trials[step][0], 1000 * run.seed + trials[step][1]
+            change = partial(with_grokalign, coefficient)
+            found = trial(task, change, rate, decay, seed, run.data_dir, patience * task.steps)
+            start = at_start(task, seed, run.data_dir) if coefficient == 0 else {}
+            about = {"task": name, "way": way, "whole": task.whole, "coefficient": coefficient, "seed": seed}
+            run.record(step, **about, **start, **asdict(found))
+
+
+def with_grokalign(coefficient: float, training: Training) -> None:
+    """The penalty, unless its coefficient is 0."""
+    if coefficient:
+        grokalign(training, coefficient, every=EVERY)
+
+
+def at_start(task: Task, seed: int, data_dir: Path | None) -> dict[str, float]:
+    """The loss and the mean Jacobian norm before the first step, and the norms of their gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    train, _ = task.data(data_dir, generator)
+    model = task.network(generator)
+    loss = torch.nn.functional.cross_entropy(model(train.x), train.labels)
+    penalty = GrokAlign(1.0, generator=generator)(model, train.x)
+    found: dict[str, float] = {}
+    for name, value in (("loss", loss), ("jacobian_norm", penalty)):
+        # Biases of the last layer have no part in the Jacobian.
+        gradients = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
+        norms = [gradient.norm() for gradient in gradients if gradient is not None]
+        found |= {name: float(value.detach()), f"{name}_gradient": float(torch.stack(norms).norm())}
+    return found
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What came of one task, trained one way.
+
+    Attributes:
+        task: its name.
+        way: tuned or untuned.
+        cost: steps to the goal, at most those that were waited for; where networks train to the end, their error.
+        plain: the same without the penalty.
+        units: what each rule's constant is multiplied by.
+    """
+
+    task: str
+    way: str
+    cost: Float[np.ndarray, "seeds coefficients"]
+    plain: Float[np.ndarray, " seeds"]
+    units: dict[str, Float[np.ndarray, " seeds"]]
+
+
+def scans(seeds: Sequence[Sequence[Record]]) -> list[Scan]:
+    """Each task and way, over the networks of all runs."""
+    records = [record for run_of in seeds for record in run_of]
+    found = []
+    for task, way in dict.fromkeys((record["task"], record["way"]) for record in records):
+        here = [record for record in records if (record["task"], record["way"]) == (task, way)]
+        starts = [record for record in here if record["coefficient"] == 0]
+        by = {(record["seed"], record["coefficient"]): cost_of(record) for record in here}
+        networks = [record["seed"] for record in starts]
+        units = {
+            RULES[0]: np.ones(len(starts)),
+            RULES[1]: np.array([r["loss_gradient"] / r["jacobian_norm_gradient"] for r in starts]),
+            RULES[2]: np.array([r["loss"] / r["jacobian_norm"] for r in starts]),
+        }
+        cost = np.array([[by[seed, coefficient] for coefficient in COEFFICIENTS] for seed in networks])
+        found.append(Scan(task, way, cost, np.array([by[seed, 0.0] for seed in networks]), units))
+    return found
+
+
+def cost_of(record: Record) -> float:
+    """Steps to the goal, or the error at the end."""
+    if record["whole"]:
+        return float(1 - record["unseen"])
+    return float(record["most"] if record["steps"] is None else record["steps"])
+
+
+def best(scan: Scan) -> int:
+    """The place of the coefficient that costs least, in the mean of logarithms over the networks."""
+    return int(np.log(scan.cost).mean(0).argmin())
+
+
+def dearer(scan: Scan, rule: str, constant: float) -> float:
+    """How many times the best coefficient's cost that of a rule is, in the mean of logarithms."""
+    picked = places(constant * scan.units[rule])
+    taken = scan.cost[np.arange(len(picked)), picked]
+    return float(np.exp(np.log(taken / scan.cost[:, best(scan)]).mean()))
+
+
+def places(coefficients: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """The nearest of the coefficients that were trained with."""
+    away = np.abs(np.log(coefficients)[:, None] - np.log(COEFFICIENTS))
+    return np.asarray(away.argmin(1))
+
+
+def constant_of(known: Sequence[Scan], rule: str) -> float:
+    """The rule's constant that costs least on these, in the mean of logarithms; of several the middle one."""
+    units = np.concatenate([scan.units[rule] for scan in known])
+    low, high = np.log(COEFFICIENTS[0] / units.max()), np.log(COEFFICIENTS[-1] / units.min())
+    tried = np.exp(np.arange(low, high + np.log(STEP), np.log(STEP)))
+    costs = np.array([np.mean([np.log(dearer(scan, rule, constant)) for scan in known]) for constant in tried])
+    least = np.flatnonzero(costs <= costs.min() + 1e-9)
+    return float(tried[least[len(least) // 2]])
+
+
+def left_out(found: Sequence[Scan], rule: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """For each task and way: the constant that all other tasks choose, and what the rule costs there."""
+    said = {}
+    for scan in found:
+        others = [other for other in found if other.task != scan.task]
+        if others:
+            constant = constant_of(others, rule)
+            said[scan.task, scan.way] = constant, dearer(scan, rule, constant)
+    return said
+
+
+def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Of each task: the best coefficient, what it gains, and what each rule costs."""
+    found = scans([records])
+    judged = {rule: left_out(found, rule) for rule in RULES}
+    rows = []
+    for scan in found:
+        place = best(scan)
+        gained = float(np.exp(np.log(scan.plain / scan.cost[:, place]).mean()))
+        costs = (judged[rule].get((scan.task, scan.way)) for rule in RULES)
+        said = ("" if each is None else f"{each[1]:.2f} x" for each in costs)
+        rows.append((f"{scan.task}, {scan.way}", f"{COEFFICIENTS[place]:g}", f"{gained:.2f} x", *said))
+    return ("", "best λ", "gains", *RULES), rows
+
+
+def summary(records: Sequence[Record]) -> str:
+    """What each rule costs."""
+    found = scans([records])
+    said = [f"{rule} {middle(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
+    return "On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: " + ", ".join(
+        said
+    )
+
+
+def middle(found: Sequence[Scan], rule: str) -> float:
+    """The median cost on tasks left out."""
+    return float(np.median([cost for _, cost in left_out(found, rule).values()]))
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Of this run alone."""
+    return figures_over_seeds([records])
+
+
+def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+    """How many times the steps without the penalty each coefficient takes."""
+    found = scans(seeds)
+    panels = []
+    for way in WAYS:
+        lines = [
+            Line(scan.task, COEFFICIENTS, tuple(np.exp(np.log(scan.cost / scan.plain[:, None]).mean(0)).tolist()),
+                 colour=list(BASES).index(scan.task))
+            for scan in found if scan.way == way
+        ]  # fmt: skip
+        if lines:
+            panels.append(Panel(f"AdamW, {way}", "times the steps", tuple(lines), log_y=True))
+    caption = (
+        "Steps to the goal as a multiple of those without the penalty, the geometric mean over networks; of `usual`, "
+        "errors. Who does not arrive counts with the steps that were waited for."
+    )
+    return [Curves("coefficients", "What GrokAlign's coefficient does", caption, "λ", tuple(panels))]
+
+
+def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+    """Whether a rule will do."""
+    found = scans(seeds)
+    made = []
+    for rule in RULES:
+        costs = [cost for _, cost in left_out(found, rule).values()]
+        if costs:
+            measured = f"{np.median(costs):.2f} x, at worst {max(costs):.2f} x"
+            message = f"λ by {rule}, its constant from other tasks, does nearly as well as the best λ"
+            expected = f"a median of at most {DEAR:g} x its steps"
+            made.append(Claim(message, "question of this project", expected, measured, float(np.median(costs)) <= DEAR))
+    return made
+
+
+EXPERIMENT = Experiment(
+    EXPERIMENTS["which-lambda"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims,
+    figures_over_seeds=figures_over_seeds,
+)  # fmt: skip
