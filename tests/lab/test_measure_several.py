@@ -108,9 +108,31 @@ def test_table_page_and_files(ask, monkeypatch):
     for words in ("4 checkpoints at some.npz", "nc1: The variability within classes", "ckpt-30.pt", "nets:small"):
         assert words in page
     assert "No claim" not in page
+    assert "is more training worth it?" in page
+    assert "No verdict: the readings lack log_probability, parameter_norm, jacobian_alignment" in page
+    assert "verdict" not in out, "nothing that is not asked for"
     assert [line for line in said.splitlines() if "written" in line or "kept" in line] == [
         *("written: a.json", "written: a.html", "kept: h.jsonl")
     ]
+
+
+def test_several_end_with_a_verdict_or_why_there_is_none(ask, many):
+    """What it looks at beside the default quantities is read where there are labels, and no more is asked for."""
+    whole, _ = found(ask, *NAMES, options=())
+    assert {"log_probability", "parameter_norm"} < whole["quantities"].keys()
+    assert whole["verdict"]["message"].startswith("Cannot tell. Too few readings")
+    out = ask(*NAMES, options=())[1]
+    assert out.splitlines()[-1] == f"is more training worth it? {whole['verdict']['message']}"
+    placed, _ = found(ask, *NAMES, options=("--steps", "order"))
+    assert placed["verdict"] == {
+        "says": None,
+        "message": "No verdict: it looks at what a doubling of the training steps brings, and these are no such steps.",
+    }
+    np.savez("bare.npz", x=np.load("some.npz")["x"])
+    bare, _ = found(ask, *NAMES, options=(), data="bare.npz")
+    assert "parameter_norm" not in bare["quantities"]
+    assert bare["verdict"]["message"].startswith("No verdict: the readings lack accuracy, log_probability, parameter_n")
+    assert Moved({}, [], "the step", trained=False).worth.endswith("samples, and these are of another split.")
 
 
 # What is kept

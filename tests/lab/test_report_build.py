@@ -10,7 +10,7 @@ from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.over_seeds import build_over_seeds, together
 from gnomon_lab.report.spread import over, spread
-from gnomon_lab.report.worth import worth
+from gnomon_lab.report.worth import by_arms, in_details, in_sight, sentences
 from gnomon_lab.runs import Run, open_run
 from tests.lab.test_anatomy import made_up
 from tests.unit.test_verdict import STEPS, readings
@@ -52,7 +52,20 @@ def test_the_verdict_is_said_of_arms_that_were_read_for_it():
         for place, step in enumerate(STEPS)
     ]
     lacking = [{"arm": "b", "step": step, "train/accuracy": 1.0} for step in STEPS]
-    assert worth([*read, *lacking]) == {"a": verdict(STEPS, **values).message}
+    solved = [{"arm": "c", "step": step, "train": 1.0, "test/accuracy": 0.5} for step in STEPS]
+    told, found = by_arms([*read, *lacking, *solved]), verdict(STEPS, **values)
+    assert list(told) == ["a", "b"], "of what is not trained nothing is said"
+    assert told["a"] == found
+    why = told["b"]
+    assert why.startswith("No verdict: the readings lack train/log_probability, train/parameter_norm, train/jacobian_n")
+    assert sentences(found) == [found.message, found.evidence, found.mind]
+    assert in_details(told) == {"is more training worth it?": {"a": " ".join(sentences(found)), "b": why}}
+    assert in_sight(told) == {"a": " ".join(sentences(found)), "b": why}
+    assert in_sight({"b": why}) == {}
+    assert in_details({"b": why, "d": why}) == {"is more training worth it?": why}
+    assert in_details(by_arms(solved)) == {}
+    split = [record | {"validation/accuracy": 0.5} for record in read]
+    assert by_arms(split)["a"].agrees is not None
 
 
 def finished(root, seed, late):
@@ -119,4 +132,7 @@ def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
     (together_,) = together([EXPERIMENT.figures(run.records()) for run in runs])
     assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
     # They are not on the page of one.
-    assert "order-over-seeds" not in build(EXPERIMENT, runs[0]).read_text()
+    one = build(EXPERIMENT, runs[0]).read_text()
+    assert "order-over-seeds" not in one
+    for said in (page, one):
+        assert said.count("<dt>is more training worth it?</dt><dd>No verdict: the readings lack train/log_proba") == 1

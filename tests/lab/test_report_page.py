@@ -76,6 +76,7 @@ def example(words="baseline"):
             "command": f"gnomon run {words}",
             "config": {"steps": 10_000, "seeds": [0, 1], "of": {"torch": "2.0", "k": 1}},
         },
+        worth={words: "Settled: probably not."},
         then="Call `gnomon list` next.",
     )
 
@@ -137,6 +138,7 @@ def test_the_page_is_whole_html():
     assert "1 of 2 claims reproduced Not reproduced: The centroids align: 0.90" in text
     assert text.index("1 of 2 claims") < text.index("First paragraph.")
     assert "Call gnomon list next." in text
+    assert "Is more training worth it? baseline. Settled: probably not." in text
     assert ("code", {}) in page.elements
     assert "✓ reproduced GrokAlign beats baseline expected 5× sooner measured 12× sooner source a paper" in text
     assert "✗ not reproduced The centroids align expected cosine > 0.95 measured 0.90" in text

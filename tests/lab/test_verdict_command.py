@@ -5,8 +5,7 @@ import json
 import pytest
 import torch
 
-from gnomon.errors import DataError, RangeError
-from gnomon.history import corpus
+from gnomon.errors import DataError
 from gnomon_lab.cli.measure_command import main as measure
 from gnomon_lab.cli.verdict_command import main
 from tests.lab.measuring import network
@@ -34,6 +33,18 @@ def test_each_arm_is_told_apart(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("fast: ")
 
 
+def test_an_arm_that_was_read_otherwise_says_what_it_lacks(tmp_path, capsys):
+    path = write(tmp_path / "records.jsonl", ["whole"])
+    lines = [json.dumps({"arm": "part", "step": step, "train/accuracy": 1.0}) + "\n" for step in STEPS]
+    path.write_text(path.read_text() + "".join(lines))
+    main([str(path)])
+    out = capsys.readouterr().out
+    assert out.startswith("whole: ")
+    assert "\npart: No verdict: the readings lack train/log_probability, train/parameter_norm, " in out
+    assert main([str(path), "--split", "held out"]) == 1
+    assert capsys.readouterr().out.startswith("No verdict: the readings lack held out/accuracy, "), "once for both"
+
+
 def test_a_history_has_no_arms_and_gets_a_picture(tmp_path, capsys):
     path = write(tmp_path / "readings.jsonl", [""])
     main([str(path), "--picture", str(tmp_path / "runs.svg")])
@@ -50,9 +61,9 @@ def test_checkpoints_are_measured_first(folder, capsys):
     said = capsys.readouterr()
     assert "4 checkpoints, steps 1 to 8" in said.err
     assert said.out.partition(":")[0].partition(".")[0] in ("Cannot tell", "Still fitting")
-    measure(["ckpt-*.pt", "--data", "some.npz", "--model", "nets:small", "--quantities", *corpus().quantities])
-    (told,) = (line for line in capsys.readouterr().err.splitlines() if "is more training worth it?" in line)
-    assert told.partition("? ")[2] == said.out.splitlines()[0]
+    measure(["ckpt-*.pt", "--data", "some.npz", "--model", "nets:small"])
+    _, _, told = capsys.readouterr().out.partition("is more training worth it? ")
+    assert told == said.out
 
 
 @pytest.mark.bad_input
@@ -60,9 +71,15 @@ def test_what_cannot_be_told_says_why(tmp_path):
     path = write(tmp_path / "readings.jsonl", ["a", "b"])
     with pytest.raises(DataError, match=r"--picture\): expected one arm, got 2 of them. Add --arm 'a'"):
         main([str(path), "--picture", str(tmp_path / "runs.svg")])
-    with pytest.raises(DataError, match=r"got '.*none.jsonl'. Of checkpoints say what they were trained on: --data"):
+    with pytest.raises(DataError, match=r"got '.*none.jsonl', no file. Correct it."):
         main([str(tmp_path / "none.jsonl")])
-    with pytest.raises(DataError, match=r"got 2 paths. Of checkpoints say"):
+    with pytest.raises(DataError, match=r"got '.*', a folder without records.jsonl. Correct it."):
+        main([str(tmp_path)])
+    with pytest.raises(DataError, match=r"expected a run's folder, or a file of readings, got none. Name it."):
+        main([])
+    with pytest.raises(DataError, match=r"expected one run, or one file of readings, got 2 paths. Name one."):
+        main([str(path), str(path)])
+    with pytest.raises(DataError, match=r"got 'a.pt'. Of checkpoints say what they were trained on: --data"):
         main(["a.pt", "b.pt"])
-    with pytest.raises(RangeError, match=r"accuracy, log_probability"):
-        main([str(path), "--split", "held out"])
+    with pytest.raises(DataError, match=r"--picture\): expected a verdict to draw, got none"):
+        main([str(path), "--arm", "a", "--split", "held out", "--picture", str(tmp_path / "runs.svg")])

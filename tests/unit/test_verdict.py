@@ -119,7 +119,7 @@ def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
     assert verdict(STEPS, **low, validation_accuracy=at).agrees is True
     other = verdict(STEPS, **low, validation_accuracy=[*at[:-1], 0.6])
     assert other.agrees is False
-    assert other.evidence.endswith("rose by five points or more. A validation split points the other way.")
+    assert other.evidence.endswith("(the probability is not their share). A validation split points the other way.")
     assert verdict(STEPS, **low).agrees is None
 
 
@@ -128,10 +128,10 @@ def test_the_evidence_can_be_checked(made_up):
     found = verdict(STEPS, **readings() | {"jacobian_norm": norm, "jacobian_alignment": rising(0.2)})
     assert "Jacobian norm 20 → 10" in found.evidence
     assert "Jacobian alignment 0.10 → 0.30" in found.evidence
-    assert "of the 2 most similar runs 1 rose by five points or more" in found.evidence
+    assert "1 of the 2 most similar runs rose by five points or more" in found.evidence
     assert found.mind == (
-        "Most of the 88% comes from jacobian alignment, change: were it as in the mean of the corpus, the probability "
-        "would be 12%."
+        "Most depends on the change of the Jacobian alignment in the last doubling: with the corpus's mean in its "
+        "place the 88% would be 12%."
     )
     near, far = found.similar
     assert (near.family, near.step, near.rises, far.family) == ("near", 32, True, "far")
@@ -142,6 +142,8 @@ def test_what_is_unlike_the_corpus_is_not_judged(made_up):
     found = verdict(STEPS, **readings())
     assert (found.says, found.probability, found.reached) == ("cannot tell", None, False)
     assert "unlike the runs that gnomon knows: distance" in found.message
+    assert found.message.endswith("above 1.00; what is most unusual is the log probability.")
+    assert "similar" not in repr(found)
     assert len(found.similar) == 2
 
 
@@ -212,6 +214,15 @@ def test_a_training_is_stopped_by_it(made_up):
     stop = stop_when(verdict)
     assert not any(stop(probe.read(step)) for step in (1, 2, 4))
     assert stop.verdict.says == "still fitting"
+    splits = Probe(model, {"train": (x, labels), "validation": (x, labels)}, [getattr(gnomon, name) for name in NAMES])
+    of_train = stop_when(verdict, split="train", validation_accuracy="validation/accuracy")
+    assert not any(of_train(splits.read(step)) for step in (1, 2, 4))
+    assert dataclasses.replace(of_train.verdict, agrees=None, evidence="") == dataclasses.replace(
+        stop.verdict, evidence=""
+    )
+    assert of_train.verdict.agrees is not None
+    with pytest.raises(RangeError, match=r"Did you mean stop_when\(verdict, split='train'\)\?"):
+        stop_when(verdict)(splits.read(1))
 
 
 def test_the_picture_shows_each_similar_run(made_up):

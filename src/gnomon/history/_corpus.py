@@ -86,6 +86,10 @@ class Corpus:
         most = int(np.abs(np.array(instead) - self.probability(row)).argmax())
         return self.names[most], instead[most]
 
+    def most_unusual(self, row: Row) -> str:
+        """The trait that is furthest from the corpus's mean, as a multiple of its spread."""
+        return self.names[int(np.abs((row - self._middle) / self._width).argmax())]
+
     def range(self, probability: float) -> tuple[float, float, float | None]:
         """Between what rises lie, and after how many doublings five points of them are there, at a probability."""
         place = int(np.searchsorted(self._ranges["edges"], probability, side="right"))

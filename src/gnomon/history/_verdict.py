@@ -1,7 +1,7 @@
 """Is more training worth it? What became of networks that looked alike."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Num
@@ -50,7 +50,7 @@ class Verdict:
     probability: float | None
     rise: tuple[float, float] | None
     expected_step: float | None
-    similar: tuple[SimilarRun, ...]
+    similar: tuple[SimilarRun, ...] = field(repr=False)
     distance: float | None
     limit: float
     agrees: bool | None
@@ -146,7 +146,10 @@ def verdict(
     similar = known.similar(row)
     distance = float(np.mean([run.distance for run in similar]))
     if distance > known.limit:
-        far = f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}."
+        far = (
+            f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}; "
+            f"what is most unusual is {in_words(known.most_unusual(row))}."
+        )
         return nothing(known, far, similar, distance)
     probability = known.probability(row)
     low, high, doublings = known.range(probability)
@@ -172,11 +175,11 @@ def verdict(
         known.limit,
         agrees,
         fits and probability < known.stop,
-        evidence(values, said, similar) + ways[agrees],
+        evidence(times, values, said, similar) + ways[agrees],
         mind(known, row, probability),
         f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
-        f"probability of {probability:.0%} (nine of ten change by {round(100 * low):+d} to {round(100 * high):+d} "
-        f"points).{by_then}",
+        f"probability of {probability:.0%} (nine of ten such trainings change by {round(100 * low):+d} to "
+        f"{round(100 * high):+d} points).{by_then}",
     )
 
 
@@ -203,7 +206,9 @@ def word(known: Corpus, fits: bool, probability: float, values: Mapping[str, Ser
     return "settled" if values["accuracy"][-1] - held_out[-1] <= CLOSED else "fits and is stuck"
 
 
-def evidence(values: Mapping[str, Series], said: Mapping[str, float], similar: Sequence[SimilarRun]) -> str:
+def evidence(
+    steps: Series, values: Mapping[str, Series], said: Mapping[str, float], similar: Sequence[SimilarRun]
+) -> str:
     """What can be checked: the readings, what the last doubling brought, and what became of similar runs."""
     now = {name: float(series[-1]) for name, series in values.items()}
     norms = (("weight norm", "parameter_norm"), ("Jacobian norm", "jacobian_norm"))
@@ -212,15 +217,25 @@ def evidence(values: Mapping[str, Series], said: Mapping[str, float], similar: S
     moved.append(f"Jacobian alignment {aligned - said['jacobian_alignment, change']:.2f} → {aligned:.2f}")
     rose = sum(run.rises for run in similar)
     return (
-        f"Training accuracy {now['accuracy']:.1%}, log-probability {now['log_probability']:.2g}; in the last doubling "
-        f"of the steps {', '.join(moved)}; of the {len(similar)} most similar runs {rose} rose by five points or more."
+        f"At step {steps[-1]:,.0f} training accuracy {now['accuracy']:.1%}, log-probability "
+        f"{now['log_probability']:.2g}; in the last doubling of the steps {', '.join(moved)}; {rose} of the "
+        f"{len(similar)} most similar runs rose by five points or more (the probability is not their share)."
     )
 
 
 def mind(known: Corpus, row: Row, probability: float) -> str:
-    """What most of it comes from, and what would be said without."""
+    """What it hangs on most, and what would be said without."""
     name, instead = known.counterfactual(row)
     return (
-        f"Most of the {probability:.0%} comes from {name.replace('_', ' ')}: were it as in the mean of the corpus, "
-        f"the probability would be {instead:.0%}."
+        f"Most depends on {in_words(name)}: with the corpus's mean in its place the {probability:.0%} would be "
+        f"{instead:.0%}."
     )
+
+
+def in_words(trait: str) -> str:
+    """A trait's name as one says it."""
+    name, _, form = trait.partition(", ")
+    words = name.replace("_", " ").replace("jacobian", "Jacobian").replace("parameter norm", "weight norm")
+    if form == "level":
+        return f"the {words}"
+    return f"the change of the {words} in the {'last doubling' if form == 'change' else 'doubling before the last'}"

@@ -5,7 +5,7 @@ from gnomon.probe._comparison import Comparison, compare
 from gnomon.probe._cost import Cost
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._expected import ExpectedCost
-from gnomon.probe._history import History
+from gnomon.probe._history import History, from_records
 from gnomon.probe._plan import plan
 from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
@@ -30,6 +30,7 @@ __all__ = [
     "at",
     "compare",
     "every",
+    "from_records",
     "in_eval_mode",
     "log_spaced",
     "plan",

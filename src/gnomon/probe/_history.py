@@ -1,9 +1,9 @@
 """What a probe has read so far: plain numbers by step, in memory and in a file that only grows."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_of, rows_of
+from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of
 
 if TYPE_CHECKING:
     import pandas
@@ -200,7 +200,8 @@ class History:
             RangeError: if a quantity that it looks at is not read, or has no value at any step.
         """
         wanted = corpus().quantities
-        prefix = f"{split}/" if any(name.startswith(f"{split}/") for name in self.names) else ""
+        splits = any(name.startswith(f"{split}/") for name in self.names)
+        prefix = "" if not splits and any(name in self.names for name in wanted) else f"{split}/"
         missing = [name for name in wanted if f"{prefix}{name}" not in self.names]
         if missing:
             there = ", ".join(self.quantities) or "none"
@@ -249,3 +250,10 @@ class History:
     def _require(self, name: str, there: list[str]) -> None:
         if name not in there:
             raise RangeError("name", f"one of {', '.join(there) or 'none'}", repr(name), "Ask the probe for it.")
+
+
+def from_records(records: Iterable[Mapping[str, Any]]) -> History:
+    """What lines of a file hold, as `as_record` gives them, of one arm: a history in memory."""
+    history = History()
+    history._extend(map(row_in, records))
+    return history

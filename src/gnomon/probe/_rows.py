@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def rows_of(path: Path, arm: str | None) -> list[Row]:
     if arm is None and len(arms) > 1:
         names = ", ".join(map(str, arms))
         raise DataError("path", "readings of one arm", f"those of {names}", "Name one: History.load(path, arm=...).")
-    return [_row_in(record) for record in found if arm is None or record.get("arm") == arm]
+    return [row_in(record) for record in found if arm is None or record.get("arm") == arm]
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -109,7 +110,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and type(record.get("step")) is int else None
 
 
-def _row_in(record: dict[str, Any]) -> Row:
+def row_in(record: Mapping[str, Any]) -> Row:
     """What of a line is numbers: experiments keep other things in theirs too."""
     numbers = {name: _number(value) for name, value in record.items() if name not in RESERVED and _is_number(value)}
     seconds, samples = (record.get(name) for name in ("seconds", "samples"))

@@ -85,7 +85,10 @@ class Stop:
             if name == "steps" or name in scalars or any(name.startswith(f"{absent}.") for absent in reading.missing):
                 continue
             near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
-            hint = f"Did you mean stop_when({self._called}, {argument}={near[0]!r})?" if near else "Measure it too."
+            meant = f"{argument}={near[0]!r}" if near else ""
+            if near and argument == name and near[0].endswith(f"/{name}"):
+                meant = f"split={near[0].removesuffix(f'/{name}')!r}"
+            hint = f"Did you mean stop_when({self._called}, {meant})?" if near else "Measure it too."
             raise RangeError(self._called, f"{name} in the reading", ", ".join(scalars), f"{hint}")
         if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
@@ -101,7 +104,7 @@ class Stop:
 
 
 @public
-def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
+def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, **keywords: object) -> Stop:
     """A stopping rule: asks `criterion`, after each reading, about the history of what was read.
 
     The criterion's argument names say what it looks at: `steps`, and the quantities of the probe, each as the list of
@@ -114,11 +117,14 @@ def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
                 print(stop.verdict.message)
                 break
 
+    Of a probe of several splits, `stop_when(verdict, split="train")` asks about the quantities of one.
+
     Under cross-entropy `alignment` is better the Jacobian's: the loss does not see the centroid. So `plateau` has no
     default for it.
 
     Args:
         criterion: a function to True or False, or to a result with `reached`, as `gnomon.plateau`.
+        split: of the quantities that no keyword names; default: that of a probe without splits.
         keywords: for its arguments: the names of quantities, as in `Reading.scalars`, and settings.
 
     Returns:
@@ -146,7 +152,7 @@ def stop_when(criterion: Callable[..., object], /, **keywords: object) -> Stop:
                 f"{(f'Did you mean {near[0]}?' if near else 'Leave it out.')}",
             )
     asked = {
-        name: name
+        name: name if split is None or name == "steps" else f"{split}/{name}"
         for name, parameter in parameters.items()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)

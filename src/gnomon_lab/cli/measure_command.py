@@ -49,7 +49,8 @@ class Options:
     position: int | Literal["all"] | None = None
     """Of outputs that have several rows a sample, the one to measure at: 0 is the first, -1 the last; or all."""
     quantities: tuple[str, ...] = ()
-    """Their names; a wrong one shows them all. Default: twelve for classifiers."""
+    """Their names; a wrong one shows them all. Default: twelve for classifiers, and of several
+    checkpoints what a verdict looks at beside them."""
     samples: int | None = None
     """The first so many; default: 1,024, or all if they are fewer."""
     split: str | None = None

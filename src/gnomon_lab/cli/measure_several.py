@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gnomon.errors import CheckpointError, GnomonError
 from gnomon_lab.cli.outputs import refuse
-from gnomon_lab.cli.say import plain, say
+from gnomon_lab.cli.say import plain, say, say_below
 from gnomon_lab.cli.state import duration
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     Raises:
         GnomonError: if one could not be read.
     """
-    from gnomon_lab.measuring import SAID, Moved, worth
+    from gnomon_lab.measuring import SAID, Moved
 
     with contextlib.redirect_stdout(sys.stderr):
         steps, failed = ordered(options, paths, beside)
         kept, reader = opened(options, steps, beside)
-    moved = partial(Moved, kept.setting, steps=SAID[steps.source])
+    moved = partial(Moved, kept.setting, steps=SAID[steps.source], trained=options.split in (None, "train"))
     try:
         with contextlib.redirect_stdout(sys.stderr):
             failed |= read(steps, kept, reader, beside)
@@ -51,8 +51,6 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
         raise
     if kept.rows:
         show(options, moved(kept.rows), beside)
-    if found := worth(kept.rows):
-        say(f"is more training worth it? {found.message}", beside)
     if failed:
         raise together(failed, len(kept.rows))
     return 0
@@ -88,19 +86,21 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
     """What was kept, and what reads the checkpoints that are not among it."""
     from gnomon import __version__
     from gnomon_lab.cli.measure_command import place_of, samples_of, setting_of
-    from gnomon_lab.measuring import Kept, Reader, Refilled, chosen, contents, files_of
+    from gnomon_lab.measuring import Kept, Reader, Refilled, also, chosen, contents, files_of
 
     quantities, (_, dtype) = chosen(options.quantities), place_of(options)
     checkpoints = [*steps.by_step.values()]
     refilled = Refilled(checkpoints[0], options.model, options.key)
     data = samples_of(options)
+    asked = bool(options.quantities) or data.labels is None
+    more = {} if asked else also(quantities)
     files = [file for one in checkpoints for file in contents(one.path)]
     refuse(options.outputs(), [*files, *data.files, *files_of(options.model or "")])
     setting = setting_of(options, data, refilled.name) | {
         "samples_sha256": digest(data),
         "network_sha256": refilled.code,
         "key": options.key and plain(options.key),
-        "quantities": sorted(quantities),
+        "quantities": sorted({**quantities, **more}),
         "dtype": options.dtype,
         "rtol": options.rtol,
         "passes": options.passes,
@@ -116,6 +116,7 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
         logits=options.logits,
         all_of_them=bool(options.quantities),
         say=partial(say, terminal=beside),
+        also=more,
         **options.how(),
     )
     return Kept(options.history, setting), reader
@@ -176,8 +177,10 @@ def leave(options: "Options", moved: "Moved", beside: "Terminal") -> None:
 
 def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
     """Prints the table or the JSON, and writes what is asked for."""
+    from gnomon import Verdict
     from gnomon_lab.measuring import as_columns, as_page
     from gnomon_lab.report import write
+    from gnomon_lab.report.worth import QUESTION, sentences
     from gnomon_lab.runs.files import write_json
 
     try:
@@ -187,6 +190,9 @@ def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
             write(as_page(moved), options.report)
     finally:  # what was measured is printed where a disk is full, too
         print_all(options, moved)
+    if not options.json and (isinstance(moved.worth, Verdict) or not options.quantities):
+        first, *others = sentences(moved.worth)
+        say_below(f"{QUESTION} {first}", *others)
     for name, path in options.outputs().items():
         say(f"{'kept' if name == 'history' else 'written'}: {path}", beside)
 

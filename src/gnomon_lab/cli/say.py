@@ -22,6 +22,13 @@ def say(line: str, terminal: "Terminal | None" = None, *, style: str = "") -> No
         terminal.print(plain(line), style=style or None, soft_wrap=True)
 
 
+def say_below(first: str, *others: str) -> None:
+    """Prints a line on stdout, and below it the others, set in."""
+    say(first)
+    for line in others:
+        say(f"    {line}")
+
+
 def take_any_letter() -> None:
     r"""Has what the terminal's encoding lacks written out, such as `\u2026`, where Python would raise.
 

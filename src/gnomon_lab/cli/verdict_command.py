@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from gnomon.errors import DataError, RangeError
+from gnomon.errors import DataError
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
-from gnomon_lab.cli.say import say
+from gnomon_lab.cli.say import say, say_below
 
 if TYPE_CHECKING:
     from gnomon import History, Verdict
@@ -48,43 +48,53 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Prints the verdict on each arm; 1 if none can be told."""
     options = parse(Options, arguments, "gnomon verdict")
+    from gnomon_lab.report.worth import once, sentences
+
     refuse({"picture": options.picture} if options.picture is not None else {}, options.path)
     told = {"": of_checkpoints(options, options.data)} if options.data is not None else of_readings(options)
-    for arm, found in told.items():
-        say(f"{arm}: {found.message}" if arm else found.message)
-        for sentence in (found.evidence, found.mind):
-            if sentence and sentence not in found.message:
-                say(f"    {sentence}")
+    for arm, found in once(told).items():
+        first, *others = sentences(found)
+        say_below(f"{arm}: {first}" if arm else first, *others)
     if options.picture is not None:
         draw(told, options.picture)
-    return int(all(found.probability is None for found in told.values()))
+    return int(all(isinstance(found, str) or found.probability is None for found in told.values()))
 
 
-def of_readings(options: Options) -> "dict[str, Verdict]":
-    """The verdict on each arm that has what is looked at."""
-    told: dict[str, Verdict] = {}
-    refused: list[RangeError] = []
-    if len(options.path) != 1:
-        raise DataError("PATH", "one run or file of readings", f"{len(options.path)} paths", CHECKPOINTS)
-    path = options.path[0] / "records.jsonl" if options.path[0].is_dir() else options.path[0]
-    if path.suffix in WEIGHTS or not path.exists():
-        raise DataError("PATH", "a run's folder, or a file of readings", repr(str(options.path[0])), CHECKPOINTS)
-    for arm, history in histories(path, options.arm):
-        try:
-            told[arm] = history.verdict(options.split, options.validation)
-        except RangeError as error:  # an arm that was read otherwise
-            refused.append(error)
-    if not told:
-        raise refused[0]
-    return told
+def of_readings(options: Options) -> "dict[str, Verdict | str]":
+    """The verdict on each arm, or why there is none."""
+    from gnomon_lab.report.worth import worth
+
+    path = readings_at(options.path)
+    return {arm: worth(history, options.split, options.validation) for arm, history in histories(path, options.arm)}
 
 
-def of_checkpoints(options: Options, data: str) -> "Verdict":
+def readings_at(paths: Sequence[Path]) -> Path:
+    """The file of readings that is named, or lies in the folder that is.
+
+    Raises:
+        DataError: if there is none, or more than one.
+    """
+    if not paths:
+        raise DataError("PATH", "a run's folder, or a file of readings", "none", "Name it.")
+    if any(path.suffix in WEIGHTS for path in paths):
+        raise DataError("PATH", "a run's folder, or a file of readings", repr(str(paths[0])), CHECKPOINTS)
+    if len(paths) > 1:
+        raise DataError("PATH", "one run, or one file of readings", f"{len(paths)} paths", "Name one.")
+    path = paths[0] / "records.jsonl" if paths[0].is_dir() else paths[0]
+    if not path.exists():
+        there = "a folder without records.jsonl" if paths[0].is_dir() else "no file"
+        raise DataError("PATH", "a run's folder, or a file of readings", f"{str(paths[0])!r}, {there}", "Correct it.")
+    return path
+
+
+def of_checkpoints(options: Options, data: str) -> "Verdict | str":
     """The verdict on a training by its checkpoints, from the first on, at what they were trained on."""
     from gnomon.history import corpus
+    from gnomon.probe import from_records
     from gnomon_lab.cli import measure_command, measure_several
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import checkpoints_at, worth
+    from gnomon_lab.measuring import checkpoints_at
+    from gnomon_lab.report.worth import worth
 
     names, beside = corpus().quantities, Terminal(stderr=True)
     asked = measure_command.Options(options.path, data, options.model, quantities=names)
@@ -94,11 +104,7 @@ def of_checkpoints(options: Options, data: str) -> "Verdict":
         failed |= measure_several.read(steps, kept, reader, beside)
     if failed:
         raise measure_several.together(failed, len(kept.rows))
-    if (found := worth(kept.rows)) is None:
-        raise DataError(
-            "PATH", "checkpoints with a value of each", f"none of some of {', '.join(names)}", "Name others."
-        )
-    return found
+    return worth(from_records(kept.rows))
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
@@ -119,12 +125,15 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
         yield each, History.load(path, arm=each)
 
 
-def draw(told: "dict[str, Verdict]", picture: Path) -> None:
+def draw(told: "dict[str, Verdict | str]", picture: Path) -> None:
     """Writes the picture of the one arm's similar runs."""
     from gnomon import plot
 
     if len(told) > 1:
         raise DataError("--picture", "one arm", f"{len(told)} of them", f"Add --arm {next(iter(told))!r}.")
-    figure, _ = plot.similar_runs(next(iter(told.values())))
+    (found,) = told.values()
+    if isinstance(found, str):
+        raise DataError("--picture", "a verdict to draw", "none", "Leave it out.")
+    figure, _ = plot.similar_runs(found)
     figure.savefig(picture)
     say(f"written: {picture}")

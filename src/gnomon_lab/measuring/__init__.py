@@ -7,13 +7,12 @@ from gnomon_lab.measuring.kept import Kept, Record
 from gnomon_lab.measuring.measure import How, Measured, measure
 from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, some
 from gnomon_lab.measuring.network import device_of, files_of, moved_to
-from gnomon_lab.measuring.quantities import chosen, explanations
+from gnomon_lab.measuring.quantities import also, chosen, explanations
 from gnomon_lab.measuring.ready import ready
 from gnomon_lab.measuring.refilled import Refilled
 from gnomon_lab.measuring.samples import Data, load_data
 from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, shown
 from gnomon_lab.measuring.steps import SAID, Steps, by_step
-from gnomon_lab.measuring.worth import worth
 
 __all__ = [
     "COLUMNS",
@@ -29,6 +28,7 @@ __all__ = [
     "Refilled",
     "Steps",
     "Summary",
+    "also",
     "as_columns",
     "as_json",
     "as_page",
@@ -49,5 +49,4 @@ __all__ = [
     "ready",
     "shown",
     "some",
-    "worth",
 ]

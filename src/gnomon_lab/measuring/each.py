@@ -31,7 +31,7 @@ class Reader:
         quantities: by name.
         dtype: in which to compute.
         setting: what the numbers depend on, which stands in each record.
-        logits: as `ready` has it, and so are all_of_them and say.
+        logits: as `ready` has it, and so are all_of_them, say and also.
         how: see `How`.
     Attributes:
         show: is told how many of how many parts of a reading are done.
@@ -48,12 +48,13 @@ class Reader:
         logits: str | None,
         all_of_them: bool,
         say: Callable[[str], None],
+        also: Mapping[str, Quantity] | None = None,
         **how: Unpack[How],
     ) -> None:
         self._refilled, self._data, self._quantities, self._dtype = refilled, data, quantities, dtype
         self._setting, self._say, self._how = setting, say, how
         self.show: Show = lambda done, total: None
-        self._logits, self._all_of_them = logits, all_of_them
+        self._logits, self._all_of_them, self._also = logits, all_of_them, also
         self._taken = ""
         self._made: tuple[Ready, Probe, Batches] | None = None
 
@@ -78,6 +79,7 @@ class Reader:
                 logits=self._logits,
                 all_of_them=self._all_of_them,
                 say=self._say,
+                also=self._also,
                 **self._how,
             )
             self._made = found, *probing(network, found.data, found.quantities, say=self._say, **self._how)

@@ -3,14 +3,18 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from gnomon.probe import about
+from gnomon import Verdict
+from gnomon.probe import about, from_records
 from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.kept import Record
 from gnomon_lab.measuring.quantities import explanation, explanations
 from gnomon_lab.measuring.shown import by_reason, shown
+from gnomon_lab.measuring.steps import SAID
 from gnomon_lab.report import Report, Table
+from gnomon_lab.report.worth import as_numbers, in_details, in_sight, worth
 from gnomon_lab.runs.machine import machine
 
 SPREAD = (".min", ".q25", ".q75", ".max")
@@ -34,11 +38,13 @@ class Moved:
         setting: network, data, samples and the like, by name.
         records: the readings, by rising step.
         steps: where the steps are from, in words.
+        trained: whether the network was trained on the samples, as far as their split tells.
     """
 
     setting: Mapping[str, Any]
     records: Sequence[Record]
     steps: str
+    trained: bool = True
 
     @property
     def at(self) -> list[int]:
@@ -55,6 +61,15 @@ class Moved:
     def left_out(self) -> dict[str, str]:
         """The quantities that could not be had, with the reasons."""
         return {name: why for record in self.records for name, why in record["measured"]["left_out"].items()}
+
+    @cached_property
+    def worth(self) -> Verdict | str:
+        """The verdict, or why there is none."""
+        if not self.trained:
+            return "No verdict: it looks at training samples, and these are of another split."
+        if self.steps in (SAID["order"], SAID["time"]):
+            return "No verdict: it looks at what a doubling of the training steps brings, and these are no such steps."
+        return worth(from_records(self.records))
 
     def series(self, name: str) -> list[float]:
         """One number a step; NaN where there is none."""
@@ -103,6 +118,7 @@ def as_columns(moved: Moved) -> dict[str, Any]:
             for record in moved.records
             if "missing" in record["checkpoint"]
         },
+        "verdict": as_numbers(moved.worth),
         "outputs": last.get("outputs"),
         "left_out": moved.left_out,
         "made_with": machine(),
@@ -136,6 +152,8 @@ def as_page(moved: Moved) -> Report:
     ]
     said = explanations(moved.names)
     rows = tuple((": ".join(filter(None, (name, said[name]))), *ends(moved.points(name))) for name in moved.names)
+    told = {"": moved.worth}
+    answer = in_sight(told)
     count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"
     if len(at) == 1:
         count, span = "1 checkpoint", f"Step {at[0]:,}"
@@ -144,8 +162,10 @@ def as_page(moved: Moved) -> Report:
         summary=f"{span}, {setting['samples']:,} samples{of_accuracy(moved)}.",
         introduction="\n\n".join(paragraphs),
         table=Table(("", "first", "last", "lowest", "highest"), rows),
+        worth=answer,
         figures=figures(moved),
         details={
+            **({} if answer else in_details(told)),
             "setting": setting,
             "checkpoints": {f"{record['step']:,}": record["checkpoint"]["path"] for record in moved.records},
             "made with": machine(),

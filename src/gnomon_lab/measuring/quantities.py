@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import gnomon
 from gnomon import measure
 from gnomon.errors import RangeError
+from gnomon.history import corpus
 from gnomon.probe import about, plan
 
 Quantity = Callable[..., object]
@@ -61,6 +62,11 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
         got = [f"{name}, which also needs {WANTING[name]}" if name in WANTING else name for name in unknown]
         raise RangeError("--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), "Correct it.")
     return {name: QUANTITIES[name] for name in names}
+
+
+def also(asked: Iterable[str]) -> dict[str, Quantity]:
+    """What a verdict on several checkpoints looks at beside what is asked for."""
+    return {name: QUANTITIES[name] for name in corpus().quantities if name not in asked}
 
 
 def explanation(name: str) -> str:

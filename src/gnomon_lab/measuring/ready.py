@@ -37,6 +37,7 @@ def ready(
     logits: str | None,
     all_of_them: bool,
     say: Callable[[str], None],
+    also: Mapping[str, Quantity] | None = None,
     **how: Unpack[How],
 ) -> Ready:
     """Lets the network put out one row of logits a sample, and finds out what can be had of it.
@@ -48,6 +49,7 @@ def ready(
         logits: the layer that puts these out; default: what the network returns.
         all_of_them: whether it is an error if one cannot be had.
         say: is told what is unusual.
+        also: quantities that are read too where one of the others can be had.
         how: see `How`.
 
     Raises:
@@ -58,10 +60,11 @@ def ready(
     if outputs is not None:
         say(outputs)
     data = data.at(position)
-    without = left_out(network, data, quantities, layer=how.get("layer"), head=how.get("head", ()), position=position)
-    left = {name: quantity for name, quantity in quantities.items() if name not in without}
+    wanted = {**quantities, **(also or {})}
+    without = left_out(network, data, wanted, layer=how.get("layer"), head=how.get("head", ()), position=position)
+    left = {name: quantity for name, quantity in wanted.items() if name not in without}
     reasons = by_reason(without)
-    if not left or (without and all_of_them):
+    if not left.keys() & quantities.keys() or (without and all_of_them):
         why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
         raise DataError("--quantities", "what can be measured here", why, "Leave these out.")
     for reason, names in reasons.items():

@@ -8,7 +8,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
-from gnomon_lab.report.worth import worth
+from gnomon_lab.report.worth import by_arms, in_details, in_sight
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
 from gnomon_lab.settings import Settings
@@ -31,11 +31,14 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
         )
     records = found.records()
     columns, rows = experiment.table(records)
+    told = by_arms(records)
+    worth = in_sight(told)
     page = Report(
         title=f"{experiment.name}: {experiment.entry.shows}",
         summary=experiment.summary(records),
         introduction=experiment.introduction.strip(),
         table=Table(columns, tuple(rows)),
+        worth=worth,
         claims=tuple(experiment.claims([records])) if found.has_one_of(experiment.settings) else (),
         figures=tuple(experiment.figures(records)),
         details={
@@ -43,7 +46,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
             "configuration": found.config,
             **{f"resumed with, {k}" if k else "made with": here for k, here in enumerate(found.made_with)},
             "what the readings cost": cost(records),
-            **({"is more training worth it?": said} if (said := worth(records)) else {}),
+            **({} if worth else in_details(told)),
         },
         then=then(experiment.name),
     )

@@ -10,6 +10,7 @@ from gnomon_lab.report.build import published
 from gnomon_lab.report.page import Report, Table
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.spread import spread
+from gnomon_lab.report.worth import by_arms, in_details
 from gnomon_lab.runs import Found
 from gnomon_lab.settings import Settings
 
@@ -41,6 +42,13 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
             "each run": {
                 f"seed {run.seed}": experiment.summary(records) for run, records in zip(runs, seeds, strict=True)
             },
+            **in_details(
+                {
+                    f"seed {run.seed}, {arm}": found
+                    for run, records in zip(runs, seeds, strict=True)
+                    for arm, found in by_arms(records).items()
+                }
+            ),
         },
     )
     return published(page, first.folder.parent / f"{first.digest}-seeds")

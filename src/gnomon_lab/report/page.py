@@ -59,6 +59,7 @@ class Report:
         summary: the result in one or two sentences.
         introduction: what the experiment is; blank lines part its paragraphs.
         table: the results in numbers.
+        worth: by network, under no name where there is one alone, whether more training is worth it; may be empty.
         claims: the board; empty where the run's setting is not the one that the claims are about, which is said; None
             of what makes no claims.
         figures: in reading order; may be empty.
@@ -70,6 +71,7 @@ class Report:
     summary: str
     introduction: str
     table: Table
+    worth: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] | None = None
     figures: tuple[Figure, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
