@@ -53,8 +53,8 @@ class Config(Settings):
 
     tasks: tuple[Annotated[str, among(*BASES)], ...] = tuple(BASES)
     """On which, those of the steering board."""
-    seeds: Count = 3
-    """Networks for each coefficient; a run has its own."""
+    networks: Count = 3
+    """For each coefficient; a run has its own."""
     patience: Count = 3
     """Times the task's steps that an untuned network is waited for."""
 
@@ -65,7 +65,7 @@ SMALL = PAPER = Config()
 def run(config: Config, run: Run) -> None:
     """Trains with every coefficient, and without the penalty."""
     for name, way in itertools.product(config.tasks, WAYS):
-        trials = list(itertools.product((0.0, *COEFFICIENTS), range(config.seeds)))
+        trials = list(itertools.product((0.0, *COEFFICIENTS), range(config.networks)))
         task, patience = TASKS[name], config.patience if way == "untuned" else 1
         rate, decay = BASES[name] if way == "tuned" else UNTUNED
         for step in run.steps(f"{name} {way}", len(trials) - 1):

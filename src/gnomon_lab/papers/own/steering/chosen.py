@@ -8,7 +8,8 @@ import numpy as np
 
 from gnomon_lab.runs import Record
 
-BASELINE, UNTUNED, REFINED = "weight decay", "weight decay, untuned", "weight decay, refined"
+BASELINE, UNTUNED, NO_DECAY = "weight decay", "weight decay, untuned", "no weight decay"
+REFINED = "weight decay, refined"
 ALONE, ON_TOP = "alone", "on top"
 REFERENCE = f"{REFINED}, {ON_TOP}"
 """What all are held against: weight decay, tuned with as many settings as a method on top of it."""
@@ -48,7 +49,7 @@ class Beside:
 
     Attributes:
         value: times fewer steps, or times less time; or points of unseen accuracy more.
-        low: of the interval, by resampling the seeds.
+        low: of the interval, by resampling runs, which tune by themselves, and their seeds.
         high: of the interval.
         arrived: how many seeds reached the goal.
         seeds: how many there are.
@@ -61,32 +62,51 @@ class Beside:
     seeds: int
 
 
-def beside(seeds: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Beside | None:
-    """An entrant beside another, seed by seed; unit is "steps", "processor" or "unseen".
+def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Beside | None:
+    """An entrant beside another, seed by seed; unit is "steps", "time" or "unseen".
 
     Who never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end are taken,
-    so that the factor is at least what is said; where neither does, it is 1. None where either has no scored trials.
+    so that the factor is at least what is said; where neither does, it is 1. Time is steps times the median cost of a
+    step over all trials, since a machine is not as fast at each hour. None where either has no scored trials.
     """
-    trials = [(scored(records, task, entrant), scored(records, task, other)) for records in seeds]
-    pairs = [pair for both in trials if all(both) for pair in zip(*both, strict=True)]
-    if not pairs:
+    trials = [(scored(records, task, entrant), scored(records, task, other)) for records in runs]
+    both = [pair for pair in trials if all(pair)]
+    if not both:
         return None
-    found = np.array([gain(ours, theirs, unit) for ours, theirs in pairs])
-    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.quantile(np.median(found[drawn], axis=1), (0.025, 0.975))
-    arrived = sum(ours["steps"] is not None for ours, _ in pairs)
-    return Beside(float(np.median(found)), float(low), float(high), arrived, len(pairs))
+    less = cost(runs, task, other) / cost(runs, task, entrant) if unit == "time" else 1.0
+    found = [[less * gain(*pair, unit) for pair in zip(*trials_of, strict=True)] for trials_of in both]
+    random = np.random.default_rng(0)
+    drawn = [
+        middle(
+            [
+                each
+                for run in random.integers(len(found), size=len(found))
+                for each in random.choice(found[run], len(found[run]))
+            ]
+        )
+        for _ in range(RESAMPLES)
+    ]
+    low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
+    ours = [trial for mine, _ in both for trial in mine]
+    arrived = sum(trial["steps"] is not None for trial in ours)
+    return Beside(middle([each for those in found for each in those]), float(low), float(high), arrived, len(ours))
+
+
+def middle(factors: Sequence[float]) -> float:
+    """The median; of an even number the lower of the two in the middle, which is nobody's mean with a 0."""
+    return float(np.quantile(factors, 0.5, method="inverted_cdf"))
 
 
 def gain(ours: Record, theirs: Record, unit: str) -> float:
-    """Of one seed."""
+    """Of one seed, in steps or in points."""
     if unit == "unseen":
         return 100 * float(ours["unseen"] - theirs["unseen"])
     if ours["steps"] is None:
         return float(theirs["steps"] is None)
-    return float(taken(theirs, unit) / taken(ours, unit))
+    return float((theirs["most"] if theirs["steps"] is None else theirs["steps"]) / ours["steps"])
 
 
-def taken(trial: Record, unit: str) -> float:
-    """Steps or seconds until the goal, or until the end."""
-    return float(trial[unit] if trial["steps"] is not None or unit == "processor" else trial["most"])
+def cost(runs: Sequence[Sequence[Record]], task: str, entrant: str) -> float:
+    """Processor seconds of a step, the median over all trials."""
+    costs = [r["cost"] for records in runs for r in records if (r["task"], r["entrant"]) == (task, entrant)]
+    return float(np.median(costs))

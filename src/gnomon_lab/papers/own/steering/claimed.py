@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from gnomon_lab.papers.own.steering.chosen import ALONE, ON_TOP, REFERENCE, UNTUNED, Beside, beside, scored
+from gnomon_lab.papers.own.steering.chosen import ALONE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, Beside, beside, scored
 from gnomon_lab.runs import Claim, Record
 
 Seeds = Sequence[Sequence[Record]]
@@ -15,7 +15,7 @@ SLACK = 0.82 / 7.56
 
 
 def words(found: Beside) -> str:
-    """A factor, its interval, and how many arrived."""
+    """A factor, its interval, and how many arrived; the factor is at least that where the other did not arrive."""
     return f"{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
 
 
@@ -33,16 +33,14 @@ def faster(
     return claim
 
 
-def no_faster(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
-    """Not surely fewer steps than tuned weight decay."""
+def no_faster(task: str, entrant: str, factor: float, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+    """Not so many times fewer steps than tuned weight decay."""
 
     def claim(seeds: Seeds) -> Claim | None:
         found = beside(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
-        return Claim(
-            f"{task}: {message}", source, "an interval that begins at 1 or below", words(found), found.low <= 1
-        )
+        return Claim(f"{task}: {message}", source, f"below {factor:.3g} x", words(found), found.value < factor)
 
     return claim
 
@@ -85,7 +83,7 @@ def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
     """Whether GrokAlign adds to a tuned weight decay, in time."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "processor")
+        found = beside(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "time")
         if found is None:
             return None
         message = f"{task}: GrokAlign at one step in 16 on top of tuned weight decay takes less time than it"
@@ -96,16 +94,18 @@ def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
 
 WALKER, PRIETO = "Walker et al., arXiv:2506.12284, table 1", "Prieto et al., arXiv:2501.04697"
 PASAND = "Pasand, Dohmatob, arXiv:2510.04930"
+MUON = 153.09 / 102.89 * (1 - SLACK)
+"""Times fewer steps than AdamW, of Tveit et al., less the slack."""
 CLAIMS = (
-    faster("digits", f"GrokAlign, {ALONE}", UNTUNED, 7.56 * (1 - SLACK),
-           "GrokAlign takes 7.56 times fewer steps than weight decay", WALKER),
-    faster("digits", f"input noise, {ALONE}", UNTUNED, 1.32 * (1 - SLACK),
-           "input noise takes 1.32 times fewer steps than weight decay", WALKER),
-    faster("transformer", f"Grokfast, {ALONE}", UNTUNED, 50.0,
-           "Grokfast accelerates grokking more than 50 times", "Lee et al., arXiv:2405.20233, abstract"),
-    faster("transformer", f"Muon, {ON_TOP}", REFERENCE, 153.09 / 102.89 * (1 - SLACK),
+    faster("digits", f"GrokAlign, {ALONE}", NO_DECAY, 7.56 * (1 - SLACK),
+           "GrokAlign takes 7.56 times fewer steps than without it", WALKER),
+    faster("digits", f"input noise, {ALONE}", NO_DECAY, 1.32 * (1 - SLACK),
+           "input noise takes 1.32 times fewer steps than without it", WALKER),
+    faster("transformer", f"Grokfast, {ON_TOP}", NO_DECAY, 43.84 * (1 - SLACK),
+           "Grokfast with weight decay takes 43.84 times fewer steps than neither", "Lee et al., arXiv:2405.20233"),
+    faster("transformer", f"Muon, {ON_TOP}", UNTUNED, MUON,
            "Muon takes 153.09 / 102.89 times fewer steps than AdamW", "Tveit et al., arXiv:2504.16041, abstract"),
-    no_faster("transformer", f"Muon, {ON_TOP}", "beside tuned AdamW, Muon's advantage disappears",
+    no_faster("transformer", f"Muon, {ON_TOP}", MUON, "beside tuned AdamW that advantage disappears",
               "Essential AI, Muon doesn't clearly grok faster, 2025"),
     arrives("addition", f"⊥Grad, {ALONE}", "⊥Grad generalises without weight decay", PRIETO),
     faster("addition", f"⊥Grad, {ALONE}", REFERENCE, 1.0, "⊥Grad is sooner than weight decay", PRIETO),

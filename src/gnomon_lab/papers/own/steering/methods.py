@@ -88,9 +88,10 @@ def stablemax(training: Training, times: float) -> None:
 
 
 def muon(training: Training, rate: float) -> None:
-    """Muon for matrices, AdamW for all else."""
-    matrices = [parameter for _, parameter in training.parameters if parameter.ndim == 2]
-    others = [parameter for _, parameter in training.parameters if parameter.ndim != 2]
+    """Muon for matrices, but for a transformer's embedding, positions and head; AdamW for all else."""
+    outer = ("embedding.weight", "positions", "head.weight")
+    matrices = [of for name, of in training.parameters if of.ndim == 2 and name not in outer]
+    others = [of for name, of in training.parameters if of.ndim != 2 or name in outer]
     training.optimizers = [torch.optim.Muon(matrices, rate, weight_decay=training.decay_at(rate))]
     if others:
         training.optimizers.append(training.adamw(others))
@@ -134,11 +135,13 @@ class Method:
         change: what it does to a training, with one of the settings.
         settings: what it is tuned over.
         setting: what these are.
+        not_for: tasks whose networks have nothing that it is for.
     """
 
     change: Callable[..., None]
     settings: tuple[float, ...] | tuple[tuple[float, float], ...]
     setting: str
+    not_for: tuple[str, ...] = ()
 
 
 METHODS = {
@@ -150,11 +153,14 @@ METHODS = {
     "input noise": Method(noise, (0.03, 0.1, 0.3, 1.0), "deviation"),
     "⊥Grad": Method(orthograd, (0.1, 0.3, 1.0, 3.0), "times the learning rate"),
     "StableMax": Method(stablemax, (0.1, 0.3, 1.0, 3.0), "times the learning rate"),
-    "Muon": Method(muon, (0.003, 0.01, 0.03, 0.1), "learning rate"),
+    "Muon": Method(muon, (0.003, 0.01, 0.03, 0.1), "learning rate", not_for=("usual",)),
     "egalitarian": Method(egalitarian, (0.01, 0.03, 0.1, 0.3), "learning rate"),
     "constant norm": Method(constant_norm, (0.125, 0.25, 0.5, 1.0), "share of the start's norm"),
     "SAM": Method(sharpness_aware, (0.05, 0.2, 0.8, 3.0), "ρ"),
     "spectral norms": Method(spectral_norms, (1e-4, 1e-3, 1e-2, 1e-1), "λ"),
     "label smoothing": Method(label_smoothing, (0.05, 0.1, 0.2, 0.4), "share"),
 }
-"""By name. The first is the control: the tuned weight decay and four settings around it, as many as others have."""
+"""By name. The first is the control: the tuned weight decay and four settings around it, as many as others have.
+
+Muon is for matrices, of which `usual` has none but the last layer's.
+"""

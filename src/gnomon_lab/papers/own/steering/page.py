@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
-from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, ON_TOP, REFERENCE, UNTUNED, beside, scored
+from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, beside, scored
 from gnomon_lab.papers.own.steering.claimed import CLAIMS
 from gnomon_lab.runs import Claim, Record
 
@@ -43,22 +43,20 @@ def rows(seeds: Sequence[Sequence[Record]]) -> list[tuple[str, ...]]:
 
 def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool) -> str:
     """One entrant on one task."""
-    units = ("unseen",) if whole else ("steps", "processor")
-    found = [beside(seeds, task, entrant, REFERENCE, unit) for unit in units]
-    if whole:
-        return "" if found[0] is None else f"{found[0].value:+.1f}"
-    known = [each for each in found if each is not None]
-    if not known:
+    steps, time = (beside(seeds, task, entrant, REFERENCE, unit) for unit in ("unseen" if whole else "steps", "time"))
+    if steps is None or time is None:
         return ""
-    arrived = "" if known[0].arrived == known[0].seeds else f" ({known[0].arrived} of {known[0].seeds})"
-    return " / ".join(f"{each.value:.2f}" for each in known) + arrived
+    if whole:
+        return f"{steps.value:+.1f} ({steps.low:+.1f} to {steps.high:+.1f})"
+    arrived = "" if steps.arrived == steps.seeds else f", {steps.arrived} of {steps.seeds}"
+    return f"{steps.value:.2f} ({steps.low:.2f} to {steps.high:.2f}) / {time.value:.2f}{arrived}"
 
 
 def summary(records: Sequence[Record]) -> str:
     """What arrives first on each task."""
     said = []
     for task, whole in tasks(records).items():
-        unit = "unseen" if whole else "processor"
+        unit = "unseen" if whole else "time"
         found = {entrant: beside([records], task, entrant, REFERENCE, unit) for entrant in entrants(records)}
         best, gained = max(((name, each) for name, each in found.items() if each), key=lambda pair: pair[1].value)
         said.append(
@@ -92,9 +90,9 @@ def panel(seeds: Sequence[Sequence[Record]], task: str, whole: bool) -> ScatterP
     for colour, way in enumerate((ALONE, ON_TOP)):
         xs, ys = [], []
         for place, name in enumerate(names):
-            by_itself = name in (BASELINE, UNTUNED)
+            by_itself = name in (BASELINE, UNTUNED, NO_DECAY)
             found = beside(
-                seeds, task, name if by_itself else f"{name}, {way}", REFERENCE, "unseen" if whole else "processor"
+                seeds, task, name if by_itself else f"{name}, {way}", REFERENCE, "unseen" if whole else "time"
             )
             if found is None or (by_itself and way == ON_TOP):
                 continue

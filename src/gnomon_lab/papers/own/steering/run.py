@@ -7,7 +7,7 @@ from typing import Annotated
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, ON_TOP, REFINED, UNTUNED, best_place
+from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, NO_DECAY, ON_TOP, REFINED, UNTUNED, best_place
 from gnomon_lab.papers.own.steering.methods import METHODS, Method, Training
 from gnomon_lab.papers.own.steering.page import claims, figures, figures_over_seeds, summary, table
 from gnomon_lab.papers.own.steering.tasks import TASKS
@@ -15,12 +15,12 @@ from gnomon_lab.papers.own.steering.trial import trial
 from gnomon_lab.runs import Record, Run
 from gnomon_lab.settings import Count, Settings, among, at_least
 
-RATES, DECAYS = (0.003, 0.01, 0.03, 0.1), (0.3, 1.0)
+RATES, DECAYS = (0.01, 0.03, 0.1, 0.3), (0.3, 1.0)
 """Learning rates and weight decays of AdamW, of which the best pair is taken."""
 DEFAULT = 0.001, 0.01
 """What PyTorch's AdamW has where nobody tunes it."""
 PATIENCE = 5
-"""Times the task's steps that the untuned training is waited for."""
+"""Times the task's steps that trainings without tuned weight decay are waited for, where they may arrive."""
 SCORED_FROM = 100
 """Seeds from here on are scored; those below tune."""
 INTRODUCTION = """
@@ -40,7 +40,7 @@ class Config(Settings):
     """Which methods, beside weight decay itself."""
     tuned_on: Count = 2
     """Seeds that a setting is judged on."""
-    scored_on: Count = 5
+    scored_on: Count = 2
     """Seeds that the chosen setting is scored on."""
     steps: Annotated[int, at_least(0)] = 0
     """At most in a trial; 0 for the tasks' own."""
@@ -70,7 +70,8 @@ def run(config: Config, run: Run) -> None:
         grid = [Setting(rate, decay) for rate in RATES for decay in DECAYS]
         best = race(config, run, name, BASELINE, None, grid)
         race(config, run, name, UNTUNED, None, [Setting(*DEFAULT)], PATIENCE)
-        for method in config.methods:
+        race(config, run, name, NO_DECAY, None, [Setting(best.rate, 0.0)], PATIENCE)
+        for method in (each for each in config.methods if name not in METHODS[each].not_for):
             ways = {ON_TOP: best.decay} if method == REFINED else {ALONE: 0.0, ON_TOP: best.decay}
             for way, decay in ways.items():
                 settings = [Setting(best.rate, decay, own) for own in METHODS[method].settings]
@@ -95,7 +96,7 @@ def race(
         setting = settings[place]
         found = trial(
             task, partial(change, method, setting), setting.rate, setting.decay, 1000 * run.seed + seed,
-            run.data_dir, patience * (config.steps or task.steps),
+            run.data_dir, (1 if task.whole else patience) * (config.steps or task.steps),
         )  # fmt: skip
         about = {"task": name, "entrant": entrant, "place": place, "scored": step >= tuning, "whole": task.whole}
         run.record(step, **about, **asdict(setting), **asdict(found))

@@ -57,18 +57,20 @@ def rows(count: int, data_dir: Path | None, generator: torch.Generator) -> Split
     return seen, unseen
 
 
-def sums(prime: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
-    """Six tenths of all sums modulo a prime; a token is a row with a single one, the last of three is "="."""
+def sums(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
+    """A share of all sums modulo a prime; a token is a row with a single one, the last of three is "="."""
     seen, unseen = (
         Samples(one_hot(part.tokens, prime + 1).float(), part.labels)
-        for part in modular_addition(prime, 0.6, generator=generator)
+        for part in modular_addition(prime, share, generator=generator)
     )
     return seen, unseen
 
 
-def pairs(prime: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
+def pairs(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
     """The two summands side by side."""
-    seen, unseen = (Samples(part.x[:, :2, :-1].flatten(1), part.labels) for part in sums(prime, data_dir, generator))
+    seen, unseen = (
+        Samples(part.x[:, :2, :-1].flatten(1), part.labels) for part in sums(prime, share, data_dir, generator)
+    )
     return seen, unseen
 
 
@@ -108,8 +110,8 @@ def large_start(generator: torch.Generator) -> nn.Module:
 
 TASKS = {
     "digits": Task(partial(rows, 500), large_start, 0.83, 2000),
-    "addition": Task(partial(pairs, 37), partial(narrow, (74, 128, 37)), 0.95, 3000),
-    "transformer": Task(partial(sums, 31), partial(transformer, 31), 0.95, 2500),
+    "addition": Task(partial(pairs, 37, 0.6), partial(narrow, (74, 128, 37)), 0.95, 3000),
+    "transformer": Task(partial(sums, 31, 0.65), partial(transformer, 31), 0.95, 3000),
     "parity": Task(partial(parities, 1000, 40), partial(narrow, (40, 128, 2)), 0.95, 3000),
     "usual": Task(partial(small_images, 1000), convolutional, 0.88, 500, whole=True),
 }

@@ -26,14 +26,14 @@ class Outcome:
 
     Attributes:
         steps: until the goal; None if it was not reached.
-        processor: its seconds until then, or until the end; without looking.
+        cost: processor seconds of a step, without looking.
         most: the steps that were waited for.
         fits: the first step at which the training data were fitted, of those that were looked at; None if none was.
-        unseen: the accuracy at the end.
+        unseen: the accuracy at the end; 0 if the loss, a gradient or a norm was no longer finite.
     """
 
     steps: int | None
-    processor: float
+    cost: float
     most: int
     fits: int | None
     unseen: float
@@ -64,18 +64,19 @@ def trial(
         try:
             logits, objective = update(training, train)
         except RangeError:  # a gradient or a norm that is no longer finite, which some methods refuse
+            unseen = 0.0
             break
         if look(step) or step == most:
             with race.pause():
                 if not objective.isfinite():
+                    unseen = 0.0
                     break
                 with torch.no_grad():
                     unseen = right(training.model(test.x), test.labels)
                 race.look(step, unseen)
                 if fits is None and right(logits, train.labels) >= FITS:
                     fits = step
-    arrived, processor = race.arrived or (None, race.seconds)
-    return Outcome(arrived, processor, most, fits, unseen)
+    return Outcome(race.arrived and race.arrived[0], race.seconds / step, most, fits, unseen)
 
 
 def update(training: Training, train: Samples) -> tuple[Tensor, Tensor]:
