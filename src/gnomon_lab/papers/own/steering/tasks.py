@@ -111,7 +111,7 @@ def large_start(generator: torch.Generator) -> nn.Module:
 TASKS = {
     "digits": Task(partial(rows, 500), large_start, 0.83, 2000),
     "addition": Task(partial(pairs, 37, 0.6), partial(narrow, (74, 128, 37)), 0.95, 3000),
-    "transformer": Task(partial(sums, 31, 0.65), partial(transformer, 31), 0.95, 3000),
+    "transformer": Task(partial(sums, 31, 0.7), partial(transformer, 31), 0.95, 3000),
     "parity": Task(partial(parities, 1000, 40), partial(narrow, (40, 128, 2)), 0.95, 3000),
     "usual": Task(partial(small_images, 1000), convolutional, 0.88, 500, whole=True),
 }
