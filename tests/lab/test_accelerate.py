@@ -1,9 +1,10 @@
 """accelerate: what it says of its records, and its smallest variant on real digits, killed half way."""
 
 import pytest
+import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers._shared import arms
+from gnomon_lab.papers._shared import arms, loss_in
 from gnomon_lab.papers.grokalign.accelerate import METHODS, Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
@@ -49,9 +50,24 @@ def test_claims_hold_within_the_papers_spread():
 
 def test_settings_are_checked_together():
     with pytest.raises(
-        RangeError, match=r"methods among .* got \('GrokAlign',\); dtype among \('float32', 'float64'\), got 'int'"
+        RangeError, match=r"methods among .* got \('GrokAlign',\); dtype among \('float32', 'mixed', .*'\), got 'int'"
     ):
         Config(methods=("GrokAlign",), dtype="int")
+
+
+def test_mixed_keeps_what_float32_rounds_to_zero():
+    """A sample that is known by 20 pulls at its label's logit with e^-20, less than the last digit of a probability."""
+
+    def pull(precision, dtype):
+        logits = torch.tensor([[20.0, 0.0]], dtype=dtype, requires_grad=True)
+        loss_in(precision, "cross-entropy")(logits, torch.tensor([0])).backward()
+        assert logits.grad.dtype == dtype
+        return logits.grad[0, 0].double()
+
+    assert pull("float32", torch.float32) == 0
+    wanted = -torch.tensor(-20.0, dtype=torch.float64).sigmoid()
+    torch.testing.assert_close(pull("float64", torch.float64), wanted)
+    torch.testing.assert_close(pull("mixed", torch.float32), wanted, rtol=1e-6, atol=0)
 
 
 @pytest.mark.data

@@ -6,6 +6,7 @@ from gnomon_lab.papers.mse_collapse.mse_vs_ce import (
     EXPERIMENT,
     PAPER,
     SMALL,
+    SUBSET,
     claims,
     figures,
     pairs,
@@ -79,8 +80,8 @@ def test_epochs_count_at_which_both_have_no_training_error():
 
 
 def test_settings_are_the_paper_s():
-    assert {SMALL, PAPER} <= {*EXPERIMENT.settings}
-    assert len(EXPERIMENT.settings) == 1 + 3 * 16
+    assert {SMALL, PAPER, SUBSET} <= {*EXPERIMENT.settings}
+    assert len(EXPERIMENT.settings) == 2 + 3 * 16
     assert SMALL.epochs == 60
 
 

@@ -59,7 +59,7 @@ def test_settings_are_checked_together():
 @pytest.mark.data
 def test_smallest_variant_resumes_exactly(tmp_path):
     """Both arms with both losses; stopped in the middle of one, the run ends as an unbroken one."""
-    config = Config(coefficient=0.1, samples=300, width=8, steps=4, dtype="float32")
+    config = Config(coefficient=0.1, samples=300, width=8, steps=4, dtype="mixed")
 
     records = resumed(run, config, tmp_path, step=2, arm="mse GrokAlign")
     ends = {record["train/jacobian_norm"] for record in records if record["step"] == 4}

@@ -31,6 +31,15 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 """The papers' two losses, by the names that configurations use."""
 Loss = Annotated[str, among(*LOSSES)]
+Precision = Annotated[str, among("float32", "mixed", "float64")]
+"""Of training. Mixed is float32 but for the loss: in float32 what is left of a memorised sample's rounds to zero."""
+
+
+def loss_in(precision: str, loss: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of this name, in float64 if the precision is mixed."""
+    if precision == "mixed":
+        return lambda logits, labels: LOSSES[loss](logits.double(), labels)
+    return LOSSES[loss]
 
 
 def mnist_rows(run: Run, split: str, samples: int, dtype: torch.dtype) -> Samples:
@@ -40,8 +49,9 @@ def mnist_rows(run: Run, split: str, samples: int, dtype: torch.dtype) -> Sample
 
 
 def mnist_splits(run: Run, samples: int, dtype: str = "float32") -> tuple[Samples, Samples]:
-    """As many training digits as test digits."""
-    train, test = (mnist_rows(run, split, samples, getattr(torch, dtype)) for split in ("train", "test"))
+    """As many training digits as test digits; in float32 if the precision is mixed."""
+    of_x = torch.float64 if dtype == "float64" else torch.float32
+    train, test = (mnist_rows(run, split, samples, of_x) for split in ("train", "test"))
     return train, test
 
 

@@ -25,9 +25,21 @@ from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, UNSEEN, Loss, arms, firsts, geometry, lines, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import (
+    LOSSES,
+    UNSEEN,
+    Loss,
+    Precision,
+    arms,
+    firsts,
+    geometry,
+    lines,
+    loss_in,
+    mnist_network,
+    mnist_splits,
+)
 from gnomon_lab.runs import Claim, Record, Run, last
-from gnomon_lab.settings import Count, Dtype, Positive, Range, Settings, Share, between
+from gnomon_lab.settings import Count, Positive, Range, Settings, Share, between
 from gnomon_lab.training import Batch, fit, in_order
 
 METHODS = ("baseline", "GrokAlign", "Grokfast", "input noise")
@@ -68,8 +80,8 @@ class Config(Settings):
     """Of cross-entropy and mse."""
     methods: Annotated[tuple[str, ...], BASELINE_FIRST] = ("baseline", "GrokAlign")
     """Of baseline, GrokAlign, Grokfast and input noise; the baseline first."""
-    dtype: Dtype = "float64"
-    """In float32 the baseline's cross-entropy underflows to zero and other ratios come out."""
+    dtype: Precision = "float64"
+    """In float32 the baseline's cross-entropy underflows to zero and other ratios come out; not so in mixed."""
     samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
     width: Count = 196
@@ -108,7 +120,7 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
         [accuracy, centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio],
     )
     unseen, due = Probe(model, {"test": test}, [accuracy]), log_spaced(12)
-    right, ordered = 0, in_order(train, 256)
+    right, ordered, of_logits = 0, in_order(train, 256), loss_in(config.dtype, loss)
 
     def batches(step: int) -> Iterator[Batch]:
         nonlocal right
@@ -120,7 +132,7 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
     def counted(logits: Tensor, labels: Tensor) -> Tensor:
         nonlocal right
         right += int((logits.argmax(1) == labels).sum())
-        return LOSSES[loss](logits, labels)
+        return of_logits(logits, labels)
 
     for step in fit(
         run, f"{loss} {method}", config.steps, model, optimizer, batches, counted,

@@ -10,7 +10,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import UNSEEN
 from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, panels, starts, terminal
-from gnomon_lab.papers.mse_collapse._shared import HARDWARE, Config, train_all
+from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
 from gnomon_lab.runs import Claim, Record, Run, last
 
 NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}
@@ -23,10 +23,15 @@ larger perturbations of the images.
 
 SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)
 PAPER = mse_collapse.PAPER
-OTHERS = tuple(
-    dataclasses.replace(setting, device=device, precision=precision)
-    for setting in (PAPER, *mse_collapse.SINGLE)
-    for device, precision in HARDWARE
+SUBSET = Config(learning_rates=GRID)
+"""The paper's learning rates and epochs, for a narrow network and a thousand images: 50 trainings of it."""
+OTHERS = (
+    SUBSET,
+    *(
+        dataclasses.replace(setting, device=device, precision=precision)
+        for setting in (PAPER, *mse_collapse.SINGLE)
+        for device, precision in HARDWARE
+    ),
 )
 
 
