@@ -70,6 +70,15 @@ def nothing():
     return None
 
 
+class Refusing(nn.Sequential):
+    def forward(self, x):
+        raise ValueError("the samples of this network are words")
+
+
+def refusing():
+    return Refusing(*small())
+
+
 class Raising(nn.Module):
     def forward(self, x):
         raise ValueError("no\\nforward")

@@ -135,6 +135,13 @@ def test_several_end_with_a_verdict_or_why_there_is_none(ask, many):
     assert Moved({}, [], "the step", trained=False).worth.endswith("samples, and these are of another split.")
 
 
+def test_a_network_that_takes_no_samples_is_not_measured_by_its_parameters(ask):
+    code, out, said = ask(*NAMES, options=(), model=("--model", "nets:refusing"))
+    assert (code, out) == (2, ""), said
+    assert "parameter_norm" not in said
+    assert "the samples of this network are words" in said
+
+
 # What is kept
 
 

@@ -142,7 +142,7 @@ def test_what_is_unlike_the_corpus_is_not_judged(made_up):
     found = verdict(STEPS, **readings())
     assert (found.says, found.probability, found.reached) == ("cannot tell", None, False)
     assert "unlike the runs that gnomon knows: distance" in found.message
-    assert found.message.endswith("above 1.00; what is most unusual is the log probability.")
+    assert found.message.endswith("above 1.00; what is most unusual is the log-probability.")
     assert "similar" not in repr(found)
     assert len(found.similar) == 2
 

@@ -236,6 +236,7 @@ def in_words(trait: str) -> str:
     """A trait's name as one says it."""
     name, _, form = trait.partition(", ")
     words = name.replace("_", " ").replace("jacobian", "Jacobian").replace("parameter norm", "weight norm")
+    words = words.replace("log probability", "log-probability")
     if form == "level":
         return f"the {words}"
     return f"the change of the {words} in the {'last doubling' if form == 'change' else 'doubling before the last'}"
