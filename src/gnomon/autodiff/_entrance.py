@@ -1,6 +1,7 @@
 """Norms and inner products of the rows of J, cheaply where the input enters through one linear map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
 from torch.autograd.graph import GradientEdge, Node
 
+from gnomon.autodiff._double_backward import cheap_double_backward
 from gnomon.autodiff._tape import Tape, forward, reached
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import SavedTensors
@@ -36,27 +38,32 @@ ONCE = once_differentiable(lambda ctx: None).__code__
 """The code of every function that the decorator makes."""
 
 
-def projected_norm(tape: Tape, v: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
-    r"""$\|v_i^\top J_i\|$ for each sample, differentiable in the parameters, from the graph of the outputs.
+def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float[Tensor, "n"]:
+    r"""$\big(\sum_k \|v_{ik}^\top J_i\|^2\big)^{1/2}$ for each sample, differentiable in the parameters.
 
     Where x enters through one linear map $z = xW^\top$, as in any multilayer perceptron, $v^\top J = g W$ with
     $g = \partial(v^\top f)/\partial z$, and $\|gW\|^2 = g\,(WW^\top)\,g^\top$ needs neither the (n d) gradient nor the
-    three products of that size that differentiating it takes. Elsewhere the gradient is taken and then its norm.
+    three products of that size that differentiating it takes. Elsewhere the gradients are taken and then their norms.
 
     Precision: through $WW^\top$ the relative error is that of the dtype times $\|g\|^2\|W\|^2/\|gW\|^2$; where the
     rows of W share a part a hundred times larger than the rest, which g cancels, float32 keeps some three digits.
+
+    Raises:
+        UnsupportedModuleError: if nothing leads from the outputs back to x.
     """
-    logits, x = tape.logits, tape.x
-    found = linear_entrance(tape)
-    if found is not None:
-        edge, weight = found
-        n, (h, d) = x.shape[0], weight.shape
-        # Half precision has not the digits, nor the range, for squares of norms.
-        if h * (2 * d + 3 * n) < 3 * n * d and weight.dtype in (torch.float32, torch.float64):
-            (g,) = torch.autograd.grad(logits, edge, v, create_graph=True)
-            return _gram_norm(g, weight)
-    (product,) = torch.autograd.grad(logits, x, v, create_graph=True, materialize_grads=True)
-    return torch.linalg.vector_norm(product.flatten(1), dim=1)
+    with cheap_double_backward(tape):
+        found = linear_entrance(tape)
+        if found is not None:
+            edge, weight = found
+            n, (h, d) = tape.x.shape[0], weight.shape
+            # Half precision has not the digits, nor the range, for squares of norms.
+            if h * (2 * d + 3 * n) < 3 * n * d and weight.dtype in (torch.float32, torch.float64):
+                passes = (torch.autograd.grad(tape.logits, edge, v, create_graph=True) for v in vectors)
+                return _gram_norm(weight, *(g for (g,) in passes))
+        recording = replace(tape, create_graph=True)
+        products = (recording.vector_jacobian(v).flatten(1) for v in vectors)
+        norms = [torch.linalg.vector_norm(product, dim=1) for product in products]
+        return torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
 
 def jacobian_gram(tape: Tape) -> Float[Tensor, "n c c"]:
@@ -158,23 +165,27 @@ def _gram(weight: Float[Tensor, "h d"]) -> Float[Tensor, "h h"]:
 
 
 class _GramNorm(torch.autograd.Function):
-    """The norms of the rows of g W through W Wᵀ; a zero row has norm zero and gradient zero."""
+    """The norms of the rows of several g W together, through W Wᵀ; where they are zero, so is the gradient."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, g: Float[Tensor, "n h"], weight: Float[Tensor, "h d"]) -> Float[Tensor, "n"]:
+    def forward(ctx: FunctionCtx, weight: Float[Tensor, "h d"], *back: Float[Tensor, "n h"]) -> Float[Tensor, "n"]:
         """The norms; keeps what the gradient needs."""
-        g_gram = g @ _gram(weight)
-        norm = (g_gram * g).sum(1).clamp_min(0).sqrt()
-        ctx.save_for_backward(g, weight, g_gram, norm)
+        gram = _gram(weight)
+        products = [g @ gram for g in back]
+        squares = [(product * g).sum(1) for product, g in zip(products, back, strict=True)]
+        norm = torch.stack(squares).sum(0).clamp_min(0).sqrt()
+        ctx.save_for_backward(weight, norm, *back, *products)
         return norm
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: SavedTensors, grad: Float[Tensor, "n"]) -> tuple[Tensor, Tensor]:
-        """Their gradients in g and in W."""
-        g, weight, g_gram, norm = ctx.saved_tensors
+    def backward(ctx: SavedTensors, grad: Float[Tensor, "n"]) -> tuple[Tensor, ...]:
+        """Their gradients in W and in each g."""
+        weight, norm, *kept = ctx.saved_tensors
+        back, products = kept[: len(kept) // 2], kept[len(kept) // 2 :]
         per_norm = torch.where(norm > 0, grad / norm, 0).unsqueeze(1)
-        return g_gram * per_norm, ((g * per_norm).T @ g) @ weight
+        between = torch.stack([(g * per_norm).T @ g for g in back]).sum(0)
+        return between @ weight, *(product * per_norm for product in products)
 
 
-_gram_norm: Callable[[Tensor, Tensor], Tensor] = _GramNorm.apply
+_gram_norm: Callable[..., Tensor] = _GramNorm.apply

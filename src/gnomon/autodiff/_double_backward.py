@@ -1,0 +1,144 @@
+"""What torch makes dear where a gradient is differentiated once more, made cheaply: convolutions and BatchNorm."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gnomon.autodiff._tape import Tape
+
+Gradients = tuple[Tensor | None, ...]
+
+
+@contextmanager
+def cheap_double_backward(tape: Tape) -> Iterator[None]:
+    """Inside, gradients on this tape that keep a graph have torch's values, and a graph that costs less to go through.
+
+    The graph of the forward pass, which may be the user's, is afterwards what it was.
+    """
+    with ExitStack() as stack:
+        for node in tape.uses:
+            hook = AFTER.get(node.name())
+            if hook is not None:
+                stack.callback(node.register_hook(partial(hook, node)).remove)
+        yield
+
+
+def _after_convolution(node: Any, made: Gradients, given: Gradients) -> Gradients | None:  # noqa: ANN401 no types
+    """What a convolution's gradients become, of which the first is that in its input; None if they stay."""
+    back, gradient = made[0], given[0]
+    if back is None or gradient is None or not (back.requires_grad and _stays(node._raw_saved_weight)):
+        return None
+    settings = [getattr(node, f"_saved_{name}") for name in SETTINGS]
+    return _convolution_back(back.detach(), gradient, node._saved_weight, settings), *made[1:]
+
+
+def _stays(saved: object) -> bool:
+    """Whether a tensor that the graph keeps may be had again: a checkpoint makes it but once."""
+    return getattr(saved, "unpack_hook", "not said by an older torch") is None
+
+
+class _ConvolutionBack(torch.autograd.Function):
+    """The gradient of a convolution in its input, with the same two products behind it as a convolution has.
+
+    Torch itself takes the gradient in the weight as a convolution by kernels of the size of the images, for which no
+    library is made (torch 2.13).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 as torch's own
+        back: Tensor,
+        gradient: Tensor,
+        weight: Tensor,
+        settings: list[Any],
+    ) -> Tensor:
+        """The gradient as it is; keeps what it follows from."""
+        ctx.save_for_backward(gradient, weight)
+        ctx.settings = settings
+        return back
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor) -> Gradients:  # noqa: ANN401 as torch's own
+        """The gradients of ⟨u, back⟩, which is linear in the gradient, and in the weight."""
+        gradient, weight = ctx.saved_tensors
+        settings, (_, in_gradient, in_weight, _) = ctx.settings, ctx.needs_input_grad
+        onwards = torch.convolution(u, weight, None, *settings) if in_gradient else None
+        if in_weight:
+            mask = [False, True, False]
+            _, weights, _ = torch.ops.aten.convolution_backward(gradient, u, weight, None, *settings, mask)
+        return None, onwards, weights if in_weight else None, None
+
+
+def _after_batch_norm(node: Any, made: Gradients, given: Gradients) -> Gradients | None:  # noqa: ANN401 no types
+    """The same of a BatchNorm, in training."""
+    back, gradient = made[0], given[0]
+    stays = node._saved_training and _stays(node._raw_saved_input)
+    if back is None or gradient is None or not (back.requires_grad and stays):
+        return None
+    kept = (getattr(node, f"_saved_{name}") for name in KEPT)
+    return _batch_norm_back(back.detach(), gradient, *kept), *made[1:]
+
+
+class _BatchNormBack(torch.autograd.Function):
+    r"""The gradient of BatchNorm in its input, in training, differentiated by two calls of the kernel that makes it.
+
+    Of a channel's m entries x, with $\hat x = r(x - \mu)$, it is $\gamma r P g$ with
+    $P = I - \frac1m(11^\top + \hat x\hat x^\top)$. Torch itself takes some thirty passes over the images (torch 2.13).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 as torch's own
+        back: Tensor,
+        g: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        mean: Tensor,
+        r: Tensor,
+        eps: float,
+    ) -> Tensor:
+        """The gradient as it is; keeps what it follows from."""
+        ctx.save_for_backward(back, g, x, weight, mean, r)
+        ctx.eps = eps
+        return back
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, u: Tensor) -> Gradients:  # noqa: ANN401 as torch's own
+        r"""The gradients of $\langle u, \gamma r P g\rangle$ in g, x and γ.
+
+        P is symmetric, so that the first is $\gamma r P u$; x comes in through $\hat x$ and through r.
+        """
+        back, g, x, weight, mean, r = ctx.saved_tensors
+
+        def kernel(along: Tensor, mask: list[bool]) -> tuple[Any, Tensor, Tensor]:
+            return torch.ops.aten.native_batch_norm_backward(along, x, weight, None, None, mean, r, True, ctx.eps, mask)
+
+        onwards, u_x, u_1 = kernel(u, [True, True, True])
+        _, g_x, g_1 = kernel(g, [False, True, True])
+        m = x.numel() // len(mean)
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        in_weight = r * ((u * g).sum(axes, dtype=r.dtype) - (u_1 * g_1 + u_x * g_x) / m)
+        value = in_weight if weight is None else in_weight * weight
+        shares = (-r / m * share for share in (g_x, u_x, r * value))
+        first, second, third = (share.view(-1, *(1,) * (x.ndim - 2)) for share in shares)
+        in_x = torch.addcmul(onwards * first, back, second).addcmul_(x - mean.view_as(first), third)
+        return None, onwards, in_x.to(x.dtype), None if weight is None else in_weight, None, None, None
+
+
+_convolution_back: Callable[..., Tensor] = _ConvolutionBack.apply
+_batch_norm_back: Callable[..., Tensor] = _BatchNormBack.apply
+SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+"""What the node of a convolution keeps of how it was done, in the order in which torch takes it."""
+KEPT = ("input", "weight", "result1", "result2", "eps")
+"""What the node of a BatchNorm keeps of x, γ, μ, r and what is added to the variance, by torch's names."""
+AFTER: dict[str, Callable[[Any, Gradients, Gradients], Gradients | None]] = {
+    "ConvolutionBackward0": _after_convolution,
+    "NativeBatchNormBackward0": _after_batch_norm,
+}
+"""By the name of a node of the forward pass what follows it in the pass back."""
