@@ -1,38 +1,47 @@
-"""What GrokAlign costs: a training step of the MLP of `accelerate` with and without it.
+"""What GrokAlign costs: a training step of the MLP of `accelerate`, and of a ResNet-18, with and without it.
 
 The papers' reference runs a second forward pass for the penalty and takes its norm through the squares; facebook's
 JacobianReg, which halves the squared norm, is on no package index, so its way is written here plainly.
 """
 
+from functools import partial
+
 import torch
 from torch.nn import functional
 
 from gnomon import GrokAlign
-from gnomon.models import mlp
+from gnomon.models import mlp, resnet18
 from timing import compare
 
-generator = torch.Generator().manual_seed(0)
-x = torch.randn(256, 784, generator=generator)
-labels = torch.randint(10, (256,), generator=generator)
+
+def steps_of(build, x):
+    """What makes training steps of a network on this batch: loss, the penalty if there is one, AdamW."""
+    labels = torch.randint(10, (len(x),), generator=torch.Generator().manual_seed(1))
+
+    def contender(penalty, *, named=True, share=False):
+        """The tiny rate keeps all contenders at the start."""
+        model = build(generator=torch.Generator().manual_seed(0)).to(x)
+        parameters = list(model.parameters())
+        optimizer = torch.optim.AdamW(parameters, 1e-9, weight_decay=0.01)
+        inputs = x.clone().requires_grad_(share)
+
+        def step():
+            optimizer.zero_grad()
+            logits = model(inputs)
+            loss = functional.cross_entropy(logits, labels)
+            if penalty is not None:
+                loss = loss + penalty(model, inputs, logits if share else None)
+            loss.backward(inputs=parameters if named else None)
+            optimizer.step()
+
+        return step
+
+    return contender
 
 
-def contender(penalty, *, named=True, share=False):
-    """A training step: loss, the penalty if there is one, AdamW. The tiny rate keeps all contenders at the start."""
-    model = mlp((784, 196, 196, 196, 10), scale=8.0, generator=torch.Generator().manual_seed(0))
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(parameters, 1e-9, weight_decay=0.01)
-    inputs = x.clone().requires_grad_(share)
-
-    def step():
-        optimizer.zero_grad()
-        logits = model(inputs)
-        loss = functional.cross_entropy(logits, labels)
-        if penalty is not None:
-            loss = loss + penalty(model, inputs, logits if share else None)
-        loss.backward(inputs=parameters if named else None)
-        optimizer.step()
-
-    return step
+def images(*shape, dtype):
+    """Noise, the same for each dtype."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
 
 
 def second_forward(squared):
@@ -41,36 +50,60 @@ def second_forward(squared):
     def penalty(model, batch, logits):
         batch = batch.detach().clone().requires_grad_()
         outputs = model(batch)
-        v = torch.randn(outputs.shape)
+        v = torch.randn_like(outputs)
         v = v / v.norm(dim=1, keepdim=True)
         (product,) = torch.autograd.grad(outputs, batch, v, create_graph=True)
-        size = outputs.shape[1] * product.square().sum(1)
+        size = outputs.shape[1] * product.flatten(1).square().sum(1)
         return 1e-3 * (0.5 * size.mean() if squared else size.sqrt().mean())
 
     return penalty
 
 
+WIDTHS = (784, 196, 196, 196, 10)
+
 if __name__ == "__main__":
-    compare(
-        "One training step, 784-196-196-196-10, batch 256",
-        {
-            "plain": contender(None),
-            "GrokAlign, forward shared": contender(GrokAlign(1e-3), share=True),
-            "GrokAlign, forward shared, backward() without inputs": contender(GrokAlign(1e-3), share=True, named=False),
-            "GrokAlign, own forward": contender(GrokAlign(1e-3)),
-            "GrokAlign, own forward, backward() without inputs": contender(GrokAlign(1e-3), named=False),
-            "GrokAlign, half the batch": contender(GrokAlign(1e-3, fraction=0.5)),
-            "GrokAlign, a quarter of the batch": contender(GrokAlign(1e-3, fraction=0.25)),
-            **{
-                f"GrokAlign at one step in {k}, own forward, backward()": contender(
-                    GrokAlign(1e-3, every=k), named=False
-                )
-                for k in (4, 16)
+    for dtype in (torch.float32, torch.float64):
+        contender = steps_of(partial(mlp, WIDTHS, scale=8.0), images(256, 784, dtype=dtype))
+        compare(
+            f"One training step, 784-196-196-196-10, batch 256, {dtype}",
+            {
+                "plain": contender(None),
+                "GrokAlign, forward shared": contender(GrokAlign(1e-3), share=True),
+                "GrokAlign, forward shared, backward() without inputs": contender(
+                    GrokAlign(1e-3), share=True, named=False
+                ),
+                "GrokAlign, own forward": contender(GrokAlign(1e-3)),
+                "GrokAlign, own forward, backward() without inputs": contender(GrokAlign(1e-3), named=False),
+                "GrokAlign, half the batch": contender(GrokAlign(1e-3, fraction=0.5)),
+                "GrokAlign, a quarter of the batch": contender(GrokAlign(1e-3, fraction=0.25)),
+                **{
+                    f"GrokAlign at one step in {k}, own forward, backward()": contender(
+                        GrokAlign(1e-3, every=k), named=False
+                    )
+                    for k in (4, 16)
+                },
+                "GrokAlign at one step in 16, forward shared": contender(GrokAlign(1e-3, every=16), share=True),
+                "GrokAlign, exact": contender(GrokAlign(1e-3, "exact"), share=True),
+                "the reference's way": contender(second_forward(squared=False), named=False),
+                "JacobianReg's way": contender(second_forward(squared=True), named=False),
             },
-            "GrokAlign at one step in 16, forward shared": contender(GrokAlign(1e-3, every=16), share=True),
-            "GrokAlign, exact": contender(GrokAlign(1e-3, "exact"), share=True),
-            "the reference's way": contender(second_forward(squared=False), named=False),
-            "JacobianReg's way": contender(second_forward(squared=True), named=False),
-        },
-        calls=16,
-    )
+            rounds=15,
+            calls=16,
+            clock="processor",
+        )
+    for dtype, batch, width in ((torch.float32, 64, 64), (torch.float32, 32, 16), (torch.float64, 8, 16)):
+        contender = steps_of(partial(resnet18, 3, 10, width=width), images(batch, 3, 32, 32, dtype=dtype))
+        compare(
+            f"One training step, ResNet-18 of width {width} on 32 x 32, batch {batch}, {dtype}",
+            {
+                "plain": contender(None),
+                "GrokAlign, forward shared": contender(GrokAlign(1e-3), share=True),
+                "GrokAlign, own forward, backward() without inputs": contender(GrokAlign(1e-3), named=False),
+                # All its graphs would take 15 GB at the full width.
+                **({} if width == 64 else {"GrokAlign, exact": contender(GrokAlign(1e-3, "exact"), share=True)}),
+                "the reference's way": contender(second_forward(squared=False), named=False),
+            },
+            rounds=3,
+            calls=1,
+            clock="processor",
+        )
