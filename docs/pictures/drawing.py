@@ -206,7 +206,7 @@ def resting(figure: Figure, runs: Runs) -> Numbers:
     readings = {arm: run.readings for arm, run in runs.items()}
     _, axes = plot.history(readings, "centroid_alignment", ax=axes_of(figure), band=False)
     label(axes, "step", "centroid alignment")
-    axes.axhline(0.5, color=style.MUTED, linewidth=0.8)
+    axes.axhline(0.2, color=style.MUTED, linewidth=0.8)
     found = {}
     for place, (arm, own) in enumerate(readings.items()):
         steps = [reading.step for reading in own]

@@ -95,7 +95,7 @@ def made_up(alignment=0.6, end=0.3, lost=0.02):
     picture, records = [[[0.0, 1.0]] * 2] * 8, []
     for arm, aligned, pc1, last in (("weight decay", 0.1, 0.4, lost), ("GrokAlign", alignment, 0.95, end)):
         for step in range(0, 2001, 100):
-            robust = 0.1 if step == 0 else 0.2 if step < 1400 else last
+            robust = 0.1 if step == 0 else 0.2 if step < 1000 else last
             numbers = {
                 "train/accuracy": 1.0,
                 "test/accuracy": 0.4,
@@ -113,11 +113,11 @@ def test_the_stopping_rule_is_read_from_the_records():
     columns, rows = table(made_up())
     assert len(columns) == len(rows[0]) == 8
     assert rows[0] == ("weight decay", "100.0%", "40.0%", "2.0%", "0.100", "0.400", "", "9")
-    assert rows[1][-2:] == ("1,400", "9")
-    assert stops_at(made_up()) == 1400
-    later = [r | {"test/robust": 0.25} if (r["arm"], r["step"]) == ("GrokAlign", 1400) else r for r in made_up()]
+    assert rows[1][-2:] == ("1,000", "9")
+    assert stops_at(made_up()) == 1000
+    later = [r | {"test/robust": 0.25} if (r["arm"], r["step"]) == ("GrokAlign", 1000) else r for r in made_up()]
     assert gained(later) == pytest.approx(0.05)
-    assert "ended at step 1,400; what followed changed GrokAlign's robust accuracy by +5.0 points" in summary(later)
+    assert "ended at step 1,000; what followed changed GrokAlign's robust accuracy by +5.0 points" in summary(later)
     assert stops_at(made_up(alignment=0.4)) is None
     assert table(made_up(alignment=0.4))[1][1][-2] == "never"
     assert "never say" in summary(made_up(alignment=0.4))
@@ -125,7 +125,7 @@ def test_the_stopping_rule_is_read_from_the_records():
 
 def test_figures_mark_the_plateau_and_show_the_centroids():
     curves, slider = figures(made_up())
-    assert [mark.label for mark in curves.panels[0].marks] == ["plateau, step 1,400"]
+    assert [mark.label for mark in curves.panels[0].marks] == ["plateau, step 1,000"]
     assert [row.label for row in slider.frames[0].rows] == [
         "training images", "weight decay: centroids", "GrokAlign: centroids",
     ]  # fmt: skip
@@ -169,7 +169,7 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 @pytest.mark.data
 @pytest.mark.parametrize("stopping", [False, True])
 def test_plateau_ends_the_second_arm_where_it_is_told_to(tmp_path, monkeypatch, stopping):
-    def rule(steps, alignment, pc1):
+    def rule(steps, alignment, pc1, **thresholds):
         return types.SimpleNamespace(reached=steps[-1] >= 4)
 
     monkeypatch.setattr(delayed_robustness, "plateau", rule)

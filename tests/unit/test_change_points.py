@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from gnomon import log_spaced
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.history import feature_learning_interval, plateau
 
@@ -74,7 +75,8 @@ def test_backwards_is_the_same_interval():
 
 def judged(steps, alignment, pc1=0.97, size=0.0, **settings):
     shares = torch.full((len(steps),), pc1).double() + noise(len(steps), min(size, 0.01), seed=1)
-    return plateau(steps, alignment + noise(len(steps), size), shares, **settings)
+    strict = {"flat": 0.02, "high": 0.5, "rank_one": 0.9}
+    return plateau(steps, alignment + noise(len(steps), size), shares, **strict | settings)
 
 
 @pytest.mark.parametrize("steps", [LINEAR, LOGARITHMIC], ids=["linear", "logarithmic"])
@@ -135,8 +137,21 @@ def test_as_a_stopping_rule_it_waits_for_grokking_and_then_stops():
 def test_too_few_readings_are_no_verdict():
     found = plateau([0, 10, 20], [0.9, 0.9, 0.9], [1.0, 1.0, 1.0])
     assert (found.reached, found.gain, found.error) == (False, None, None)
-    assert found.message == "Too few readings to tell: one of the parts up to step 20 has 1 of 4."
+    assert found.message == "Too few readings to tell: one of the parts up to step 20 has 1 of 3."
     assert not plateau([0], [0.9], [1.0]).reached
+
+
+@pytest.mark.parametrize(("alignment", "pc1", "drift"), [(0.19, 0.9, 0.0), (0.9, 0.29, 0.0), (0.9, 0.9, 0.06)])
+def test_readings_of_twelve_in_a_factor_of_ten_will_do_and_each_default_is_needed(alignment, pc1, drift):
+    """As `log_spaced(12)` has them, the spacing of most examples; `drift` is the gain of each doubling."""
+    steps = [step for step in range(1, 10_001) if log_spaced(12)(step)]
+
+    def rests(alignment, pc1, drift):
+        series = [alignment + drift * (math.log2(step) - math.log2(steps[-1])) for step in steps]
+        return plateau(steps, series, [pc1] * len(steps)).reached
+
+    assert rests(0.21, 0.31, 0.01)
+    assert not rests(alignment, pc1, drift)
 
 
 def test_the_unit_of_steps_changes_nothing():

@@ -32,6 +32,8 @@ from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, a
 from gnomon_lab.training import fit, in_order
 
 ARMS = ("weight decay", "GrokAlign")
+RESTS = {"flat": 0.02, "high": 0.5, "rank_one": 0.9}
+"""What `plateau` is to take for rest, a high alignment and rank one: chosen before the first run."""
 SOURCE = "Walker et al., arXiv:2506.12284, figure 5"
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 """Of each channel over all training pixels of CIFAR-10."""
@@ -148,7 +150,7 @@ def grey(images: Tensor) -> list[list[list[float]]]:
 def rests(records: Sequence[Record]) -> bool:
     """Whether GrokAlign's alignment and PC1, up to the last record, say that more training is unlikely to help."""
     steps, alignment = series(records, "GrokAlign", ALIGNMENT)
-    return bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", PC1)[1]).reached
+    return bool(steps) and plateau(steps, alignment, series(records, "GrokAlign", PC1)[1], **RESTS).reached
 
 
 def stops_at(records: Sequence[Record]) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
 FALSE_STOPS = 0.05
 """The share of trainings that may be ended too early."""
 BETWEEN = 8
-"""Readings in a doubling that `plateau` is given; it wants four in each half of the steps."""
+"""Readings in a doubling that `plateau` is given; it wants some in each half of the steps."""
+PLATEAU = partial(plateau, flat=0.02, high=0.5, rank_one=0.9)
+"""With the thresholds that were its defaults when the protocol was written."""
 Places = Sequence[int | None]
 """By network the reading at which a rule ends it; None if it never does."""
 
@@ -100,7 +103,7 @@ def flat(names: Sequence[str], networks: Sequence[Watched]) -> Places:
         if place == 0:
             return False
         steps, series = denser(network, place, (aligned, pc1))
-        return bool(np.isfinite(series).all()) and plateau(steps.tolist(), *(each.tolist() for each in series)).reached
+        return bool(np.isfinite(series).all()) and PLATEAU(steps.tolist(), *series.tolist()).reached
 
     return when(networks, rests)
 
