@@ -130,6 +130,27 @@ def test_the_best_setting_arrives_most_often_then_first():
     assert chosen.best_place([]) == 0
 
 
+def test_a_setting_is_given_up_where_it_can_no_longer_be_the_best():
+    def left(*tried, place):
+        trials = [record("x", 0, steps, place=at, scored=False) for at, steps in tried]
+        return chosen.worth_trying(trials, place, 1000)
+
+    assert left(place=0) == 1000
+    assert left((0, 100), (0, None), place=1) == 1000, "nothing has arrived with all seeds"
+    assert left((0, 100), (0, 60), place=1) == 160
+    assert left((0, 100), (0, 60), (1, 90), place=1) == 70
+    assert left((0, 100), (0, 60), (1, None), place=1) == 1, "it has failed once"
+    assert left((0, 100), (0, 60), (1, 50), (1, 50), (2, 30), place=2) == 70, "the second is the one to beat"
+    for first in range(80, 200, 7):
+        trials = [record("x", 0, steps, place=0, scored=False) for steps in (100, 60)]
+        trials.append(record("x", 0, first, place=1, scored=False))
+        cut = chosen.worth_trying(trials, 1, 1000)
+        for second in range(1, 120, 3):
+            whole = [*trials, record("x", 0, second, place=1, scored=False)]
+            short = [*trials, record("x", 0, second if second <= cut else None, place=1, scored=False)]
+            assert chosen.best_place(whole) == chosen.best_place(short)
+
+
 def test_an_entrant_is_held_against_the_reference_seed_by_seed():
     ours = [record("a", 0, 10, 2.0), record("a", 1, 50, 4.0), record("a", 2, None, 3.0)]
     theirs = [record("b", 0, 100, 1.0), record("b", 1, None, 9.0), record("b", 2, 20, 1.0)]

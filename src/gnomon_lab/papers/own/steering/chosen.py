@@ -22,20 +22,40 @@ def best_place(records: Sequence[Record]) -> int:
     The fewest that do not arrive, then the fewest steps, then the highest unseen accuracy; of a task in which networks
     train to the end the last alone.
     """
+    tried = by_place(records)
+    return min(tried, key=lambda place: rank(tried[place])) if tried else 0
+
+
+def by_place(records: Sequence[Record]) -> dict[int, list[Record]]:
+    """An entrant's trials for tuning, by setting."""
     tried: dict[int, list[Record]] = {}
     for record in records:
         if not record["scored"]:
             tried.setdefault(record["place"], []).append(record)
+    return tried
 
-    def rank(place: int) -> tuple[float, ...]:
-        trials = tried[place]
-        known = -statistics.mean(trial["unseen"] for trial in trials)
-        if trials[0]["whole"]:
-            return (known,)
-        arrived = [trial["steps"] for trial in trials if trial["steps"] is not None]
-        return len(trials) - len(arrived), sum(arrived), known
 
-    return min(tried, key=rank) if tried else 0
+def rank(trials: Sequence[Record]) -> tuple[float, ...]:
+    """The lower the better."""
+    known = -statistics.mean(trial["unseen"] for trial in trials)
+    if trials[0]["whole"]:
+        return (known,)
+    arrived = [trial["steps"] for trial in trials if trial["steps"] is not None]
+    return len(trials) - len(arrived), sum(arrived), known
+
+
+def worth_trying(records: Sequence[Record], place: int, most: int) -> int:
+    """The steps after which a setting can no longer be the best, for its next trial; `most` where nothing says so.
+
+    Once another has arrived with all seeds, one that fails with a seed, or takes more steps together, is out.
+    """
+    tried = by_place(records)
+    own = tried.pop(place, [])
+    whole = [ranked for ranked in map(rank, tried.values()) if ranked[0] == 0]
+    if not whole:
+        return most
+    left = min(steps for _, steps, _ in whole) - sum(trial["steps"] or most for trial in own)
+    return int(max(1, min(most, left)))
 
 
 def scored(records: Sequence[Record], task: str, entrant: str) -> list[Record]:

@@ -7,7 +7,16 @@ from typing import Annotated
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, NO_DECAY, ON_TOP, REFINED, UNTUNED, best_place
+from gnomon_lab.papers.own.steering.chosen import (
+    ALONE,
+    BASELINE,
+    NO_DECAY,
+    ON_TOP,
+    REFINED,
+    UNTUNED,
+    best_place,
+    worth_trying,
+)
 from gnomon_lab.papers.own.steering.methods import METHODS, Method, Training
 from gnomon_lab.papers.own.steering.page import claims, figures, figures_over_seeds, summary, table
 from gnomon_lab.papers.own.steering.tasks import TASKS
@@ -88,16 +97,17 @@ def race(
     """
     task, arm = TASKS[name], f"{name}, {entrant}"
     tuning = len(settings) * config.tuned_on if len(settings) > 1 else 0
+    whole = (1 if task.whole else patience) * (config.steps or task.steps)
     for step in run.steps(arm, tuning + config.scored_on - 1):
-        if step < tuning:
-            place, seed = divmod(step, config.tuned_on)
+        before, most = tried(run, arm), whole
+        if step >= tuning:
+            place, seed = best_place(before), SCORED_FROM + step - tuning
         else:
-            place, seed = best_place(tried(run, arm)), SCORED_FROM + step - tuning
-        setting = settings[place]
-        found = trial(
-            task, partial(change, method, setting), setting.rate, setting.decay, 1000 * run.seed + seed,
-            run.data_dir, (1 if task.whole else patience) * (config.steps or task.steps),
-        )  # fmt: skip
+            place, seed = divmod(step, config.tuned_on)
+            if not task.whole:
+                most = worth_trying(before, place, whole)
+        setting, seed = settings[place], 1000 * run.seed + seed
+        found = trial(task, partial(change, method, setting), setting.rate, setting.decay, seed, run.data_dir, most)
         about = {"task": name, "entrant": entrant, "place": place, "scored": step >= tuning, "whole": task.whole}
         run.record(step, **about, **asdict(setting), **asdict(found))
     return settings[best_place(tried(run, arm))]
