@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import gnomon
+from gnomon.dynamics import _integration
 from gnomon.dynamics._filippov import Trajectory
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
@@ -201,6 +202,17 @@ def solved(velocity, beta, until):
     while trajectory.now < until:
         trajectory.step(until)
     return float(trajectory.state[0, 0, 0]), [(time, alpha) for time, _, _, _, alpha in trajectory.events]
+
+
+@pytest.mark.once
+def test_evaluations_are_counted_from_one_asked_for_time_to_the_next(monkeypatch):
+    flow, at = gnomon.dynamics.GeneralFlow(*clusters(2, 0)), start(1, 2, 0)
+    many = torch.linspace(0, 8, 17, dtype=torch.float64)
+    whole = flow.flow(*at, many)
+    monkeypatch.setattr(_integration, "EVALUATIONS", 600)
+    with pytest.raises(ConvergenceError, match="within 600 evaluations, got to"):
+        flow.flow(*at, many[-1:])
+    torch.testing.assert_close(flow.flow(*at, many).beta, whole.beta, rtol=0, atol=0)
 
 
 @pytest.mark.once

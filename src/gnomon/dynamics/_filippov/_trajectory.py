@@ -64,7 +64,8 @@ class Trajectory:
         self._switch()
 
     def snapshot(self) -> Snapshot:
-        """What there is now."""
+        """What there is now; evaluations are counted from here to the next."""
+        self._evaluations = Evaluations()
         coefficients = self._coefficients_at(self.state)
         return Snapshot(self.now, self.state, self._field(self.state), coefficients, self._dissipated)
 
