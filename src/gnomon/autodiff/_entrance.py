@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -173,7 +174,7 @@ class _GramNorm(torch.autograd.Function):
         gram = _gram(weight)
         products = [g @ gram for g in back]
         squares = [(product * g).sum(1) for product, g in zip(products, back, strict=True)]
-        norm = torch.stack(squares).sum(0).clamp_min(0).sqrt()
+        norm = reduce(torch.add, squares).clamp_min(0).sqrt()
         ctx.save_for_backward(weight, norm, *back, *products)
         return norm
 
@@ -184,7 +185,7 @@ class _GramNorm(torch.autograd.Function):
         weight, norm, *kept = ctx.saved_tensors
         back, products = kept[: len(kept) // 2], kept[len(kept) // 2 :]
         per_norm = torch.where(norm > 0, grad / norm, 0).unsqueeze(1)
-        between = torch.stack([(g * per_norm).T @ g for g in back]).sum(0)
+        between = reduce(torch.add, ((g * per_norm).T @ g for g in back))
         return between @ weight, *(product * per_norm for product in products)
 
 
