@@ -38,6 +38,8 @@ WAYS = ("tuned", "untuned")
 RULES = ("a constant", "a share of the loss's gradient", "a share of the loss")
 STEP = 10**0.125
 """From one constant of a rule that is tried to the next."""
+SHOWN = 0.1, 10.0
+"""Between which multiples the picture is drawn."""
 DEAR = 1.5
 """Times the best coefficient's steps that a rule may cost, the median over tasks left out."""
 INTRODUCTION = """
@@ -227,7 +229,7 @@ def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
             for scan in found if scan.way == way
         ]  # fmt: skip
         if lines:
-            panels.append(Panel(f"AdamW, {way}", "times the steps", tuple(lines), log_y=True))
+            panels.append(Panel(f"AdamW, {way}", "times the steps", tuple(lines), y_range=SHOWN, log_y=True))
     caption = (
         "Steps to the goal as a multiple of those without the penalty, the geometric mean over networks; of `usual`, "
         "errors. Who does not arrive counts with the steps that were waited for."
