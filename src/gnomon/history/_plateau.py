@@ -79,8 +79,8 @@ def plateau(
 
     Source:
         Walker et al., arXiv:2506.12284, section 4.2, on CIFAR-10: "the effective rank of the Jacobians is close to one
-        and the centroid alignments are relatively high and have started plateauing". The numbers are gnomon's: of what
-        ends at most 2 % of the corpus too early, the round ones that save most. Few networks come near rank one.
+        and the centroid alignments are relatively high and have started plateauing". The numbers are gnomon's:
+        round ones that end at most 2 % of the corpus too early. Few networks come near rank one.
     Args:
         steps: when the readings were taken, increasing, from 0 or above.
         alignment: the mean alignment of the training samples, of the centroid or, under cross-entropy, the Jacobian's.
