@@ -10,7 +10,7 @@ from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.over_seeds import build_over_seeds, together
 from gnomon_lab.report.spread import over, spread
-from gnomon_lab.report.worth import by_arms, in_details, in_sight, sentences
+from gnomon_lab.report.worth import UNREAD, by_arms, in_details, in_sight, sentences
 from gnomon_lab.runs import Run, open_run
 from tests.lab.test_anatomy import made_up
 from tests.unit.test_verdict import STEPS, readings
@@ -54,7 +54,7 @@ def test_the_verdict_is_said_of_arms_that_were_read_for_it():
     lacking = [{"arm": "b", "step": step, "train/accuracy": 1.0} for step in STEPS]
     solved = [{"arm": "c", "step": step, "train": 1.0, "test/accuracy": 0.5} for step in STEPS]
     told, found = by_arms([*read, *lacking, *solved]), verdict(STEPS, **values)
-    assert list(told) == ["a", "b"], "of what is not trained nothing is said"
+    assert list(told) == ["a", "b"], "beside what classifies, nothing is said of what does not"
     assert told["a"] == found
     why = told["b"]
     assert why.startswith("No verdict: the readings lack train/log_probability, train/parameter_norm, train/jacobian_n")
@@ -63,7 +63,7 @@ def test_the_verdict_is_said_of_arms_that_were_read_for_it():
     assert in_sight(told) == {"a": " ".join(sentences(found)), "b": why}
     assert in_sight({"b": why}) == {}
     assert in_details({"b": why, "d": why}) == {"is more training worth it?": why}
-    assert in_details(by_arms(solved)) == {}
+    assert in_details(by_arms(solved)) == {"is more training worth it?": UNREAD}
     split = [record | {"validation/accuracy": 0.5} for record in read]
     assert by_arms(split)["a"].agrees is not None
 

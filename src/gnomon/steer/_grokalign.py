@@ -63,7 +63,7 @@ class GrokAlign:
     It helps a network that memorises, as one whose weights begin too large. From weights of the usual size it gained
     half a per cent or nothing on scikit-learn's digits, and a strong weight decay alone did as well in the same time
     (docs/getting-started.md). Beside AdamW with a tuned learning rate and weight decay, λ at its best took 2 to 7 times
-    fewer steps to the goal on four small tasks, and λ ten to a hundred times larger kept two of them from it.
+    fewer steps to the goal on four small tasks, and λ ten to a hundred times larger kept three of them from it.
 
     While BatchNorm trains, samples mix. Meant is still the Jacobian of a sample's outputs in its own input,
     $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch brings along what the sample does to the

@@ -12,6 +12,7 @@ from gnomon_lab.runs import Record, by_arm
 QUESTION = "is more training worth it?"
 CLASSIFIES = frozenset({"accuracy", "train/accuracy"})
 """What is read of a network that is trained to classify."""
+UNREAD = "No verdict: no accuracy on training samples was read."
 
 
 def worth(history: History, split: str = "train", validation: str = "validation") -> Verdict | str:
@@ -38,9 +39,9 @@ def as_numbers(found: Verdict | str) -> dict[str, Any]:
 
 
 def by_arms(records: Sequence[Record]) -> dict[str, Verdict | str]:
-    """What is said of each arm of a run; of what is not trained to classify, such as a solved model, nothing."""
+    """What is said of each arm of a run that classifies; where none does, such as in solved models, that."""
     trained = {arm: own for arm, own in by_arm(records).items() if any(CLASSIFIES & one.keys() for one in own)}
-    return {arm: worth(from_records(own)) for arm, own in trained.items()}
+    return {arm: worth(from_records(own)) for arm, own in trained.items()} or {"": UNREAD}
 
 
 def once(told: Mapping[str, Verdict | str]) -> Mapping[str, Verdict | str]:
