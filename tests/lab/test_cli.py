@@ -308,6 +308,23 @@ def test_no_number_of_a_table_is_cut_off_on_a_narrow_terminal():
         assert max(map(len, printed.splitlines())) <= width
 
 
+def test_a_table_too_wide_either_way_stands_in_parts_that_repeat_the_names():
+    names = [f"the name of entrant {place}" for place in range(9)]
+    columns, rows = (
+        ["", *(f"quantity{place}" for place in range(10))],
+        [[name, *[f"{name[-1]}5%"] * 10] for name in names],
+    )
+    console = Console(width=80, file=io.StringIO())
+    console.print(laid_out(columns, rows, console))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    words = [line.split() for line in lines if "quantity" in line]
+    assert [word for line in words for word in line] == columns[1:]
+    for name in names:
+        cells = [line.split(name)[1].split() for line in lines if name in line]
+        assert list(map(len, cells)) == list(map(len, words))
+
+
 def test_a_table_too_wide_for_the_terminal_stands_on_its_side():
     columns = ["", *(f"quantity{place}" for place in range(10))]
     rows = [["baseline", *["never"] * 10], ["GrokAlign", *(f"{place},000" for place in range(10))]]

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
@@ -212,8 +213,11 @@ def show_page_of_seeds(experiment: Experiment[Settings], found: Found, root: Pat
         say(f"report over {len(runs)} seeds: {build_over_seeds(experiment, runs)}", console)
 
 
-def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> Table:
-    """The table as it fits: as it is, its words wrapped, or on its side; no number is cut off, whatever the width."""
+def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> RenderableType:
+    """The table as it fits: as it is, its words wrapped, on its side, or in parts that repeat the rows' names.
+
+    No number and no name is cut off, whatever the width.
+    """
     table = tabled(columns, rows)
     if width(table, console).maximum > console.width:
         # All but the names wrap between words, and the names take what is left.
@@ -223,8 +227,29 @@ def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Ter
     if width(table, console).minimum > console.width:
         first, *others = zip(columns, *rows, strict=True)
         turned = tabled(first, others)
-        return turned if width(turned, console).minimum <= console.width else table
+        return turned if width(turned, console).minimum <= console.width else in_parts(columns, rows, console)
     return table
+
+
+def in_parts(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> Group:
+    """Tables below each other, each with the first column and as many of the others as fit, but one at least."""
+    parts: list[Table] = []
+    since = 1
+    for end in range(2, len(columns) + 1):
+        part = tabled(*taken(columns, rows, since, end))
+        if end > since + 1 and width(part, console).maximum > console.width:
+            since = end - 1
+            parts.append(tabled(*taken(columns, rows, since, end)))
+        else:
+            parts[-1:] = [part]
+    return Group(*parts)
+
+
+def taken(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], since: int, end: int
+) -> tuple[list[str], list[list[str]]]:
+    """The first column and those of a range."""
+    return [columns[0], *columns[since:end]], [[row[0], *row[since:end]] for row in rows]
 
 
 def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
