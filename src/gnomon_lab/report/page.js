@@ -26,7 +26,7 @@
     const inner = width - layout.margin.l - layout.margin.r;
     pen.font = `${words.font.size}px ${layout.font.family}`;
     const across = inner * (words.x - axis.range[0]) / (axis.range[1] - axis.range[0]);
-    const over = across + 4 + pen.measureText(plain(words.text)).width - (width - layout.margin.l);
+    const over = across + 8 + pen.measureText(plain(words.text)).width - (width - layout.margin.l);  // 4 on either side
     return { ...words, xshift: 4 - Math.max(0, Math.round(over)) };
   }
 

@@ -7,19 +7,15 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, one_hot
 
-from gnomon.data import Samples, digits, load_images, modular_addition, normalise, standardise, xor_clusters
+from gnomon.data import Samples, digits, standardise, xor_clusters
 from gnomon.models import mlp
+from gnomon_lab.papers.own._samples import UNSEEN, Splits, images, parities, rows, side_by_side, sums
 from gnomon_lab.papers.own.corpus.drawn import Drawn, Spans
 from gnomon_lab.papers.own.corpus.transformer import Transformer
 from gnomon_lab.runs import Run
 
-UNSEEN = 2000
-"""Samples that the accuracy is judged by, where there are as many."""
 PRIMES = (23, 29, 31, 37)
-Labelled = tuple[Samples, Samples]
-"""What is trained on, with its validation split; and what is not seen."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +24,13 @@ class Family:
 
     Attributes:
         spans: between which its settings are drawn.
-        data: by the settings, in the order in which they are drawn.
+        data: by the settings, in the order in which they are drawn: what is trained on, with its validation split; and
+            what is not seen.
         network: by the settings, the shape of an input and the number of classes.
     """
 
     spans: Spans
-    data: Callable[[Drawn, Run, torch.Generator], Labelled]
+    data: Callable[[Drawn, Run, torch.Generator], Splits]
     network: Callable[[Drawn, tuple[int, ...], int, torch.Generator], nn.Module]
 
 
@@ -42,67 +39,46 @@ def held(drawn: Drawn) -> int:
     return drawn.samples + math.ceil(drawn.samples / 10)
 
 
-def digits_8x8(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
+def digits_8x8(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
     """scikit-learn's 1,797 digits."""
     seen, unseen = standardise(*digits(held(drawn), generator=generator))
     return seen, unseen
 
 
-def images(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
+def small_images(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
     """MNIST or Fashion-MNIST at 14 x 14 pixels."""
-    name = "mnist" if drawn.variant < 0.5 else "fashion_mnist"
-    found = []
-    for split, count in (("train", held(drawn)), ("test", UNSEEN)):
-        loaded = load_images(name, split, data_dir=run.data_dir, limit=5000)
-        chosen = torch.randperm(len(loaded.x), generator=generator)[:count]
-        found.append(Samples(avg_pool2d(loaded.x[chosen], 2), loaded.labels[chosen]))
-    mean, deviation = found[0].x.mean().item(), found[0].x.std().item()
-    seen, unseen = (normalise(samples, mean, deviation) for samples in found)
-    return seen, unseen
-
-
-def flat_images(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
-    """The same as rows."""
-    seen, unseen = (Samples(part.x.flatten(1), part.labels) for part in images(drawn, run, generator))
-    return seen, unseen
-
-
-def addition(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
-    """Sums modulo a prime, of which `samples` in a thousand are trained on; a token is a row with a single one."""
-    prime = PRIMES[int(drawn.variant * len(PRIMES))]
-    share = min(0.95, held(drawn) / 1000)
-    seen, unseen = (
-        Samples(one_hot(part.tokens, prime + 1).float(), part.labels)
-        for part in modular_addition(prime, share, generator=generator)
+    return images(
+        "mnist" if drawn.variant < 0.5 else "fashion_mnist", held(drawn), run.data_dir, generator, halved=True
     )
-    return seen, unseen
 
 
-def flat_addition(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
-    """The two summands side by side, without the token for "="."""
-    seen, unseen = (Samples(part.x[:, :2, :-1].flatten(1), part.labels) for part in addition(drawn, run, generator))
-    return seen, unseen
+def flat_images(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
+    """The same as rows."""
+    return rows(small_images(drawn, run, generator))
 
 
-def parity(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
+def addition(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
+    """Sums modulo a prime, of which `samples` in a thousand are trained on."""
+    return sums(PRIMES[int(drawn.variant * len(PRIMES))], min(0.95, held(drawn) / 1000), generator)
+
+
+def flat_addition(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
+    """The two summands beside each other."""
+    return side_by_side(addition(drawn, run, generator))
+
+
+def parity(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
     """Whether two or three of some 20 to 40 signs have an even number of minuses."""
-    signs = 20 + int(20 * drawn.variant)
-    relevant = 2 + int(drawn.variant * 100) % 2
-
-    def draw(count: int) -> Samples:
-        x = 2.0 * torch.randint(2, (count, signs), generator=generator) - 1
-        return Samples(x, (x[:, :relevant].prod(1) > 0).long())
-
-    return draw(held(drawn)), draw(UNSEEN)
+    return parities(held(drawn), 20 + int(20 * drawn.variant), 2 + int(drawn.variant * 100) % 2, generator)
 
 
-def xor(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
+def xor(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
     """XOR clusters, whose other coordinates have as much in common with a class as chance gives them."""
     make = partial(xor_clusters, d=300, noise=round(0.05 + 0.25 * drawn.variant, 2), generator=generator)
     return make(held(drawn)), make(UNSEEN)
 
 
-def teacher(drawn: Drawn, run: Run, generator: torch.Generator) -> Labelled:
+def teacher(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
     """Normal inputs of 30 coordinates, in four classes by what a small random network says."""
     taught = mlp((30, 3 + int(5 * drawn.variant), 4), generator=generator)
 
@@ -164,7 +140,7 @@ def started(model: nn.Module, scale: float, generator: torch.Generator) -> nn.Mo
 FAMILIES = {
     "digits": Family(Spans((50, 500), (32, 128)), digits_8x8, deep),
     "images": Family(Spans((50, 500), (32, 128)), flat_images, deep),
-    "images-cnn": Family(Spans((50, 500), (4, 12)), images, convolutional),
+    "images-cnn": Family(Spans((50, 500), (4, 12)), small_images, convolutional),
     "addition": Family(Spans((400, 850), (64, 192), (0.5, 2.0), (2e-3, 2e-2), (0.03, 3.0)), flat_addition, shallow),
     "addition-transformer": Family(
         Spans((400, 850), (6, 12), (0.5, 2.0), (2e-3, 2e-2), (0.03, 3.0)), addition, attentive

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from gnomon.data import Samples, load_images, normalise
+from gnomon.data import Samples
 from gnomon.models import resnet18
+from gnomon_lab.papers.own._samples import UNSEEN, Splits, images
 from gnomon_lab.papers.own.elsewhere.networks import Encoder, patches, pretrain
 from gnomon_lab.papers.own.elsewhere.text import CONTEXT, LETTERS, document, next_characters, whose, windows
 from gnomon_lab.runs import Run
 
-UNSEEN = 2000
-"""Samples that the accuracy is judged by."""
 PRETRAINING = 2000
 """Steps in which the encoder learns to fill in characters, before it is fine-tuned."""
 
@@ -30,33 +29,21 @@ class Task:
         weight_decay: of AdamW.
     """
 
-    data: Callable[[Run, torch.Generator], tuple[Samples, Samples]]
+    data: Callable[[Run, torch.Generator], Splits]
     network: Callable[[torch.Generator], nn.Module]
     batch: int
     learning_rate: float
     weight_decay: float
 
 
-def pictures(run: Run, name: str, count: int, generator: torch.Generator) -> tuple[Samples, Samples]:
-    """Images of a training set, and of its test set, normalised by the former."""
-    found = []
-    for split, size in (("train", count), ("test", UNSEEN)):
-        loaded = load_images(name, split, data_dir=run.data_dir, limit=5000)
-        chosen = torch.randperm(len(loaded.x), generator=generator)[:size]
-        found.append(Samples(loaded.x[chosen], loaded.labels[chosen]))
-    mean, deviation = found[0].x.mean().item(), found[0].x.std().item()
-    seen, unseen = (normalise(samples, mean, deviation) for samples in found)
-    return seen, unseen
-
-
-def photographs(run: Run, generator: torch.Generator) -> tuple[Samples, Samples]:
+def photographs(run: Run, generator: torch.Generator) -> Splits:
     """CIFAR-10."""
-    return pictures(run, "cifar10", 1100, generator)
+    return images("cifar10", 1100, run.data_dir, generator)
 
 
-def clothes(run: Run, generator: torch.Generator) -> tuple[Samples, Samples]:
+def clothes(run: Run, generator: torch.Generator) -> Splits:
     """Fashion-MNIST in patches of 4 x 4 pixels."""
-    seen, unseen = pictures(run, "fashion_mnist", 1100, generator)
+    seen, unseen = images("fashion_mnist", 1100, run.data_dir, generator)
     return Samples(patches(seen.x), seen.labels), Samples(patches(unseen.x), unseen.labels)
 
 

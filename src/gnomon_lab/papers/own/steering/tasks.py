@@ -8,16 +8,11 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn.functional import avg_pool2d, one_hot
 
-from gnomon.data import Samples, load_images, modular_addition, normalise
 from gnomon.models import mlp
+from gnomon_lab.papers.own._samples import Splits, images, parities, rows, side_by_side, sums
 from gnomon_lab.papers.own.corpus.families import started
 from gnomon_lab.papers.own.corpus.transformer import Transformer
-
-UNSEEN = 2000
-"""Unseen samples, where there are as many."""
-Splits = tuple[Samples, Samples]
 
 
 @dataclass(frozen=True)
@@ -39,49 +34,29 @@ class Task:
     whole: bool = False
 
 
-def small_images(count: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
+def digits(count: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
     """MNIST at 14 x 14 pixels."""
-    found = []
-    for split, size in (("train", count), ("test", UNSEEN)):
-        loaded = load_images("mnist", split, data_dir=data_dir, limit=5000)
-        chosen = torch.randperm(len(loaded.x), generator=generator)[:size]
-        found.append(Samples(avg_pool2d(loaded.x[chosen], 2), loaded.labels[chosen]))
-    mean, deviation = found[0].x.mean().item(), found[0].x.std().item()
-    seen, unseen = (normalise(samples, mean, deviation) for samples in found)
-    return seen, unseen
+    return images("mnist", count, data_dir, generator, halved=True)
 
 
-def rows(count: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
+def digits_as_rows(count: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
     """The same as rows."""
-    seen, unseen = (Samples(part.x.flatten(1), part.labels) for part in small_images(count, data_dir, generator))
-    return seen, unseen
+    return rows(digits(count, data_dir, generator))
 
 
-def sums(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
-    """A share of all sums modulo a prime; a token is a row with a single one, the last of three is "="."""
-    seen, unseen = (
-        Samples(one_hot(part.tokens, prime + 1).float(), part.labels)
-        for part in modular_addition(prime, share, generator=generator)
-    )
-    return seen, unseen
+def addition(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
+    """A share of all sums modulo a prime."""
+    return sums(prime, share, generator)
 
 
-def pairs(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
-    """The two summands side by side."""
-    seen, unseen = (
-        Samples(part.x[:, :2, :-1].flatten(1), part.labels) for part in sums(prime, share, data_dir, generator)
-    )
-    return seen, unseen
+def addition_as_rows(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
+    """The two summands beside each other."""
+    return side_by_side(sums(prime, share, generator))
 
 
-def parities(count: int, signs: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
+def parity(count: int, signs: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
     """Whether the first three of all signs have an even number of minuses."""
-
-    def draw(size: int) -> Samples:
-        x = 2.0 * torch.randint(2, (size, signs), generator=generator) - 1
-        return Samples(x, (x[:, :3].prod(1) > 0).long())
-
-    return draw(count), draw(UNSEEN)
+    return parities(count, signs, 3, generator)
 
 
 def transformer(prime: int, generator: torch.Generator) -> nn.Module:
@@ -109,10 +84,10 @@ def large_start(generator: torch.Generator) -> nn.Module:
 
 
 TASKS = {
-    "digits": Task(partial(rows, 500), large_start, 0.83, 2000),
-    "addition": Task(partial(pairs, 37, 0.6), partial(narrow, (74, 128, 37)), 0.95, 3000),
-    "transformer": Task(partial(sums, 31, 0.7), partial(transformer, 31), 0.95, 3000),
-    "parity": Task(partial(parities, 1000, 40), partial(narrow, (40, 128, 2)), 0.95, 3000),
-    "usual": Task(partial(small_images, 1000), convolutional, 0.88, 500, whole=True),
+    "digits": Task(partial(digits_as_rows, 500), large_start, 0.83, 2000),
+    "addition": Task(partial(addition_as_rows, 37, 0.6), partial(narrow, (74, 128, 37)), 0.95, 3000),
+    "transformer": Task(partial(addition, 31, 0.7), partial(transformer, 31), 0.95, 3000),
+    "parity": Task(partial(parity, 1000, 40), partial(narrow, (40, 128, 2)), 0.95, 3000),
+    "usual": Task(partial(digits, 1000), convolutional, 0.88, 500, whole=True),
 }
 """By name; the last is a training as one would set it up, from a start of usual size."""
