@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from gnomon import GrokAlign
 from gnomon.errors import RangeError
 from gnomon_lab.papers.own import lazy_penalty
 from gnomon_lab.papers.own._race import Race
@@ -81,8 +82,16 @@ def test_a_part_of_a_batch_is_at_most_the_whole():
 def test_the_smallest_variant_resumes_exactly(tmp_path, clock, monkeypatch):
     task = dataclasses.replace(lazy_penalty.TASKS["digits"], goal=0.2, batch=100)
     monkeypatch.setitem(lazy_penalty.TASKS, "digits", task)
+    made = []
+
+    def noted(*given, **options):
+        made.append((given, {name: options[name] for name in ("every", "fraction")}))
+        return GrokAlign(*given, **options)
+
+    monkeypatch.setattr(lazy_penalty, "GrokAlign", noted)
     config = Config(every=(3,), fractions=(0.5,), coefficients=(0.01,), steps=60, least=30)
     records = resumed(run, config, tmp_path, step=18, arm="every 3 part 0.5 coefficient 0.01")
+    assert made[0] == ((0.01,), {"every": 3, "fraction": 0.5})
     ends = {record["arm"]: record for record in records}
     for arm, end in ends.items():
         assert end["arrived"][1] == 0.0

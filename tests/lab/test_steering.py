@@ -8,11 +8,13 @@ import torch
 from torch import nn
 
 from gnomon.data import Samples
+from gnomon.errors import RangeError
 from gnomon_lab.papers.own.steering import chosen, claimed, page
 from gnomon_lab.papers.own.steering.methods import METHODS, Training
 from gnomon_lab.papers.own.steering.run import Config, run
 from gnomon_lab.papers.own.steering.tasks import TASKS, Task
-from gnomon_lab.papers.own.steering.trial import trial, update
+from gnomon_lab.papers.own.steering.trial import Outcome, trial, update
+from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
 
@@ -105,11 +107,84 @@ def test_a_trial_ends_at_its_goal_or_where_its_loss_is_lost():
     assert found.unseen > 0.85
     again = trial(EASY, plain, 0.03, 0.0, 0, steps=found.steps - 1)
     assert (again.steps, again.most) == (None, found.steps - 1)
-    whole = trial(Task(two_classes, small, 0.85, 60, whole=True), plain, 0.03, 0.0, 0)
+    to_the_end = Task(two_classes, small, 0.85, 60, whole=True)
+    whole = trial(to_the_end, plain, 0.03, 0.0, 0)
     assert whole.steps == found.steps
-    assert whole.fits <= 60
+    fits = [trial(to_the_end, plain, 0.03, 0.0, 0, steps=whole.fits - less).fits for less in (0, 1)]
+    assert fits == [whole.fits, None]
     lost = trial(EASY, lambda training: METHODS["egalitarian"].change(training, math.inf), 0.03, 0.0, 0)
     assert (lost.steps, lost.most) == (None, 60)
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_loss_that_is_lost_late_leaves_nothing_known(refuses):
+    """By a method that refuses what is not finite, or by an objective that is not."""
+    seen = []
+
+    def breaks(x):
+        seen.append(x)
+        if len(seen) < 40:
+            return x
+        if refuses:
+            raise RangeError("x", "numbers", "NaN", "", where="breaks")
+        return x * math.nan
+
+    lost = trial(Task(two_classes, small, 0.85, 60, whole=True), lambda training: noisy(training, breaks), 0.03, 0.0, 0)
+    assert lost.unseen == 0.0
+    assert lost.fits < 40
+
+
+def noisy(training, noise):
+    training.noise = noise
+
+
+def test_a_steps_cost_is_of_training_alone(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
+
+    def takes_two_seconds(x):
+        now[0] += 2.0
+        return x
+
+    assert trial(EASY, lambda training: noisy(training, takes_two_seconds), 0.03, 0.0, 0).cost == 2.0
+
+
+def test_the_control_changes_learning_rate_and_weight_decay():
+    found = []
+    for setting in METHODS[chosen.REFINED].settings:
+        training = Training(small(generator()), 0.1, 0.2, generator())
+        METHODS[chosen.REFINED].change(training, setting)
+        (group,) = training.optimizers[0].param_groups
+        found.append((group["lr"], group["weight_decay"]))
+    expected = [(0.1, 0.2), (0.06, 0.2), (0.16, 0.2), (0.1, 0.1), (0.1, 0.4)]
+    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected))
+
+
+def test_the_squared_penalty_is_half_the_square():
+    """Of a linear network of one output, whose Jacobian is its weight at every input."""
+    training = Training(nn.Sequential(nn.Linear(4, 1)), 0.1, 0.0, generator())
+    METHODS["squared Jacobian"].change(training, 0.3)
+    x = torch.randn(5, 4, requires_grad=True)
+    found = training.penalty(training.model, x, training.model(x))
+    torch.testing.assert_close(found, 0.15 * training.model[0].weight.square().sum())
+
+
+def test_a_constant_norm_holds_from_the_start():
+    training = Training(small(generator()), 0.1, 0.0, generator())
+    before = sum(parameter.square().sum() for _, parameter in training.parameters).sqrt()
+    METHODS["constant norm"].change(training, 0.25)
+    after = sum(parameter.square().sum() for _, parameter in training.parameters).sqrt()
+    torch.testing.assert_close(after, 0.25 * before)
+
+
+def test_muon_leaves_a_transformers_ends_to_adamw():
+    training = Training(TASKS["transformer"].network(generator()), 0.1, 0.0, generator())
+    METHODS["Muon"].change(training, 0.01)
+    names = {parameter: name for name, parameter in training.parameters}
+    muon, adamw = ({names[p] for group in each.param_groups for p in group["params"]} for each in training.optimizers)
+    assert adamw >= {"embedding.weight", "positions", "head.weight"}
+    assert all(training.model.get_parameter(name).ndim == 2 for name in muon)
+    assert muon | adamw == set(names.values())
 
 
 def record(entrant, seed, steps, cost=1.0, *, place=0, scored=True, task="digits", unseen=0.8, fits=10):
@@ -125,7 +200,10 @@ def test_the_best_setting_arrives_most_often_then_first():
     ]  # fmt: skip
     assert chosen.best_place(records) == 2
     assert chosen.best_place([r for r in records if r["place"] in (0, 3)]) == 0
-    known = [record("x", 0, 5, place=place, scored=False, task="usual", unseen=0.1 * place) for place in range(3)]
+    known = [
+        record("x", 0, steps, place=place, scored=False, task="usual", unseen=0.1 * place)
+        for place, steps in enumerate((5, 6, None))
+    ]
     assert chosen.best_place(known) == 2, "where networks train to the end, what they know decides"
     assert chosen.best_place([]) == 0
 
@@ -213,8 +291,19 @@ def test_claims_hold_by_their_numbers():
     assert found["digits: GrokAlign takes 7.56 times fewer steps than without it"].measured.startswith(
         "100 x (100 to 100), 10 of 10"
     )
+    assert [page.claims([board(grokalign=steps)])[0].holds for steps in (148, 149)] == [True, False]
     faster = {claim.message: claim.holds for claim in page.claims([board(grokalign=200, muon=50)])}
     assert list(faster.values()) == [False, True, False, False]
+
+
+def test_grokalign_is_worth_it_where_chance_does_not_explain_it():
+    name = f"GrokAlign, k = 16, {chosen.ON_TOP}"
+    records = [record(chosen.REFERENCE, seed, 100) for seed in range(5)]
+    for steps, holds in (((50, 50, 50, 90, 90), True), ((50, 50, 50, 200, 200), False)):
+        ours = [record(name, seed, at) for seed, at in enumerate(steps)]
+        found = claimed.worth_it("digits")([records + ours])
+        assert found.measured.startswith("2 x")
+        assert found.holds is holds
 
 
 def test_a_plateau_is_between_fitting_and_arriving():
@@ -222,6 +311,33 @@ def test_a_plateau_is_between_fitting_and_arriving():
     for steps, fits, holds in ((19, 10, True), (21, 10, False), (19, None, True), (None, 10, False)):
         (found,) = [at_once([[record("egalitarian, alone", 0, steps, fits=fits)]])]
         assert found.holds is holds
+
+
+def test_seeds_for_tuning_are_not_scored_and_who_has_no_decay_is_waited_for(tmp_path, monkeypatch):
+    asked = []
+
+    def noted(task, change, rate, decay, seed, data_dir, most):
+        asked.append((task.whole, decay, seed, most))
+        return Outcome(7, 1.0, most, 3, 0.5)
+
+    monkeypatch.setattr("gnomon_lab.papers.own.steering.run.trial", noted)
+    monkeypatch.setitem(TASKS, "parity", EASY)
+    monkeypatch.setitem(TASKS, "usual", Task(two_classes, small, 0.85, 60, whole=True))
+    board = Run(tmp_path, 3)
+    run(Config(("parity", "usual"), ("StableMax",)), board)
+    records = list(board.records())
+    assert len(records) == len(asked)
+    for r, (whole, decay, seed, most) in zip(records, asked, strict=True):
+        assert seed // 1000 == 3
+        assert (seed % 1000 >= 100) is r["scored"]
+        if r["scored"]:
+            waits = r["entrant"] in (chosen.UNTUNED, chosen.NO_DECAY) and not whole
+            assert most == (300 if waits else 60)
+        if r["entrant"] == chosen.NO_DECAY:
+            assert decay == 0.0
+    seeds = {scored: {seed for r, (_, _, seed, _) in zip(records, asked, strict=True) if r["scored"] is scored}
+             for scored in (True, False)}  # fmt: skip
+    assert seeds == {True: {3100, 3101}, False: {3000, 3001}}
 
 
 def test_a_small_board_resumes_exactly(tmp_path, monkeypatch):
