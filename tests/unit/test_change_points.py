@@ -180,3 +180,21 @@ def test_bad_input_is_named():
         plateau([0, 1], [1.0, 1.0], [1.0, 1.0], flat=0, rank_one=3)
     with pytest.raises(RangeError, match=r"steps from 0 or above, got -1.0"):
         plateau([-1, 1], [1.0, 1.0], [1.0, 1.0])
+
+
+def test_a_gain_of_a_doubling_counts_as_rest_up_to_flat():
+    """Both parts rest, so that the gain has no error; then with one, which counts twice."""
+    steps = list(range(1, 101))
+    for gain, reached in ((0.049, True), (0.051, False), (-0.049, True), (-0.051, False)):
+        found = plateau(steps, [0.6 + gain * (step > 50) for step in steps], [0.9] * 100)
+        assert found.gain == pytest.approx(gain, abs=1e-6)
+        assert found.error == 0
+        assert found.reached is reached
+    scattered = [0.6 + 0.01 * (step % 3) for step in steps]
+    found = plateau(steps, scattered, [0.9] * 100)
+    sure = abs(found.gain) + 2 * found.error
+    assert found.error > 0
+    assert [plateau(steps, scattered, [0.9] * 100, flat=times * sure).reached for times in (1.01, 0.99)] == [
+        True,
+        False,
+    ]
