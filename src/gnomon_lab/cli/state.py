@@ -3,6 +3,9 @@
 from gnomon.errors import GnomonError
 from gnomon_lab.runs import Found
 
+NAMED = 4
+"""Finished parts that are called by their names."""
+
 
 def state(found: Found) -> str:
     """Whether a run is finished and how long it took, or how far it is."""
@@ -16,15 +19,15 @@ def state(found: Found) -> str:
 
 
 def how_far(found: Found) -> str:
-    """From where each part goes on that has a checkpoint; empty if none has.
+    """From where each part goes on that has a checkpoint; empty if none has. Many finished ones are counted.
 
     Raises:
         CheckpointError: if a checkpoint is damaged.
     """
-    return ", ".join(
-        f"{arm} finished" if finished else f"{arm} at step {step:,}"
-        for arm, (step, finished) in found.reached().items()
-    )
+    reached = found.reached()
+    ended = [arm for arm, (_, finished) in reached.items() if finished]
+    said = [f"{len(ended)} parts finished"] if len(ended) > NAMED else [f"{arm} finished" for arm in ended]
+    return ", ".join(said + [f"{arm} at step {step:,}" for arm, (step, finished) in reached.items() if not finished])
 
 
 def duration(seconds: float) -> str:

@@ -1,0 +1,103 @@
+"""The runs in docs/records: whole, of experiments that this version knows; and how they are packed."""
+
+import importlib.util
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gnomon_lab.cli.state import state
+from gnomon_lab.papers import experiment
+from gnomon_lab.runs import Run, all_runs, open_run
+from tests.lab.resuming import StoppedError
+
+ROOT = Path(__file__).parent.parent.parent
+ARCHIVES = sorted((ROOT / "docs" / "records").glob("*.tar.xz"))
+
+
+@pytest.fixture(scope="module")
+def records():
+    spec = importlib.util.spec_from_file_location("records", ROOT / "tools" / "records.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def unpacked(archive, folder):
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    return all_runs(folder)
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
+def test_what_is_kept_can_be_read_and_judged(archive, tmp_path):
+    runs, damaged = unpacked(archive, tmp_path)
+    assert damaged == []
+    by_setting = {}
+    for found in runs:
+        assert found.experiment == archive.name.removesuffix(".tar.xz")
+        if found.finished:
+            by_setting.setdefault(found.digest, []).append(found.records())
+        else:
+            assert found.reached()
+    shown = experiment(runs[0].experiment)
+    for seeds in by_setting.values():
+        assert {len(row) for row in shown.table(seeds[0])[1]} == {len(shown.table(seeds[0])[0])}
+        assert all(claim.measured for claim in shown.claims(seeds))
+
+
+@dataclass(frozen=True)
+class Config:
+    steps: int = 9
+
+
+def count(run, made, stop=None):
+    for step in run.steps("counting", Config().steps):
+        made.append(step)
+        run.record(step, square=step**2)
+        if step == stop:
+            raise StoppedError
+
+
+def test_a_run_goes_on_from_an_archive_and_takes_its_own_place_there(tmp_path, records):
+    first, second, archive = tmp_path / "first", tmp_path / "second", tmp_path / "counting.tar.xz"
+    found = open_run(first, "counting", Config(), 3)
+    with pytest.raises(StoppedError):
+        count(Run(found.folder, 3, checkpoint_seconds=0.0), [], stop=4)
+    assert records.pack(archive, [found]) == 1
+    ((gone_on,), damaged) = unpacked(archive, second)
+    assert damaged == []
+    assert state(gone_on) == "not finished: counting at step 3"
+    made = []
+    count(Run(gone_on.folder, 3), made)
+    gone_on.finish()
+    assert made == [4, 5, 6, 7, 8, 9]
+    assert [record["square"] for record in gone_on.records()] == [step**2 for step in range(10)]
+
+    assert records.pack(archive, [gone_on]) == 1
+    ((whole,), _) = unpacked(archive, tmp_path / "third")
+    assert whole.records() == gone_on.records()
+    assert sorted(path.name for path in whole.folder.iterdir()) == ["config.json", "records.jsonl", "result.json"]
+    other = open_run(first, "counting", Config(), 4)
+    count(Run(other.folder, 4), [])
+    other.finish()
+    packed = archive.read_bytes()
+    assert records.pack(archive, [other]) == 2
+    assert archive.read_bytes() != packed
+    assert records.pack(archive, [gone_on, other]) == 2
+    assert {run.seed for run in unpacked(archive, tmp_path / "fourth")[0]} == {3, 4}
+
+
+def test_many_finished_parts_are_counted(tmp_path):
+    found = open_run(tmp_path, "counting", Config(), 0)
+    run = Run(found.folder, 0, checkpoint_seconds=0.0)
+    said = []
+    for part in range(5):
+        for step in run.steps(f"part {part}", 1):
+            run.record(step)
+        said.append(state(found))
+    assert said[3:] == [
+        "not finished: part 0 finished, part 1 finished, part 2 finished, part 3 finished",
+        "not finished: 5 parts finished",
+    ]
