@@ -42,7 +42,7 @@ coverage: .venv/test        ## which lines no test runs, in coverage.txt and cov
 
 lowest:                     ## the lowest versions that pyproject.toml allows, in an environment of its own; needs uv
 	uv venv --quiet --clear --python 3.11 .lowest
-	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab]' pytest pytest-timeout
+	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab,data,pandas]' 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.1'
 	.lowest/bin/python -m pytest tests/unit --ignore=tests/unit/test_docs.py --ignore=tests/unit/test_notebooks.py -p no:cacheprovider -o filterwarnings=
 	rm -rf .lowest
 

@@ -55,7 +55,7 @@ def histories(
     for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
         _draw(own, [(curve, looks[key], label(*key)) for key, curve in lines.items()], log=quantity in log)
         own.set_title(style.words(quantity), loc="left", size=9.5, parse_math=False)
-        if own.xaxis.get_tick_params()["labelbottom"]:
+        if own.xaxis.get_major_ticks(1)[0].label1.get_visible():  # the lowest of its column
             own.set_xlabel("step")
     style.common_legend(figure, axes)
     return figure, axes if len(axes) > 1 else axes[0]
