@@ -129,3 +129,13 @@ def test_it_is_said_in_words():
     )
     assert str(ExpectedCost(0.01234, 2**20, 5, 0, False)) == "5 samples: about 0.012 s, 1 MiB"
     assert str(ExpectedCost(12_345.0, 2**30, 5, 3, False)) == "5 samples, 3 outputs: about 12,000 s, 1,024 MiB"
+
+
+def test_what_the_first_samples_cost_together_is_not_taken_for_each_ones():
+    """As where a pass of eight takes longer than one of two by more than its samples."""
+
+    def took(size):
+        return 0.04 + 0.06 * (size >= 8) + 0.001 * size
+
+    seconds, _ = extrapolated(took, 256, 256)
+    assert took(256) / 3 < seconds < 3 * took(256)

@@ -17,6 +17,8 @@ from gnomon.probe._samples import Samples
 
 ENOUGH = 0.1
 """Seconds of a look which is long enough for the clock."""
+CLEAR = 3
+"""Times the first look's seconds from which on it is the samples that take them."""
 MOST = 5 * ENOUGH
 """Seconds after which no more samples are looked at, where at least two looks were taken."""
 
@@ -101,7 +103,8 @@ def expected(
 def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float, int]:
     """The seconds of n samples, from what up to `most` take, and how many were looked at in the end.
 
-    On a straight line through the first look and the last, which is long enough, and half as long again as the first.
+    On a straight line through the first look and the last, which is long enough, and much longer than the first: of few
+    samples most of the time is not theirs.
     The first is taken twice, for what is made in a first pass, and short ones, for other work on the machine.
     """
 
@@ -112,7 +115,7 @@ def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float
     first = 0.0
     size = few = min(2, n, most)
     first = now = spent = least(few)
-    while size < min(n, most) and (size == few or (spent < MOST and now < max(ENOUGH, 1.5 * first))):
+    while size < min(n, most) and (size == few or (spent < MOST and now < max(ENOUGH, CLEAR * first))):
         size = min((2 if now >= ENOUGH else 4) * size, n, most)
         now = least(size)
         spent += now
