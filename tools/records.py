@@ -62,7 +62,10 @@ def main() -> None:
     runs, damaged = all_runs(given.runs)
     for sentence in damaged:
         print(f"left out: {sentence}")
-    for name in given.experiments or sorted({run.experiment for run in runs}):
+    there = {run.experiment for run in runs}
+    if missing := [name for name in given.experiments if name not in there]:
+        parser.error(f"experiments: expected some of {', '.join(sorted(there)) or 'none'}, got {', '.join(missing)}")
+    for name in given.experiments or sorted(there):
         archive = RECORDS / f"{name}.tar.xz"
         count = pack(archive, [run for run in runs if run.experiment == name])
         print(f"{archive.name}: {count} runs, {archive.stat().st_size / 1000:.0f} kB")
