@@ -9,6 +9,8 @@ import torch
 import gnomon
 from gnomon.dynamics import _integration
 from gnomon.dynamics._filippov import Trajectory
+from gnomon.dynamics._filippov._events import first_event
+from gnomon.dynamics._filippov._regularisation import regularised_limit
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 
 TIMES = torch.tensor([0.0, 0.2, 0.7, 1.5, 3.0, 8.0], dtype=torch.float64)
@@ -235,6 +237,25 @@ def test_points_that_are_taken_for_one_and_part_are_noticed(monkeypatch):
     monkeypatch.setattr(gnomon.GeneralFlow, "places", lambda flow, alpha: np.zeros(alpha.shape[:2], dtype=int))
     with pytest.raises(ConvergenceError, match="expected sliding points on their surfaces at time"):
         gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES)
+
+
+def test_a_margin_that_is_back_at_the_node_is_seen_where_another_ends():
+    """The first falls below 0 at 0.05 and is back at 0.11, the second falls below it at 0.08; nodes are at eighths."""
+
+    def margins(time):
+        return np.array([(time - 0.05) * (time - 0.11), 0.08 - time]).reshape(1, 2, 1)
+
+    found = first_event(margins, np.full((1, 2, 1), -1e-12), 0.0, 1.0)
+    np.testing.assert_allclose(found, 0.05, rtol=0, atol=1e-10)
+
+
+def test_a_regularised_flow_that_leaves_slowly_arrives():
+    """From next to where it would rest it leaves within some 7,000 steps, while the other coefficient comes to rest."""
+
+    def speeds(alpha):
+        return np.array([0.008 * (alpha[0] - 1) - 1e-9, 2 * (0.7 - alpha[1])]), 1e-14
+
+    np.testing.assert_allclose(regularised_limit(speeds, np.array([1.0, 0.4])), [0, 0.7], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,17 @@ def first_event(
     def least(time: float, surfaces: Bool[np.ndarray, "l n q"], bounds: Coefficients | float) -> float:
         return float((margins(time) - bounds)[surfaces].min())
 
+    def between(before: float, after: float) -> float:
+        beyond = margins(after) < bounds
+        at = 0.0 if least(before, beyond, 0.0) > 0 else bounds
+        event = float(brentq(least, before, after, args=(beyond, at), xtol=1e-15 * after))
+        # A margin that is above its bound again afterwards may be below it there.
+        return between(before, event) if event < after and (margins(event) < bounds).any() else event
+
     before = now
     for node in np.linspace(now, until, NODES + 1)[1:].tolist():
-        beyond = margins(node) < bounds
-        if beyond.any():
-            at = 0.0 if least(before, beyond, 0.0) > 0 else bounds
-            return float(brentq(least, before, node, args=(beyond, at), xtol=1e-15 * node))
+        if (margins(node) < bounds).any():
+            return between(before, node)
         before = node
     return None
 

@@ -10,8 +10,8 @@ Speeds = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], float]
 
 ROUND = 1e-9
 """How near to 0 and 1 the coefficients of sliding points count as such."""
-STEPS, ROUNDS = 100, 20
-"""Steps of the regularised flow before Newton's method is tried, and how often."""
+STEPS, ROUNDS = 100, 8
+"""Steps of the regularised flow before Newton's method is first tried, each time twice as many, and how often."""
 NEWTON = 8
 """Its steps, at most, and two more for each surface."""
 NEAR = 1e-8
@@ -31,8 +31,8 @@ def regularised_limit(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np
     if not _driven(speeds, crossed).any():
         return crossed
     pace = 1 / np.abs(_slopes(speeds, alpha)).sum(1).max()
-    for _ in range(ROUNDS):
-        for _ in range(STEPS):
+    for doubled in range(ROUNDS):
+        for _ in range(STEPS << doubled):
             before, alpha = alpha, (alpha + pace * speeds(alpha)[0]).clip(0, 1)
         found = _newton(speeds, alpha)
         if found is None and np.abs(alpha - before).max() < ROUND / 10:
