@@ -14,7 +14,8 @@ from rich.console import Console
 
 from gnomon import __version__
 from gnomon_lab.cli import main
-from gnomon_lab.cli.execute import laid_out, show_claims
+from gnomon_lab.cli.execute import show_claims
+from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.runs import Claim
 from tests.children import child
@@ -323,6 +324,15 @@ def test_a_table_too_wide_either_way_stands_in_parts_that_repeat_the_names():
     for name in names:
         cells = [line.split(name)[1].split() for line in lines if name in line]
         assert list(map(len, cells)) == list(map(len, words))
+
+
+def test_a_table_of_long_cells_stands_in_parts_rather_than_in_wrapped_words():
+    cell, name = "1.25 (0.97 to 1.34) / 0.97, 9 of 10", "the name of an entrant, on top"
+    columns, rows = ["", "one, steps / time", "another, steps / time"], [[name, cell, cell]] * 3
+    for width, wanted in ((110, 3), (80, 6), (60, 0)):
+        console = Console(width=width, file=io.StringIO())
+        console.print(laid_out(columns, rows, console))
+        assert sum(cell in line for line in console.file.getvalue().splitlines()) == wanted
 
 
 def test_a_table_too_wide_for_the_terminal_stands_on_its_side():

@@ -164,7 +164,12 @@ def test_svg_is_deterministic_and_words_are_not_interpreted(tmp_path):
         (
             lambda: RegionFrame("a", (SQUARE,), np.zeros(1), points=(Points("p", (1.0,), (1.0,), joined=True),)),
             RangeError,
-            r"RegionFrame\(points\): expected points without values, unjoined, got others in 'p'",
+            r"RegionFrame\(points\): expected points without values or bars, unjoined, got others in 'p'",
+        ),
+        (
+            lambda: RegionFrame("a", (SQUARE,), np.zeros(1), points=(Points("p", (1.0,), (1.0,), low=(0.0,)),)),
+            RangeError,
+            r"RegionFrame\(points\): expected points without values or bars, unjoined, got others in 'p'",
         ),
         (lambda: RegionMap("m", "", "", "", "", "", ()), EmptyError, r"RegionMap\(frames\): .* got none in 'm'"),
         (

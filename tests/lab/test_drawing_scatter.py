@@ -86,6 +86,24 @@ def test_rows_stand_by_their_names_from_the_top_down():
     assert _scatter_layout.stack(rows)[0] == top + 3 * _scatter_layout.ROW
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_a_point_lies_on_its_bar_and_the_axis_shows_all_of_it(log):
+    points = Points("p", (1.0, 4.0), (0.0, 1.0), colour=1, low=(0.5, 4.0), high=(1.0, 40.0))
+    bars = Scatter("bars", "Bars", "", (ScatterPanel("p", "x", "", (points,), log_x=log, rows=("a", "b")),))
+    (axes,) = draw(bars).axes
+    *drawn, _ = axes.collections
+    np.testing.assert_array_equal([bar.get_segments()[0] for bar in drawn], [[[0.5, 0], [1, 0]], [[4, 1], [40, 1]]])
+    assert tuple(drawn[0].get_colors()[0]) == to_rgba(style.colour(1))
+    low, high = axes.get_xlim()
+    assert low < 0.5 < 40 < high
+    trace, legend = interactive(bars).data
+    np.testing.assert_array_equal(trace.error_x.arrayminus, [0.5, 0])
+    np.testing.assert_array_equal(trace.error_x.array, [0, 36])
+    np.testing.assert_array_equal(trace.customdata, [[0.5, 1], [4, 40]])
+    assert trace.error_x.symmetric is False
+    assert legend.error_x.array is None
+
+
 def test_without_values_there_is_no_bar():
     plain = Scatter("plain", "Plain", "", (ScatterPanel("p", "x", "y", (JOINED,)),))
     assert plain.value_span is None
@@ -129,6 +147,21 @@ def panel(**options):
             r"Points\(values\): expected finite numbers, got inf at index 0 of 'a'",
         ),
         (lambda: Points("a", (1.0,), (1.0,), colour=-1), RangeError, r"Points\(colour\): expected .* got -1"),
+        (
+            lambda: Points("a", (1.0,), (1.0,), low=()),
+            ShapeError,
+            r"Points\(low\): expected as many as x has, 1, got 0",
+        ),
+        (
+            lambda: Points("a", (1.0, 3.0), (1.0, 1.0), low=(1.0, 1.0), high=(2.0, 2.0)),
+            RangeError,
+            r"Points\(low, high\): expected bars on which their points are, got 3 on a bar from 1 to 2 in 'a'",
+        ),
+        (
+            lambda: ScatterPanel("p", "x", "y", (Points("a", (1.0,), (1.0,), low=(0.0,)),), log_x=True),
+            RangeError,
+            r"ScatterPanel\(log_x\): expected x above 0 everywhere, got 0 in 'p'",
+        ),
         (
             lambda: ScatterPanel("p", "x", "y", ()),
             EmptyError,

@@ -9,9 +9,9 @@ import pytest
 from rich.table import Table
 
 from gnomon_lab.cli import main
-from gnomon_lab.cli.execute import laid_out
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.cli.say import plain, say
+from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
 
 HOSTILE = ["[red]x", "[/b]", "[bold", "a\x1b[31mb", "a\rb", "a\nb", "a\x9bb", "\u202eb", ":smile:", "a\udcffb", "a  b"]

@@ -8,17 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
-from rich.table import Table
 
 from gnomon.errors import GnomonError
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.cli.say import say
 from gnomon_lab.cli.state import how_far
+from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.build import build, then
@@ -29,9 +26,6 @@ from gnomon_lab.runs.claims import reproduced
 from gnomon_lab.runs.executors import open_executor, require_place
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep
 from gnomon_lab.settings import Settings
-
-WIDE = 1000
-"""Columns that hold any table."""
 
 
 def execute(experiment: Experiment[Settings], config: Settings, seed: int, root: Path, data_dir: Path | None) -> int:
@@ -211,57 +205,3 @@ def show_page_of_seeds(experiment: Experiment[Settings], found: Found, root: Pat
     runs = [run for run in finished_runs(root, found.experiment)[0] if run.digest == found.digest]
     if len(runs) > 1:
         say(f"report over {len(runs)} seeds: {build_over_seeds(experiment, runs)}", console)
-
-
-def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> RenderableType:
-    """The table as it fits: as it is, its words wrapped, on its side, or in parts that repeat the rows' names.
-
-    No number and no name is cut off, whatever the width.
-    """
-    table = tabled(columns, rows)
-    if width(table, console).maximum > console.width:
-        # All but the names wrap between words, and the names take what is left.
-        for place, column in enumerate(columns):
-            words = " ".join([column, *(row[place] for row in rows)]).split()
-            table.columns[place].width = max(map(len, words)) if column else None
-    if width(table, console).minimum > console.width:
-        first, *others = zip(columns, *rows, strict=True)
-        turned = tabled(first, others)
-        return turned if width(turned, console).minimum <= console.width else in_parts(columns, rows, console)
-    return table
-
-
-def in_parts(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Terminal) -> Group:
-    """Tables below each other, each with the first column and as many of the others as fit, but one at least."""
-    parts: list[Table] = []
-    since = 1
-    for end in range(2, len(columns) + 1):
-        part = tabled(*taken(columns, rows, since, end))
-        if end > since + 1 and width(part, console).maximum > console.width:
-            since = end - 1
-            parts.append(tabled(*taken(columns, rows, since, end)))
-        else:
-            parts[-1:] = [part]
-    return Group(*parts)
-
-
-def taken(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], since: int, end: int
-) -> tuple[list[str], list[list[str]]]:
-    """The first column and those of a range."""
-    return [columns[0], *columns[since:end]], [[row[0], *row[since:end]] for row in rows]
-
-
-def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """The table as wide as it comes; the column without a name holds the names of the rows."""
-    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def width(table: Table, console: Terminal) -> Measurement:
-    """The least and the most columns of the screen that the table takes."""
-    return Measurement.get(console, console.options.update(width=WIDE), table)

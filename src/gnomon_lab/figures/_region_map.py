@@ -26,7 +26,7 @@ class RegionFrame:
     Raises:
         EmptyError: if there is no polygon.
         ShapeError: if a polygon has fewer than three corners, a line fewer than two, or there are not as many values.
-        RangeError: if a number is NaN or infinite, or points have values or are joined.
+        RangeError: if a number is NaN or infinite, or points have values or bars, or are joined.
     """
 
     label: str
@@ -46,8 +46,8 @@ class RegionFrame:
         for lines in self.lines:
             lines.check_corners("lines", 2)
         for points in self.points:
-            if points.values is not None or points.joined:
-                expected, advice = "points without values, unjoined", "The colours are the regions'."
+            if points.values is not None or points.bars or points.joined:
+                expected, advice = "points without values or bars, unjoined", "The colours are the regions'."
                 raise RangeError("points", expected, f"others in {points.label!r}", advice)
 
 

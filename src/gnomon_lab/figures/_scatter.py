@@ -17,11 +17,13 @@ class Points:
         values: what the colour bar tells of each point; as many. None draws all in the palette's colour.
         joined: whether a line in the palette's colour runs through them, in the order given.
         colour: place in the palette and among the shapes of points, from 0; wraps round.
+        low: the lower ends of bars along the x axis, as many; None lets them begin at the points.
+        high: their upper ends, as many; None lets them end at the points.
 
     Raises:
-        ShapeError: if `x`, `y` and `values` differ in length.
+        ShapeError: if `x` and what else there is of each point differ in length.
         EmptyError: if there is no point.
-        RangeError: if a number is NaN or infinite, or `colour` is negative.
+        RangeError: if a number is NaN or infinite, `colour` is negative, or a point is not on its bar.
     """
 
     label: str
@@ -30,11 +32,27 @@ class Points:
     values: tuple[float, ...] | None = None
     joined: bool = False
     colour: int = 0
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
 
     @public
     def __post_init__(self) -> None:
-        as_many(self.x, self.label, y=self.y, values=self.values)
+        as_many(self.x, self.label, y=self.y, values=self.values, low=self.low, high=self.high)
         palette_place(self.colour)
+        for x, (low, high) in zip(self.x, self.bars, strict=False):
+            if not low <= x <= high:
+                got = f"{x:g} on a bar from {low:g} to {high:g} in {self.label!r}"
+                raise RangeError("low, high", "bars on which their points are", got, "Pass the ends in that order.")
+
+    @property
+    def bars(self) -> tuple[tuple[float, float], ...]:
+        """The two ends of each point's; none where there is neither."""
+        return tuple(zip(self.low or self.x, self.high or self.x, strict=True)) if self.low or self.high else ()
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """All that the x axis has to show."""
+        return (*self.x, *(end for bar in self.bars for end in bar))
 
 
 @dataclass(frozen=True)
@@ -67,9 +85,9 @@ class ScatterPanel:
     @public
     def __post_init__(self) -> None:
         some("points", self.points, "kind of points", self.title)
-        for axis, log in (("x", self.log_x), ("y", self.log_y)):
+        for axis, of, log in (("x", "ends", self.log_x), ("y", "y", self.log_y)):
             if log:
-                above_0(f"log_{axis}", [at for points in self.points for at in getattr(points, axis)], axis, self.title)
+                above_0(f"log_{axis}", [at for points in self.points for at in getattr(points, of)], axis, self.title)
         if self.rows:
             lines = [y for points in self.points for y in points.y]
             least, most = min(lines), max(lines)

@@ -69,6 +69,17 @@ def _line(points: Points) -> dict[str, Any]:
     return {"line": {"color": style.colour(points.colour), "width": 2}} if points.joined else {}
 
 
+def _bars(points: Points) -> dict[str, Any]:
+    """Nothing where points have no bars."""
+    if not points.bars:
+        return {}
+    look = {"color": style.colour(points.colour), "thickness": 2, "width": 0, "symmetric": False}
+    below, above = zip(
+        *((x - low, high - x) for x, (low, high) in zip(points.x, points.bars, strict=True)), strict=True
+    )
+    return {"customdata": points.bars, "error_x": {"array": above, "arrayminus": below, **look}}
+
+
 def _group(points: Points) -> str:
     return repr((points.label, points.colour))
 
@@ -76,13 +87,15 @@ def _group(points: Points) -> str:
 def _trace(points: Points, scatter: Scatter, i: int) -> go.Scatter:
     shown = f"{text(points.label)}<br>%{{x:.4~g}}, %{{y:.4~g}}"
     marker = _marker(points)
+    if points.bars:
+        shown += "<br>%{customdata[0]:.4~g} to %{customdata[1]:.4~g}"
     if points.values is not None:
         marker |= {"color": points.values, "coloraxis": "coloraxis"}
         shown += f"<br>{text(scatter.value_label)}: %{{marker.color:.4~g}}"
     return go.Scatter(
         x=points.x, y=points.y, name=text(points.label), mode="lines+markers" if points.joined else "markers",
         marker=marker, legendgroup=_group(points), showlegend=False, hovertemplate=f"{shown}<extra></extra>",
-        xaxis=f"x{number(i)}", yaxis=f"y{number(i)}", **_line(points),
+        xaxis=f"x{number(i)}", yaxis=f"y{number(i)}", **_line(points), **_bars(points),
     )  # fmt: skip
 
 

@@ -57,10 +57,10 @@ def stack(scatter: Scatter) -> tuple[int, tuple[int, ...], int]:
 
 
 def span(panel: ScatterPanel, axis: str) -> tuple[float, float]:
-    """Both ends of an axis, "x" or "y": all points, and 5 % on either side; all rows, the first at the upper end."""
+    """Both ends of an axis, "x" or "y": all points and bars, and 5 % on either side; all rows, the first at the top."""
     if axis == "y" and panel.rows:
         return len(panel.rows) - 0.5, -0.5
-    numbers = [number for points in panel.points for number in getattr(points, axis)]
+    numbers = [number for points in panel.points for number in (points.ends if axis == "x" else points.y)]
     low, high = min(numbers), max(numbers)
     if logarithmic(panel, axis):
         pad = 0.05 * math.log10(high / low) or 0.5

@@ -76,6 +76,9 @@ def _marker_style(points: Points) -> dict[str, Any]:
 def _draw_points(axes: Axes, points: Points, colours: ScalarMappable) -> None:
     if points.joined:
         axes.plot(points.x, points.y, **_line_style(points), solid_capstyle="round")
+    for y, (low, high) in zip(points.y, points.bars, strict=False):
+        line = _line_style(points)
+        axes.hlines(y, low, high, line["color"], linewidth=line["linewidth"])
     style = _marker_style(points)
     drawn = axes.scatter(
         points.x, points.y, s=style["markersize"] ** 2, marker=style["marker"], label=points.label,

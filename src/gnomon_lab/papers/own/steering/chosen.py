@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from gnomon_lab.runs import Record
 
@@ -94,27 +95,19 @@ def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str
     if not both:
         return None
     less = cost(runs, task, other) / cost(runs, task, entrant) if unit == "time" else 1.0
-    found = [[less * gain(*pair, unit) for pair in zip(*trials_of, strict=True)] for trials_of in both]
-    random = np.random.default_rng(0)
-    drawn = [
-        middle(
-            [
-                each
-                for run in random.integers(len(found), size=len(found))
-                for each in random.choice(found[run], len(found[run]))
-            ]
-        )
-        for _ in range(RESAMPLES)
-    ]
-    low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
+    found = np.array([[less * gain(*pair, unit) for pair in zip(*trials_of, strict=True)] for trials_of in both])
+    random, (runs_there, seeds_there) = np.random.default_rng(0), found.shape
+    of_runs = random.integers(runs_there, size=(RESAMPLES, runs_there, 1))
+    of_seeds = random.integers(seeds_there, size=(RESAMPLES, runs_there, seeds_there))
+    low, high = np.quantile(middle(found[of_runs, of_seeds]), (0.025, 0.975), method="inverted_cdf")
     ours = [trial for mine, _ in both for trial in mine]
     arrived = sum(trial["steps"] is not None for trial in ours)
-    return Beside(middle([each for those in found for each in those]), float(low), float(high), arrived, len(ours))
+    return Beside(float(middle(found)), float(low), float(high), arrived, len(ours))
 
 
-def middle(factors: Sequence[float]) -> float:
-    """The median; of an even number the lower of the two in the middle, which is nobody's mean with a 0."""
-    return float(np.quantile(factors, 0.5, method="inverted_cdf"))
+def middle(factors: Float[np.ndarray, "*draws run seed"]) -> Float[np.ndarray, "*draws"]:
+    """The median of all; of an even number the lower of the two in the middle, which is nobody's mean with a 0."""
+    return np.quantile(factors, 0.5, axis=(-2, -1), method="inverted_cdf")
 
 
 def gain(ours: Record, theirs: Record, unit: str) -> float:

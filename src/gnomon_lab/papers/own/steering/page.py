@@ -88,7 +88,7 @@ def panel(seeds: Sequence[Sequence[Record]], task: str, whole: bool) -> ScatterP
     names = list(dict.fromkeys(method(entrant) for entrant in entrants(here)))
     points: list[Points] = []
     for colour, way in enumerate((ALONE, ON_TOP)):
-        xs, ys = [], []
+        spans, ys = [], []
         for place, name in enumerate(names):
             by_itself = name in (BASELINE, UNTUNED, NO_DECAY)
             found = beside(
@@ -96,14 +96,12 @@ def panel(seeds: Sequence[Sequence[Record]], task: str, whole: bool) -> ScatterP
             )
             if found is None or (by_itself and way == ON_TOP):
                 continue
-            y = place + (colour - 0.5) / 3
-            low, value, high = (each if whole else shown(each) for each in (found.low, found.value, found.high))
-            points.append(Points("95 % interval", (low, high), (y, y), joined=True, colour=2))
-            xs.append(value)
-            ys.append(y)
-        if xs:
+            spans.append([each if whole else shown(each) for each in (found.low, found.value, found.high)])
+            ys.append(place + (colour - 0.5) / 3)
+        if spans:
             label = "alone" if way == ALONE else "on top of tuned weight decay"
-            points.append(Points(label, tuple(xs), tuple(ys), colour=colour))
+            low, value, high = zip(*spans, strict=True)
+            points.append(Points(label, value, tuple(ys), colour=colour, low=low, high=high))
     unit = "points of unseen accuracy more" if whole else "times less time"
     return ScatterPanel(task, unit, "", tuple(points), log_x=not whole, rows=tuple(names))
 
