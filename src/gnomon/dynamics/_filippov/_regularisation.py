@@ -61,6 +61,7 @@ def _newton(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, 
         if not free.any():
             return alpha
         (speed, rounding), change = speeds(alpha), np.zeros_like(alpha)
+        # NumPy 1 has another default for singular values, and warns.
         change[free] = np.linalg.lstsq(_slopes(speeds, alpha)[np.ix_(free, free)], -speed[free], rcond=None)[0]
         if np.abs(change).max() < NEAR:
             if np.abs(speed[free]).max() <= 10 * rounding:

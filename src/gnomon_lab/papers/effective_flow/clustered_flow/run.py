@@ -172,6 +172,7 @@ def limits(given: Problem, flow: ClusteredFlow, weight: Float[Tensor, "c q"]) ->
     """How far the limit is, over its norm, from the least-squares fit nearest to the start, and from equation 9.12."""
     factors = given.factors()
     points, targets = factors * given.points, factors * given.targets
+    # NumPy 1 has another default for singular values, and warns.
     missing, *_ = np.linalg.lstsq(points.numpy(), (targets - points @ weight.mT).numpy(), rcond=None)
     fit = weight + torch.from_numpy(missing).mT
     printed = targets.mT @ torch.linalg.pinv(points.mT)
