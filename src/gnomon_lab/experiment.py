@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gnomon_lab.settings import Settings
 
 ConfigT = TypeVar("ConfigT", bound="Settings")
+Cells: TypeAlias = "tuple[tuple[str, ...], list[tuple[str, ...]]]"
+"""The heads of the columns, and the rows."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Experiment(Generic[ConfigT]):
         claims: what the source claims, over the records of all finished seeds.
         others: further settings that the claims are about.
         figures_over_seeds: those that need the records of several seeds.
+        table_over_seeds: the table of several seeds; without it each cell is the mean and range of theirs.
     """
 
     entry: Entry
@@ -64,12 +67,13 @@ class Experiment(Generic[ConfigT]):
     small: ConfigT
     paper: ConfigT
     run: Callable[[ConfigT, Run], None]
-    table: Callable[[Sequence[Record]], tuple[tuple[str, ...], list[tuple[str, ...]]]]
+    table: Callable[[Sequence[Record]], Cells]
     summary: Callable[[Sequence[Record]], str]
     figures: Callable[[Sequence[Record]], Sequence[Figure]]
     claims: Callable[[Sequence[Sequence[Record]]], list[Claim]]
     others: tuple[ConfigT, ...] = ()
     figures_over_seeds: Callable[[Sequence[Sequence[Record]]], Sequence[Figure]] = _no_figures
+    table_over_seeds: Callable[[Sequence[Sequence[Record]]], Cells] | None = None
 
     @property
     def name(self) -> str:

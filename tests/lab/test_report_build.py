@@ -1,5 +1,7 @@
 """What a run's page says that is not in its experiment's own words: what the readings cost, and all seeds together."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -131,6 +133,11 @@ def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
     steps = [line.x for panel in EXPERIMENT.figures(runs[0].records())[1].panels for line in panel.lines]
     (together_,) = together([EXPERIMENT.figures(run.records()) for run in runs])
     assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
+    assert "In the table stands their mean and, in brackets, the lowest and the highest of them." in page
+    own = replace(EXPERIMENT, table_over_seeds=lambda seeds: (("", "seeds"), [("all", f"{len(seeds)} at once")]))
+    joint = build_over_seeds(own, runs).read_text()
+    assert "The table is over all of them." in joint
+    assert "2 at once" in joint
     # They are not on the page of one.
     one = build(EXPERIMENT, runs[0]).read_text()
     assert "order-over-seeds" not in one

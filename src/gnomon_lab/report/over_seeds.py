@@ -28,11 +28,15 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
     first, seeds = runs[0], [run.records() for run in runs]
     by_seed = [experiment.figures(records) for records in seeds]
     figures = (*experiment.figures_over_seeds(seeds), *together(by_seed))
-    columns, rows = spread([experiment.table(records) for records in seeds])
+    if experiment.table_over_seeds is None:
+        columns, rows = spread([experiment.table(records) for records in seeds])
+        stands = "In the table stands their mean and, in brackets, the lowest and the highest of them."
+    else:
+        columns, rows = experiment.table_over_seeds(seeds)
+        stands = "The table is over all of them."
     page = Report(
         title=f"{experiment.name}, {len(runs)} seeds: {experiment.entry.shows}",
-        summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). In the table stands "
-        f"their mean and, in brackets, the lowest and the highest of them.",
+        summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). {stands}",
         introduction=experiment.introduction.strip(),
         table=Table(columns, rows),
         claims=tuple(experiment.claims(seeds)) if first.has_one_of(experiment.settings) else (),

@@ -24,20 +24,19 @@ def entrants(records: Sequence[Record]) -> list[str]:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Each entrant on each task: times fewer steps, and times less time, than tuned weight decay."""
-    return columns(records), rows([records])
+    """Of this run alone."""
+    return table_over_seeds([records])
 
 
-def columns(records: Sequence[Record]) -> tuple[str, ...]:
-    """A task each."""
-    return ("", *(f"{task}, points" if whole else f"{task}, steps / time" for task, whole in tasks(records).items()))
+def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Each entrant on each task: times fewer steps, and times less time, than tuned weight decay.
 
-
-def rows(seeds: Sequence[Sequence[Record]]) -> list[tuple[str, ...]]:
-    """An entrant each; with the share of seeds that arrived where it is not all."""
-    return [
-        (entrant, *(cell(seeds, task, entrant, whole) for task, whole in tasks(seeds[0]).items()))
-        for entrant in entrants(seeds[0])
+    With the share of seeds that arrived where it is not all.
+    """
+    on = tasks(seeds[0])
+    columns = ("", *(f"{task}, points" if whole else f"{task}, steps / time" for task, whole in on.items()))
+    return columns, [
+        (entrant, *(cell(seeds, task, entrant, whole) for task, whole in on.items())) for entrant in entrants(seeds[0])
     ]
 
 

@@ -18,7 +18,14 @@ from gnomon_lab.papers.own.steering.chosen import (
     worth_trying,
 )
 from gnomon_lab.papers.own.steering.methods import METHODS, Method, Training
-from gnomon_lab.papers.own.steering.page import claims, figures, figures_over_seeds, summary, table
+from gnomon_lab.papers.own.steering.page import (
+    claims,
+    figures,
+    figures_over_seeds,
+    summary,
+    table,
+    table_over_seeds,
+)
 from gnomon_lab.papers.own.steering.tasks import TASKS
 from gnomon_lab.papers.own.steering.trial import trial
 from gnomon_lab.runs import Record, Run
@@ -126,5 +133,5 @@ def change(method: Method | None, setting: Setting, training: Training) -> None:
 
 EXPERIMENT = Experiment(
     EXPERIMENTS["steering"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims,
-    figures_over_seeds=figures_over_seeds,
+    figures_over_seeds=figures_over_seeds, table_over_seeds=table_over_seeds,
 )  # fmt: skip
