@@ -9,7 +9,17 @@ from gnomon import GrokAlign
 from gnomon.errors import RangeError
 from gnomon_lab.papers.own import lazy_penalty
 from gnomon_lab.papers.own._race import Race
-from gnomon_lab.papers.own.lazy_penalty import BASELINE, Config, best, claims, figures_over_seeds, run, summary, table
+from gnomon_lab.papers.own.lazy_penalty import (
+    BASELINE,
+    Config,
+    best,
+    claims,
+    figures_over_seeds,
+    run,
+    summary,
+    table,
+    table_over_seeds,
+)
 from tests.lab.resuming import resumed
 
 SLOW, FAST = "every 1 part 1 coefficient 0.01", "every 16 part 0.25 coefficient 0.1"
@@ -71,7 +81,21 @@ def test_the_best_setting_arrives_with_every_seed():
     assert best([lost, *seeds[1:]])[0] == SLOW
     assert [claim.holds for claim in claims(seeds)] == [True, True]
     assert [claim.holds for claim in claims([made_up(slow=False)])] == [False, True]
-    assert table([r for r in lost if r["arm"] in (BASELINE, FAST)])[1][1][1:3] == ("not reached", "")
+    assert table([r for r in lost if r["arm"] in (BASELINE, FAST)])[1][1][1:5] == ("never", "", "", "")
+
+
+def test_the_table_over_seeds_has_medians_and_ranges():
+    seeds = [made_up(), made_up(steps=50, seconds=2.0), made_up(steps=400, seconds=48.0, slow=False)]
+    _, rows = table_over_seeds(seeds)
+    assert rows[0][:3] == ("weight decay", "1,200 (1,200 to 1,200)", "24 (24 to 24)")
+    assert rows[1][1:5] == (
+        "600 (600 to 600), 1 of 3 never",
+        "24 (24 to 24)",
+        "2.00 x (2.00 to 2.00)",
+        "1.00 x (1.00 to 1.00)",
+    )
+    assert rows[2][1:5] == ("100 (50 to 400)", "4 (2 to 48)", "12.00 x (3.00 to 24.00)", "6.00 x (0.50 to 12.00)")
+    assert rows[2][5:] == ("1.00 (1.00 to 1.00)", "90.0% (90.0% to 90.0%)")
 
 
 def test_a_part_of_a_batch_is_at_most_the_whole():

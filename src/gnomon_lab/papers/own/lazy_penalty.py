@@ -176,15 +176,36 @@ def step_cost(records: Sequence[Record], arm: str) -> float:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Every setting: how soon it reached the goal, and what it knew at the end."""
+    """Of this seed alone."""
+    return table_over_seeds([records])
+
+
+def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Every setting: how soon it reached the goal, and what it knew at the end; medians over seeds and their range."""
     columns = ("", "steps", "seconds", "fewer steps", "less time", "a step costs", "unseen, at the end")
     rows: list[tuple[str, ...]] = []
-    for arm, read in by_arm(records).items():
-        at, gained = read[-1]["arrived"], times(records, arm)
-        took = ("not reached", "") if at is None else (f"{at[0]:,}", f"{at[1]:.0f}")
-        ratios = ("", "") if gained is None else tuple(f"{ratio:.2f} x" for ratio in gained)
-        rows.append((named(arm), *took, *ratios, f"{step_cost(records, arm):.2f}", f"{read[-1][UNSEEN]:.1%}"))
+    for arm in by_arm(seeds[0]):
+        ends = [last(records, arm) for records in seeds]
+        reached = [end["arrived"] for end in ends if end["arrived"] is not None]
+        gained = [ratios for records in seeds if (ratios := times(records, arm)) is not None]
+        steps, seconds = ([at[unit] for at in reached] for unit in (0, 1))
+        fewer, less = ([ratios[unit] for ratios in gained] for unit in (0, 1))
+        took = middle(steps, ",.0f") or "never"
+        if 0 < len(reached) < len(seeds):
+            took += f", {len(seeds) - len(reached)} of {len(seeds)} never"
+        rows.append((
+            named(arm), took, middle(seconds, ".0f"), middle(fewer, ".2f", " x"), middle(less, ".2f", " x"),
+            middle([step_cost(records, arm) for records in seeds], ".2f"), middle([end[UNSEEN] for end in ends], ".1%"),
+        ))  # fmt: skip
     return columns, rows
+
+
+def middle(values: Sequence[float], shown: str, unit: str = "") -> str:
+    """The median and, of several values, their range; nothing of none."""
+    if not values:
+        return ""
+    median = f"{statistics.median(values):{shown}}{unit}"
+    return median if len(values) == 1 else f"{median} ({min(values):{shown}} to {max(values):{shown}})"
 
 
 def arms(records: Sequence[Record]) -> list[str]:
@@ -268,5 +289,5 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     EXPERIMENTS["lazy-penalty"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS,
-    figures_over_seeds,
+    figures_over_seeds, table_over_seeds,
 )  # fmt: skip
