@@ -282,6 +282,8 @@ def lines_of(act, counted, interrupted=None):
     return passed
 
 
+# Python itself keeps to itself what interrupts the callback of a weak reference.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.once
 @pytest.mark.parametrize("build", [scaling, without_scaling])
 def test_an_interrupt_at_any_line_leaves_nothing_behind(build):

@@ -250,10 +250,10 @@ def test_a_margin_that_is_back_at_the_node_is_seen_where_another_ends():
 
 
 def test_a_regularised_flow_that_leaves_slowly_arrives():
-    """From next to where it would rest it leaves within some 7,000 steps, while the other coefficient comes to rest."""
+    """From next to where it would rest it leaves within some 4,000 steps, while the other coefficient comes to rest."""
 
     def speeds(alpha):
-        return np.array([0.008 * (alpha[0] - 1) - 1e-9, 2 * (0.7 - alpha[1])]), 1e-14
+        return np.array([0.01 * (alpha[0] - 1) - 1e-8, 2 * (0.7 - alpha[1])]), 1e-14
 
     np.testing.assert_allclose(regularised_limit(speeds, np.array([1.0, 0.4])), [0, 0.7], rtol=0, atol=1e-12)
 
