@@ -133,7 +133,7 @@ def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
     steps = [line.x for panel in EXPERIMENT.figures(runs[0].records())[1].panels for line in panel.lines]
     (together_,) = together([EXPERIMENT.figures(run.records()) for run in runs])
     assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
-    assert "In the table stands their mean and, in brackets, the lowest and the highest of them." in page
+    assert "The table shows their mean and, in brackets, the lowest and the highest." in page
     own = replace(EXPERIMENT, table_over_seeds=lambda seeds: (("", "seeds"), [("all", f"{len(seeds)} at once")]))
     joint = build_over_seeds(own, runs).read_text()
     assert "The table is over all of them." in joint

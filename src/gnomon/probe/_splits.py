@@ -53,7 +53,7 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
                     "quantities",
                     there,
                     f"{name!r} of {type(each).__name__}",
-                    "Correct the name, or what stands there.",
+                    "Correct the name, or what is there.",
                 )
     found = {split: everywhere | asked.get(split, {}) for split in splits}
     found = {split: each for split, each in found.items() if each}

@@ -140,7 +140,7 @@ def as_page(moved: Moved) -> Report:
     outputs = {record["measured"]["outputs"] for record in moved.records} - {None}
     paragraphs = [
         f"The network of {setting['model']} with the weights of one checkpoint after another, in eval mode and "
-        f"{setting['dtype']}, at the same samples. Of a quantity of each sample the mean stands in the table. "
+        f"{setting['dtype']}, at the same samples. Of a quantity of each sample the table shows the mean. "
         f"Steps: {moved.steps}.",
         *(f"Caution: {words}." for words in sorted(outputs)),
         *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(moved.left_out).items()),

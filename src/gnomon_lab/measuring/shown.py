@@ -122,7 +122,7 @@ def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
         for name, value in spread.items()
     )
     caption = (
-        "The values of the samples from the least to the largest: at 50 % stands the median, and where a curve is flat "
+        "The values of the samples from the least to the largest: at 50 % is the median, and where a curve is flat "
         "the samples are alike."
     )
     title = "How the quantities spread over the samples"
