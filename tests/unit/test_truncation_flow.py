@@ -8,7 +8,7 @@ import torch
 
 import gnomon
 from gnomon.dynamics import _integration
-from gnomon.dynamics._filippov import Trajectory
+from gnomon.dynamics._filippov import Trajectory, _regularisation
 from gnomon.dynamics._filippov._events import first_event
 from gnomon.dynamics._filippov._regularisation import regularised_limit
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
@@ -223,8 +223,9 @@ def test_a_velocity_without_end_is_reported():
         solved(lambda alpha, beta: beta**2, 1.0, 2.0)
 
 
-def test_surfaces_without_a_way_on_are_named():
+def test_surfaces_without_a_way_on_are_named(monkeypatch):
     """Both sides drive to the surface, and no combination of them stays."""
+    monkeypatch.setattr(_regularisation, "ROUNDS", 2)
     with pytest.raises(
         ConvergenceError, match=r"a way on at time 0\.0, got none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
     ):

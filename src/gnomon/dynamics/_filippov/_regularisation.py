@@ -10,7 +10,7 @@ Speeds = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], float]
 
 ROUND = 1e-9
 """How near to 0 and 1 the coefficients of sliding points count as such."""
-STEPS, ROUNDS = 100, 6
+STEPS, ROUNDS = 100, 8
 """Steps of the regularised flow before Newton's method is first tried, each time twice as many, and how often."""
 NEWTON = 8
 """Its steps, at most, and two more for each surface."""
