@@ -26,6 +26,8 @@ NODES = 8
 """In how many places of a step the surfaces are looked at."""
 STILL = 1e-13
 """Speeds, as shares of the largest, that are rounding."""
+ITERATIONS = 1000
+"""Steps of the search for an event: where a margin is rounding, each second one is tiny, and 100 were too few."""
 TRIES = 50
 """How often points may part or meet behind a layer, before the search for a way on is given up."""
 
@@ -68,7 +70,7 @@ def first_event(
     def between(before: float, after: float) -> float:
         beyond = margins(after) < bounds
         at = 0.0 if least(before, beyond, 0.0) > 0 else bounds
-        event = float(brentq(least, before, after, args=(beyond, at), xtol=1e-15 * after))
+        event = float(brentq(least, before, after, args=(beyond, at), xtol=1e-15 * after, maxiter=ITERATIONS))
         # A margin that is above its bound again afterwards may be below it there.
         return between(before, event) if event < after and (margins(event) < bounds).any() else event
 

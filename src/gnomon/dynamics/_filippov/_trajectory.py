@@ -50,7 +50,7 @@ class Trajectory:
         self.now, self.state, self.coefficients = 0.0, state, coefficients
         self.sliding: Bool[np.ndarray, "l n q"] = np.zeros(coefficients.shape, dtype=bool)
         self.events: list[tuple[float, int, int, int, float]] = []
-        self._flow, self._rtol, self._evaluations = flow, rtol, Evaluations()
+        self._flow, self._rtol, self._evaluations = flow, rtol, Evaluations(coefficients.size)
         self._width, self._touches, self._dissipated = 0.0, 0, np.zeros(2)
         self._field = SlidingField(flow, coefficients, self.sliding)
         self._scale = float(np.abs(flow.heights(state, coefficients)).max()) or 1.0
@@ -65,7 +65,7 @@ class Trajectory:
 
     def snapshot(self) -> Snapshot:
         """What there is now; evaluations are counted from here to the next."""
-        self._evaluations = Evaluations()
+        self._evaluations = Evaluations(self.coefficients.size)
         coefficients = self._coefficients_at(self.state)
         return Snapshot(self.now, self.state, self._field(self.state), coefficients, self._dissipated)
 
