@@ -11,12 +11,14 @@ import pytest
 import torch
 from rich.console import Console
 
+from gnomon import Reading
 from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.papers.own.grok_digits import Config
 from gnomon_lab.runs import Run, find, last, load_run, machine, open_run, read_records, series, settled_at
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json
+from gnomon_lab.runs.series import seconds_of
 
 
 def test_a_dozen_kills_change_nothing(tmp_path):
@@ -59,6 +61,18 @@ def count(folder, steps=10, stop_at=None, arms=("a", "b"), checkpoint_seconds=0.
             if (arm, step) == stop_at:
                 raise StoppedError
     return [{k: v for k, v in record.items() if k != "seconds"} for record in run.records()]
+
+
+def test_a_record_holds_the_seconds_up_to_it(tmp_path, monkeypatch):
+    """Ten seconds in a step of one arm, of which a reading takes four, then one more: a flow is one step."""
+    run = Run(tmp_path, 0)
+    monkeypatch.setattr("gnomon_lab.runs.run.time.monotonic", iter([0.0, 10.0, 11.0, 12.0, 13.0]).__next__)
+    for step in run.steps("flow", 0):
+        run.record(step, Reading(0, {"one": torch.ones(())}, {"one": 4.0}))
+        run.record(step)
+    found = [(seconds["trained"], seconds["read"]) for seconds in (record["seconds"] for record in run.records())]
+    assert found == [(6.0, 4.0), (7.0, 4.0)]
+    assert seconds_of(run.records()) == 11.0
 
 
 @pytest.mark.parametrize("stop_at", [("a", 0), ("a", 4), ("a", 10), ("b", 0), ("b", 10)])

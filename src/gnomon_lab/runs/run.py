@@ -72,6 +72,7 @@ class Run:
         self._stopped = False
         self._read = 0.0
         self._trained = 0.0
+        self._mark = time.monotonic()
 
     @property
     def records_path(self) -> Path:
@@ -133,13 +134,11 @@ class Run:
                 _restore(part, saved["state"][name])
             if saved["finished"]:
                 return
-        last_save = mark = time.monotonic()
+        last_save = self._mark = time.monotonic()
         for step in range(done + 1, total + 1):
-            read_before, self._step = self._read, step
+            self._step = step
             yield step
-            now = time.monotonic()
-            self._trained += now - mark - (self._read - read_before)
-            mark = now
+            now = self._count(read=0.0)
             finished = self._stopped or step == total
             self._show(arm, step, step if finished else total)
             if finished or now - last_save >= self.checkpoint_seconds:
@@ -152,9 +151,17 @@ class Run:
                 sync(self.records_path)  # after a power failure, the checkpoint still has what it stands on
                 save_checkpoint(path, where | seal | seconds | {"state": parts})
                 self._saved = step
-                last_save = mark = time.monotonic()
+                last_save = self._mark = time.monotonic()
             if finished:
                 return
+
+    def _count(self, read: float) -> float:
+        """Counts the time since the last call, of which so many seconds went into readings; returns what time it is."""
+        now = time.monotonic()
+        self._read += read
+        self._trained += now - self._mark - read
+        self._mark = now
+        return now
 
     def _seals(self) -> dict[str, Seal]:
         """What the checkpoints in the folder stand on, by arm."""
@@ -244,7 +251,7 @@ class Run:
         for name, value in values.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise self._diverged(f"a finite {name}", f"{value:g}")
-        self._read += cost.total()
+        self._count(read=cost.total())
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
         self._kept.add(append_record(self.records_path, values | {"seconds": seconds}))
 
