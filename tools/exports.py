@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 120
-DOCSTRING = '''"""One quantity a file: pure functions of tensors, whose argument names say what they look at.
+DOCSTRING = '''"""One quantity per file: pure functions of tensors, whose argument names say what they look at.
 
 Made by `make exports`: what is public follows from the files.
 """'''

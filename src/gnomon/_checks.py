@@ -6,7 +6,7 @@ from torch import Tensor
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 
 SHOWN = 5
-"""Of many classes without samples, so many are named."""
+"""If many classes have no samples, this many are named."""
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -15,7 +15,7 @@ def shape_of(tensor: Tensor) -> str:
 
 
 def floating(**tensors: object) -> None:
-    """Raises TypeError unless all are tensors, and RangeError unless they are of floating point."""
+    """Raises TypeError unless all are tensors, and RangeError unless they are floating-point."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise ArgumentTypeError(name, "a floating-point tensor", type(tensor).__name__, "Make one of it.")
@@ -37,10 +37,10 @@ def dense(**tensors: Tensor) -> None:
 
 
 def finite(**tensors: Tensor) -> None:
-    """Raises RangeError that names the first NaN or infinity and its index."""
+    """Raises a RangeError that names the first NaN or infinity and its index."""
     dense(**tensors)
     for name, tensor in tensors.items():
-        # NaN and infinity never leave a sum, which is ten times as fast to take as their places are to find.
+        # NaN and infinity always show in a sum, which is ten times as fast to compute as their places are to find.
         if torch.isfinite(tensor.detach().sum()):
             continue
         bad = ~torch.isfinite(tensor)
@@ -58,7 +58,7 @@ def finite(**tensors: Tensor) -> None:
 def samples(least_dims: int = 2, **tensors: Tensor) -> None:
     """Raises unless every tensor has `least_dims` axes or more, the first of the same length n >= 1.
 
-    Where they are two or more, a sample has entries.
+    If these are two or more, each sample must have entries.
     """
     first: tuple[str, Tensor] | None = None
     for name, tensor in tensors.items():
@@ -85,14 +85,14 @@ def samples(least_dims: int = 2, **tensors: Tensor) -> None:
 
 
 def entries(**tensors: Tensor) -> None:
-    """Raises EmptyError unless each sample has some."""
+    """Raises EmptyError unless each sample has entries."""
     for name, tensor in tensors.items():
         if tensor.numel() == 0:
             raise EmptyError(name, "entries for each sample", f"shape {shape_of(tensor)}", "Pass some.")
 
 
 def rows(**tensors: Tensor) -> None:
-    """Raises unless every tensor has two axes, the first of the same length n >= 1, and at least one entry a row."""
+    """Raises unless every tensor has two axes, the first of the same length n >= 1, and at least one entry per row."""
     samples(2, **tensors)
     for name, tensor in tensors.items():
         if tensor.ndim != 2:
@@ -108,7 +108,7 @@ def one_axis(**tensors: Tensor) -> None:
 
 
 def same_shape(**tensors: Tensor) -> None:
-    """Raises ShapeError unless all tensors have one shape."""
+    """Raises ShapeError unless all tensors have the same shape."""
     (first_name, first), *others = tensors.items()
     for name, tensor in others:
         if tensor.shape != first.shape:
@@ -131,7 +131,7 @@ def one_device(**tensors: Tensor) -> None:
 def settings(*settings: tuple[str, object, str, bool]) -> None:
     """Raises one RangeError for all settings, given as (name, value, wanted, right), that are not right.
 
-    Nor is a whole number that 64 bits do not hold, which no tensor takes.
+    A whole number that does not fit into 64 bits is not right either, since no tensor accepts it.
     """
     wrong = [f"{name} {wanted}, got {value!r}" for name, value, wanted, right in settings if not right]
     wrong += [f"{name} below 2⁶³, got {value!r}" for name, value, _, right in settings if right and too_long(value)]
@@ -140,7 +140,7 @@ def settings(*settings: tuple[str, object, str, bool]) -> None:
 
 
 def too_long(value: object) -> bool:
-    """Whether this is a whole number that 64 bits do not hold."""
+    """Whether this is a whole number that does not fit into 64 bits."""
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
@@ -158,7 +158,7 @@ def jacobian_at(jacobian: Tensor, x: Tensor) -> None:
 
 
 def outputs(logits: Tensor, labels: Tensor) -> None:
-    """Raises unless these are outputs, one row a sample, and their labels."""
+    """Raises unless these are outputs, one row per sample, and their labels."""
     samples(logits=logits)
     if logits.ndim != 2:
         raise ShapeError("logits", "shape (n, c)", shape_of(logits), "Pass one row of outputs a sample.")
@@ -167,7 +167,7 @@ def outputs(logits: Tensor, labels: Tensor) -> None:
 
 
 def class_labels(labels: Tensor, samples: int, classes: int) -> None:
-    """Raises unless `labels` are one class index a sample, from 0 to `classes` - 1."""
+    """Raises unless `labels` are one class index per sample, from 0 to `classes` - 1."""
     if labels.shape != (samples,):
         raise ShapeError("labels", f"shape ({samples},)", shape_of(labels), "Pass one class index a sample.")
     if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
@@ -180,7 +180,7 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
 
 
 def every_class(counts: Tensor) -> None:
-    """Raises EmptyError that names the first of the classes that have no samples, and says how many more there are."""
+    """Raises an EmptyError that names the first of the classes without samples, and says how many more there are."""
     missing = (counts == 0).nonzero().flatten()
     if len(missing) > 0:
         raise EmptyError(

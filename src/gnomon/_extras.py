@@ -1,4 +1,4 @@
-"""Packages that only an extra brings: imported where they are used, and what is said where they are not there."""
+"""Packages that only an extra installs: imported where they are used, and the error if they are missing."""
 
 import importlib
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from gnomon.errors import MissingExtraError
 
 
 def extra(where: str, module: str, name: str) -> ModuleType:
-    """The module, which the extra of this name brings.
+    """The module, which the extra of this name installs.
 
     Raises:
-        MissingExtraError: it is not installed, or does not import; then the message names the cause.
+        MissingExtraError: if it is not installed, or does not import; then the message names the cause.
     """
     try:
         return importlib.import_module(module)
@@ -21,7 +21,7 @@ def extra(where: str, module: str, name: str) -> ModuleType:
 
 
 def require(where: str, modules: Sequence[str], name: str) -> None:
-    """Raises MissingExtraError if one of the modules that the extra of this name brings is missing; imports none."""
+    """Raises MissingExtraError if one of the modules that the extra of this name installs is missing; imports none."""
     for module in modules:
         if find_spec(module) is None:
             raise missing(where, module, name, ModuleNotFoundError(name=module))

@@ -19,8 +19,8 @@ class Kind:
     """What an argument may be.
 
     Attributes:
-        dtypes: those of a tensor; None if it may be no tensor, empty if any will do.
-        others: classes of which it may be as well; None if there is more that it may be, which is not looked at.
+        dtypes: the dtypes of a tensor; None if it may not be a tensor, empty if any dtype will do.
+        others: classes of which it may be as well; None if it may be other things too, which are not checked.
         expected: all this in words.
     """
 
@@ -32,7 +32,7 @@ class Kind:
         """Raises unless the value is of the kind.
 
         Raises:
-            TypeError: if it is neither a tensor nor what else it may be.
+            TypeError: if it is neither a tensor nor anything else that it may be.
             RangeError: if it is a tensor without numbers, not dense, or of another dtype.
         """
         if isinstance(value, Tensor) and self.dtypes is not None:
@@ -77,7 +77,7 @@ def members(annotation: object) -> Iterable[object]:
 
 
 def is_own(part: type) -> bool:
-    """Whether it is a class of gnomon's that has objects, or that of networks."""
+    """Whether it is a class of gnomon's that has instances, or that of networks."""
     ours = part.__module__.partition(".")[0] == "gnomon"
     return part is nn.Module or (ours and not getattr(part, "_is_protocol", False))
 
@@ -89,7 +89,7 @@ REAL = frozenset(
 
 
 def dtypes_of(array: type[AbstractArray]) -> frozenset[torch.dtype]:
-    """Those that an annotation takes; where it says whole numbers all real ones, whose values functions look at."""
+    """The dtypes that an annotation accepts; for whole numbers all real ones, as functions check their values."""
     if not isinstance(array.dtypes, list | tuple) or "bool" in array.dtypes:
         return frozenset()
     floats = "float32" in array.dtypes and "int64" not in array.dtypes
@@ -97,7 +97,7 @@ def dtypes_of(array: type[AbstractArray]) -> frozenset[torch.dtype]:
 
 
 def in_words(array: type[AbstractArray]) -> str:
-    """The annotation as people say it."""
+    """The annotation in words."""
     dtypes = dtypes_of(array)
     if not dtypes:
         return "tensor"

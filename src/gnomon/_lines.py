@@ -8,10 +8,11 @@ from pathlib import Path
 def append_line(path: Path, line: bytes) -> None:
     """Appends a line and hands it to the operating system at once, so that a killed process loses none.
 
-    A line that somebody was killed in stays a line of its own: the next one does not land on it.
+    A line during which a process was killed stays a separate line: the next one is not appended to it.
 
     Raises:
-        OSError: if there is no room for the whole line, and then nothing of it stays; or if there is no such folder.
+        OSError: if there is no room for the complete line, of which nothing then remains; or if there is no such
+            folder.
     """
     with path.open("ab+", buffering=0) as file:
         before = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""In which precision gnomon computes: that of its arguments, whatever is trained around it."""
+"""The precision in which gnomon computes: that of its arguments, whatever training around it uses."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from gnomon.errors import RangeError, public
 
 HALF = frozenset({torch.float16, torch.bfloat16})
 AUTOCAST = ("cpu", "cuda", "mps", "xpu")
-"""The kinds of device that have it; asked for one by one."""
+"""The kinds of device that have it; queried one by one."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with autocast off inside, which would take its products in half precision.
+    """The function with autocast off inside, which would compute its products in half precision.
 
-    Its arguments are of the kinds that its signature names, or a sentence says which is not. Where gradients are on,
-    tensors that were made in inference mode are copied: no graph takes them as they are.
+    Its arguments are of the kinds that its signature names, or an error says which is not. If gradients are on, tensors
+    that were made in inference mode are copied: no graph accepts them as they are.
     """
     kinds = functools.cache(lambda: kinds_of(function))
     order = functools.cache(lambda: tuple(inspect.signature(function).parameters))
@@ -59,7 +59,7 @@ def of_inference(value: object) -> bool:
 
 
 def outside_inference(value: T) -> T:
-    """The same, as a tensor that may enter a graph where it is one."""
+    """The same value; a tensor as one that may enter a graph."""
     if not (isinstance(value, Tensor) and value.is_inference()):
         return value
     with torch.inference_mode(False):
@@ -72,10 +72,10 @@ def autocasting() -> list[str]:
 
 
 def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
-    """As `full_precision`; and what comes in half precision is taken up to float32, and its result given back in half.
+    """As `full_precision`; also converts half precision to float32, and the result back to half precision.
 
-    Half precision has no decompositions, and cannot hold sums. Where arguments come in several dtypes, the widest is
-    that of the result, as torch has it.
+    Half precision has no decompositions, and cannot hold sums. If arguments have several dtypes, the widest is that of
+    the result, as in torch.
     """
     precise = full_precision(function)
 
@@ -120,7 +120,7 @@ def floating(values: Iterable[object]) -> Iterator[Tensor]:
 
 
 def changed(value: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
-    """The value, with its tensors of some dtypes in another."""
+    """The value, with its tensors of these dtypes converted to another."""
     if isinstance(value, Tensor):
         return value.to(to) if value.dtype in dtypes else value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -10,14 +10,14 @@ R = TypeVar("R")
 
 
 class GnomonError(Exception):
-    """The root of all of them: `except GnomonError` catches whatever gnomon found wrong.
+    """The base class of all gnomon errors: `except GnomonError` catches whatever gnomon found wrong.
 
     Attributes:
-        argument: what it is about; None if that is all arguments together.
+        argument: the argument it is about; None if that is all arguments together.
         expected: what would be right.
-        got: what there is; None if `expected` says it already.
+        got: what there is; None if `expected` already says it.
         advice: what to do.
-        where: the public function that was called, which adds it: inner ones do not know.
+        where: the public function that was called, which adds its name: inner ones do not know it.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class EmptyError(GnomonError, ValueError):
 
 
 class RangeError(GnomonError, ValueError):
-    """A number lies outside the range in which the result has a meaning; NaN and infinity among them."""
+    """A number lies outside the range in which the result has a meaning; this includes NaN and infinity."""
 
 
 class ArgumentTypeError(GnomonError, TypeError):
-    """An argument is of another type than the function takes."""
+    """An argument is of a type that the function does not accept."""
 
 
 class DataError(GnomonError):
@@ -76,12 +76,12 @@ class MissingExtraError(GnomonError, ImportError):
 
     Args:
         package: what is imported.
-        extra: what brings it.
+        extra: the extra that installs it.
         cause: what importing it raised; None if it is not installed.
     """
 
     def __init__(self, package: str, extra: str, cause: str | None = None, *, where: str | None = None) -> None:
-        # From the sources, since no index has gnomon.
+        # From the sources, since no package index has gnomon.
         advice = f"pip install '.[{extra}]' in the folder of gnomon's sources"
         super().__init__(None, package, cause, "Install it again." if cause else advice, where=where)
         self.args = (package, extra, cause)
@@ -94,7 +94,7 @@ class MissingExtraError(GnomonError, ImportError):
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Names the errors that are raised inside without a name."""
+    """Adds the function's name to errors that are raised inside without one."""
     try:
         yield
     except GnomonError as error:
@@ -103,5 +103,5 @@ def within(where: str) -> Iterator[None]:
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, named in the errors that are raised inside without a name; a constructor by its class."""
+    """The function, named in the errors that are raised inside without a name; a constructor is named by its class."""
     return within(re.sub(r"\.__\w+__$", "", function.__qualname__))(function)

@@ -1,4 +1,4 @@
-"""An experiment: one object that the command line, a sweep and the page are handed."""
+"""An experiment: one object that is handed to the command line, a sweep and the page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 ConfigT = TypeVar("ConfigT", bound="Settings")
 Cells: TypeAlias = "tuple[tuple[str, ...], list[tuple[str, ...]]]"
-"""The heads of the columns, and the rows."""
+"""The column heads, and the rows."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of an experiment before its module is imported.
+    """What is known about an experiment before its module is imported.
 
     Attributes:
-        module: which ends in `EXPERIMENT`; the last part of its name is the experiment's.
+        module: the name of its module, which ends by defining `EXPERIMENT`; the last part of this name is the
+            experiment's.
         shows: what the experiment shows, in a line.
-        source: whose it is.
+        source: whose experiment it is.
     """
 
     module: str
@@ -35,7 +36,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """As the command line has it."""
+        """The name on the command line."""
         return self.module.rpartition(".")[2].replace("_", "-")
 
 
@@ -45,21 +46,21 @@ def _no_figures(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
 
 @dataclass(frozen=True)
 class Experiment(Generic[ConfigT]):
-    """An experiment: what it runs, and what it makes of the records.
+    """An experiment: what it runs, and what it derives from the records.
 
     Attributes:
         entry: its name, what it shows, whose it is.
-        introduction: for the page; blank lines part its paragraphs.
-        small: the setting for two processor cores and minutes, the default.
+        introduction: for the page; blank lines separate its paragraphs.
+        small: the default setting, which takes minutes on two CPU cores.
         paper: the paper's own setting.
         run: trains, and records; all randomness comes from the run's seed.
-        table: the heads of the columns and the rows, from a run's records.
+        table: the column heads and the rows, from a run's records.
         summary: the result in one or two sentences.
         figures: in reading order, from records alone.
         claims: what the source claims, over the records of all finished seeds.
         others: further settings that the claims are about.
-        figures_over_seeds: those that need the records of several seeds.
-        table_over_seeds: the table of several seeds; without it each cell is the mean and range of theirs.
+        figures_over_seeds: the figures that need the records of several seeds.
+        table_over_seeds: the table over several seeds; without it, each cell is the mean and range over the seeds.
     """
 
     entry: Entry
@@ -77,16 +78,16 @@ class Experiment(Generic[ConfigT]):
 
     @property
     def name(self) -> str:
-        """As the command line has it."""
+        """The name on the command line."""
         return self.entry.name
 
     @property
     def settings(self) -> tuple[ConfigT, ...]:
-        """Those that the claims are about, each once."""
+        """The settings that the claims are about, each once."""
         return tuple(dict.fromkeys((self.small, self.paper, *self.others)))
 
     def finish(self, config: ConfigT, found: Found, show: Show, data_dir: Path | None = None) -> None:
-        """Runs one seed to its end, from where it stands; its result.json says that it got there."""
+        """Runs one seed from where it is to its end; its result.json then says that it is finished."""
         import torch
 
         from gnomon_lab.runs.run import Run

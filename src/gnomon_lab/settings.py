@@ -1,4 +1,4 @@
-"""The settings of an experiment: each field's range stands in its type, and one function checks them all."""
+"""The settings of an experiment: each field's range is part of its type, and one function checks them all."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ from gnomon.errors import within
 
 @dataclass(frozen=True)
 class Range:
-    """What a field may be, as a part of its type: `Annotated[int, at_least(1)]`.
+    """The values that a field may have, as part of its type: `Annotated[int, at_least(1)]`.
 
     Attributes:
-        words: as errors and the command line's help say it.
-        holds: whether a value, of a whole configuration, is in it.
+        words: the range in words, as in errors and the command line's help.
+        holds: from a value and the configuration that it belongs to, whether the value is in the range.
     """
 
     words: str
@@ -28,7 +28,7 @@ def above(low: float) -> Range:
 
 
 def at_least(low: float) -> Range:
-    """Finite numbers from a bound on; whole ones if the bound is whole."""
+    """Finite numbers at or above a bound; integers if the bound is an integer."""
     finite = "finite and " if isinstance(low, float) else ""
     return Range(f"{finite}at least {low:g}", lambda value, _: low <= value < math.inf)
 
@@ -58,14 +58,14 @@ Device = Annotated[str, among("cpu", "cuda")]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the configuration of every experiment is: a frozen dataclass whose fields have ranges.
+    """The base class of every experiment's configuration: a frozen dataclass whose fields have ranges.
 
     Raises:
-        RangeError: listing all fields that are out of their range.
+        RangeError: listing all fields that are out of range.
     """
 
     threads: Annotated[int, between(1, 1024)] = field(default=1, kw_only=True)
-    """Processor threads."""
+    """CPU threads."""
 
     def __post_init__(self) -> None:
         with within(type(self).__name__):
@@ -73,7 +73,7 @@ class Settings:
 
 
 def ranges(settings: type[Settings]) -> dict[str, Range]:
-    """The range of each field that has one; the range of a tuple's entries is that of one entry or more."""
+    """The range of each field that has one; for a tuple, that of its entries, of which there must be at least one."""
     hints = get_type_hints(settings, include_extras=True)
     return {name: found for name, hint in hints.items() if (found := _range_in(hint)) is not None}
 
@@ -93,7 +93,7 @@ def _range_in(hint: object) -> Range | None:
 
 
 def _judged(settings: Settings) -> Iterator[tuple[str, object, str, bool]]:
-    """Each field's name and value, what was wanted, and whether it is right; None is right where it is allowed."""
+    """Each field's name and value, what was expected, and whether the value is valid; None is valid where allowed."""
     for name, wanted in ranges(type(settings)).items():
         value = getattr(settings, name)
         yield name, value, wanted.words, value is None or wanted.holds(value, settings)

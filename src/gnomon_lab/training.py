@@ -36,23 +36,23 @@ def fit(
         run.record(step, probe.read(step))
     ```
 
-    A killed run goes on from its last checkpoint, as `Run.steps` says, and ends with the same records if all
-    randomness comes from what stands in `state`.
+    A killed run resumes from its last checkpoint, as described in `Run.steps`, and ends with the same records if all
+    randomness comes from what is in `state`.
 
     Args:
         run: where checkpoints are kept; `run.stop()` ends the arm.
-        arm: its name in the records.
-        steps: of training.
-        model: whose parameters that require a gradient are trained.
-        optimizer: of these parameters.
-        batches: the batches of a step, an update each; asked from step 1 on.
-        loss: of the model's outputs and a batch's labels.
-        due: whether to read at a step; at the last one always.
+        arm: the arm's name in the records.
+        steps: the number of training steps.
+        model: the network; those of its parameters that require a gradient are trained.
+        optimizer: for these parameters.
+        batches: the batches of a step, one update each; called from step 1 on.
+        loss: from the model's outputs and a batch's labels.
+        due: whether to read at a step; the last step is always read.
         forward: from inputs to outputs; default: the model.
-        penalty: of the model, the inputs and the outputs, added to the loss; the inputs have a gradient. A GrokAlign
-            that acts at some batches only is part of the state by itself.
+        penalty: from the model, the inputs and the outputs, added to the loss; the inputs require a gradient. A
+            GrokAlign that acts only on some batches is added to the state automatically.
         filter_gradients: changes the gradients before each update.
-        state: what else a resumed run needs.
+        state: whatever else a resumed run needs.
 
     Yields:
         Step 0, before any update, and each step that is due, after its updates.
@@ -81,13 +81,13 @@ def fit(
 
 
 def in_order(samples: Batch, size: int) -> Batches:
-    """All samples in batches of this size, in each step the same."""
+    """All samples in batches of this size, the same at each step."""
     found = list(zip(*(torch.split(part, size) for part in samples), strict=True))
     return lambda step: found
 
 
 def shuffled(samples: Batch, size: int, generator: torch.Generator) -> Batches:
-    """All samples in batches of this size, in each step in another order."""
+    """All samples in batches of this size, in another order at each step."""
     x, labels = samples
 
     def batches(_: int) -> Iterator[Batch]:

@@ -86,5 +86,5 @@ def test_the_help_says_range_and_default(capsys):
     with pytest.raises(SystemExit):
         main(["rank", "--help"])
     said = " ".join(word for word in capsys.readouterr().out.split() if word != "│")
-    assert "Of the three hidden layers. (at least 1; default: 64)" in said
-    assert "Of cross-entropy and mse. (one or more among ('cross-entropy', 'mse'); default: mse)" in said
+    assert "Width of the three hidden layers. (at least 1; default: 64)" in said
+    assert "Losses, among cross-entropy and mse. (one or more among ('cross-entropy', 'mse'); default: mse)" in said

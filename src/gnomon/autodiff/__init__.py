@@ -1,4 +1,4 @@
-"""The only floor that differentiates."""
+"""The only layer of gnomon that differentiates."""
 
 from gnomon.autodiff._descent import centroid_velocity
 from gnomon.autodiff._entrance import entrance_weight, jacobian_gram, projected_norm, require_second_derivative

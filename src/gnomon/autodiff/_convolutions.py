@@ -1,4 +1,4 @@
-"""Convolutions whose gradient in the input is cheap to differentiate once more."""
+"""Convolutions whose input gradient is cheap to differentiate again."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,10 +13,10 @@ Sizes = int | tuple[int, ...]
 
 
 def towards_inputs() -> replacing:
-    """Inside, convolutions by parameters have a graph to their input alone, and the same values.
+    """Inside, convolutions with parameters as weights have a graph to their input alone, and the same values.
 
-    Where torch differentiates the backward pass of a convolution, it makes the gradient in the weight too, asked for or
-    not (torch 2.13): a product Ju then costs three convolutions a layer, and one here.
+    Where torch differentiates the backward pass of a convolution, it computes the weight gradient too, requested or not
+    (torch 2.13): a product Ju then costs three convolutions per layer, and here one.
     """
     return replacing(TOWARDS_INPUTS)
 
@@ -31,7 +31,7 @@ def _convolution(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The convolution, by torch's own graph where its weight may follow from the samples."""
+    """The convolution, with torch's own graph where its weight may depend on the samples."""
     fixed = all(part is None or isinstance(part, nn.Parameter) or not part.requires_grad for part in (weight, bias))
     if not fixed or isinstance(padding, str) or input.ndim != weight.ndim:
         return func(input, weight, bias, stride, padding, dilation, groups)
@@ -41,7 +41,7 @@ def _convolution(
 
 
 class _Convolution(torch.autograd.Function):
-    """Its backward pass is the transposed convolution, whose own is a convolution again."""
+    """Its backward pass is the transposed convolution, whose own backward pass is a convolution again."""
 
     @staticmethod
     def forward(
@@ -52,7 +52,7 @@ class _Convolution(torch.autograd.Function):
         settings: list[tuple[int, ...]],
         groups: int,
     ) -> Tensor:
-        """The convolution; keeps its weight."""
+        """The convolution; saves its weight."""
         ctx.save_for_backward(weight)
         ctx.shape, ctx.settings, ctx.groups = x.shape[2:], settings, groups
         stride, padding, dilation = settings
@@ -60,11 +60,11 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401 as torch's own
-        """The gradient in the input."""
+        """The gradient with respect to the input."""
         (weight,) = ctx.saved_tensors
         stride, padding, dilation = ctx.settings
         sizes = zip(ctx.shape, gradient.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
-        # Of the input's end, what no kernel reached.
+        # The part at the end of the input that no kernel reached.
         rest = [whole - ((n - 1) * step - 2 * rim + gap * (k - 1) + 1) for whole, n, k, step, rim, gap in sizes]
         back = torch.convolution(gradient, weight, None, stride, padding, dilation, True, rest, ctx.groups)
         return back, None, None, None, None
@@ -74,4 +74,4 @@ _convolved: Callable[..., Tensor] = _Convolution.apply
 TOWARDS_INPUTS: dict[Callable[..., object], Callable[..., object]] = {
     func: partial(_convolution, func) for func in (torch.conv1d, torch.conv2d, torch.conv3d)
 }
-"""By torch's function what stands for it."""
+"""The replacement for each torch function."""

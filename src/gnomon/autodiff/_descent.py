@@ -30,14 +30,14 @@ def centroid_velocity(
     Follows torch's grad mode: outside `torch.no_grad()` the result can be differentiated further.
 
     Raises:
-        ShapeError: if the outputs are not (n, c), or the loss is no number.
+        ShapeError: if the outputs are not (n, c), or the loss is not a single number.
         RangeError: at NaN or infinity in the loss.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
     """
     parameters = trainable(model, x)
     keep = torch.is_grad_enabled()
     x, train_x, train_labels = (outside_inference(given) for given in (x, train_x, train_labels))
-    # Passes through a graph of a graph: three times what one backward pass takes.
+    # Passes through a graph of a graph need three times the memory of one backward pass.
     budget = None if memory is None else max(1, memory // 3)
     sizes = [len(part) if keep else chunk_size(model, part, budget=budget) for part in (train_x, x)]
     # A graph of a graph is not differentiated further unless the result is.
@@ -58,8 +58,8 @@ def _slope(
 ) -> Float[Tensor, "n *d"]:
     """The derivative along `direction` of each sample's centroid, by a second backward pass.
 
-    Samples do not mix, so that each sample's slope is that of the sum of all outputs' derivatives. Backwards twice,
-    never forwards and then backwards: that is wrong through torch's layer norm, without a word.
+    Samples do not mix, so each sample's slope is that of the sum of the derivatives of all outputs. Reverse mode is
+    used twice, never forward mode and then reverse mode, which is silently wrong through torch's layer norm.
     """
     with differentiable(recording=True):
         leaf = x if keep and x.requires_grad else x.detach().requires_grad_()

@@ -1,4 +1,4 @@
-"""What torch makes dear where a gradient is differentiated once more, made cheaply: convolutions and BatchNorm."""
+"""Cheap second derivatives where torch's own are expensive: convolutions and BatchNorm."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,9 +16,9 @@ Gradients = tuple[Tensor | None, ...]
 
 @contextmanager
 def cheap_double_backward(tape: Tape) -> Iterator[None]:
-    """Inside, gradients on this tape that keep a graph have torch's values, and a graph that costs less to go through.
+    """Inside, gradients on this tape that keep a graph have torch's values, and a graph that is cheaper to traverse.
 
-    The graph of the forward pass, which may be the user's, is afterwards what it was.
+    The graph of the forward pass, which may be the user's, is restored afterwards.
     """
     with ExitStack() as stack:
         for node in tape.uses:
@@ -29,7 +29,7 @@ def cheap_double_backward(tape: Tape) -> Iterator[None]:
 
 
 def _after_convolution(node: Any, made: Gradients, given: Gradients) -> Gradients | None:  # noqa: ANN401 no types
-    """What a convolution's gradients become, of which the first is that in its input; None if they stay."""
+    """What replaces a convolution's gradients, the first of which is that of its input; None if they stay."""
     back, gradient = made[0], given[0]
     if back is None or gradient is None or not (back.requires_grad and _stays(node._raw_saved_weight)):
         return None
@@ -38,15 +38,15 @@ def _after_convolution(node: Any, made: Gradients, given: Gradients) -> Gradient
 
 
 def _stays(saved: object) -> bool:
-    """Whether a tensor that the graph keeps may be had again: a checkpoint makes it but once."""
+    """Whether a tensor saved in the graph can be read again: a checkpoint recomputes it only once."""
     return getattr(saved, "unpack_hook", "not said by an older torch") is None
 
 
 class _ConvolutionBack(torch.autograd.Function):
-    """The gradient of a convolution in its input, with the same two products behind it as a convolution has.
+    """The input gradient of a convolution, with the same two products in its backward pass as a convolution has.
 
-    Torch itself takes the gradient in the weight as a convolution by kernels of the size of the images, for which no
-    library is made (torch 2.13).
+    Torch itself computes the weight gradient as a convolution with kernels of the size of the images, for which no
+    library is designed (torch 2.13).
     """
 
     @staticmethod
@@ -57,7 +57,7 @@ class _ConvolutionBack(torch.autograd.Function):
         weight: Tensor,
         settings: list[Any],
     ) -> Tensor:
-        """The gradient as it is; keeps what it follows from."""
+        """The gradient unchanged; saves what it follows from."""
         ctx.save_for_backward(gradient, weight)
         ctx.settings = settings
         return back
@@ -75,7 +75,7 @@ class _ConvolutionBack(torch.autograd.Function):
 
 
 def _after_batch_norm(node: Any, made: Gradients, given: Gradients) -> Gradients | None:  # noqa: ANN401 no types
-    """The same of a BatchNorm, in training."""
+    """The same for a BatchNorm in training mode."""
     back, gradient = made[0], given[0]
     stays = node._saved_training and _stays(node._raw_saved_input)
     if back is None or gradient is None or not (back.requires_grad and stays):
@@ -85,10 +85,10 @@ def _after_batch_norm(node: Any, made: Gradients, given: Gradients) -> Gradients
 
 
 class _BatchNormBack(torch.autograd.Function):
-    r"""The gradient of BatchNorm in its input, in training, differentiated by two calls of the kernel that makes it.
+    r"""The input gradient of BatchNorm in training mode, differentiated by two calls of the kernel that computes it.
 
-    Of a channel's m entries x, with $\hat x = r(x - \mu)$, it is $\gamma r P g$ with
-    $P = I - \frac1m(11^\top + \hat x\hat x^\top)$. Torch itself takes some thirty passes over the images (torch 2.13).
+    For a channel's m entries x, with $\hat x = r(x - \mu)$, it is $\gamma r P g$ with
+    $P = I - \frac1m(11^\top + \hat x\hat x^\top)$. Torch itself needs some thirty passes over the images (torch 2.13).
     """
 
     @staticmethod
@@ -102,7 +102,7 @@ class _BatchNormBack(torch.autograd.Function):
         r: Tensor,
         eps: float,
     ) -> Tensor:
-        """The gradient as it is; keeps what it follows from."""
+        """The gradient unchanged; saves what it follows from."""
         ctx.save_for_backward(back, g, x, weight, mean, r)
         ctx.eps = eps
         return back
@@ -110,9 +110,9 @@ class _BatchNormBack(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, u: Tensor) -> Gradients:  # noqa: ANN401 as torch's own
-        r"""The gradients of $\langle u, \gamma r P g\rangle$ in g, x and γ.
+        r"""The gradients of $\langle u, \gamma r P g\rangle$ with respect to g, x and γ.
 
-        P is symmetric, so that the first is $\gamma r P u$; x comes in through $\hat x$ and through r.
+        P is symmetric, so the first is $\gamma r P u$; x enters through $\hat x$ and through r.
         """
         back, g, x, weight, mean, r = ctx.saved_tensors
 
@@ -134,11 +134,11 @@ class _BatchNormBack(torch.autograd.Function):
 _convolution_back: Callable[..., Tensor] = _ConvolutionBack.apply
 _batch_norm_back: Callable[..., Tensor] = _BatchNormBack.apply
 SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
-"""What the node of a convolution keeps of how it was done, in the order in which torch takes it."""
+"""The settings that the node of a convolution saves, in the order in which torch expects them."""
 KEPT = ("input", "weight", "result1", "result2", "eps")
-"""What the node of a BatchNorm keeps of x, γ, μ, r and what is added to the variance, by torch's names."""
+"""What the node of a BatchNorm saves: x, γ, μ, r and the constant added to the variance, by torch's names."""
 AFTER: dict[str, Callable[[Any, Gradients, Gradients], Gradients | None]] = {
     "ConvolutionBackward0": _after_convolution,
     "NativeBatchNormBackward0": _after_batch_norm,
 }
-"""By the name of a node of the forward pass what follows it in the pass back."""
+"""For each name of a node of the forward pass, what follows it in the backward pass."""

@@ -1,4 +1,4 @@
-"""Norms and inner products of the rows of J, cheaply where the input enters through one linear map."""
+"""Norms and inner products of the rows of J, cheap where the input enters through one linear map."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from gnomon.linalg import SavedTensors
 
 VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
-"""The autograd nodes of `torch.mm` and `torch.addmm`, and the place of the left factor among their inputs."""
+"""The autograd nodes of `torch.mm` and `torch.addmm`, and the position of the left factor among their inputs."""
 OTHER = "Use one that has it"
 FUSED = (
     "Run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), or leave logits out: the penalty's own pass "
@@ -34,9 +34,9 @@ ONE_DERIVATIVE = {
     "CheckpointFunctionBackward": "Checkpoint with use_reentrant=False",
     "CompiledFunctionBackward": "Leave logits out, or take those of the network that was compiled",
 }
-"""The nodes that torch differentiates only once, some of which say so too late, and what to do instead."""
+"""The nodes that torch differentiates only once, some of which report it too late, and what to do instead."""
 ONCE = once_differentiable(lambda ctx: None).__code__
-"""The code of every function that the decorator makes."""
+"""The code of every function that the decorator returns."""
 
 
 def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float[Tensor, "n"]:
@@ -44,10 +44,11 @@ def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float
 
     Where x enters through one linear map $z = xW^\top$, as in any multilayer perceptron, $v^\top J = g W$ with
     $g = \partial(v^\top f)/\partial z$, and $\|gW\|^2 = g\,(WW^\top)\,g^\top$ needs neither the (n d) gradient nor the
-    three products of that size that differentiating it takes. Elsewhere the gradients are taken and then their norms.
+    three products of that size that differentiating it requires. Elsewhere the gradients are computed, then their
+    norms.
 
-    Precision: through $WW^\top$ the relative error is that of the dtype times $\|g\|^2\|W\|^2/\|gW\|^2$; where the
-    rows of W share a part a hundred times larger than the rest, which g cancels, float32 keeps some three digits.
+    Precision: through $WW^\top$ the relative error is that of the dtype times $\|g\|^2\|W\|^2/\|gW\|^2$; where the rows
+    of W share a component a hundred times larger than the rest, which g cancels, float32 keeps some three digits.
 
     Raises:
         UnsupportedModuleError: if nothing leads from the outputs back to x.
@@ -57,7 +58,7 @@ def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float
         if found is not None:
             edge, weight = found
             n, (h, d) = tape.x.shape[0], weight.shape
-            # Half precision has not the digits, nor the range, for squares of norms.
+            # Half precision has neither the digits nor the range for squared norms.
             if h * (2 * d + 3 * n) < 3 * n * d and weight.dtype in (torch.float32, torch.float64):
                 passes = (torch.autograd.grad(tape.logits, edge, v, create_graph=True) for v in vectors)
                 return _gram_norm(weight, *(g for (g,) in passes))
@@ -92,7 +93,7 @@ def entrance_weight(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor,
     """The weight of the one linear layer through which samples enter the network.
 
     Raises:
-        UnsupportedModuleError: if they enter otherwise.
+        UnsupportedModuleError: if they enter in another way.
     """
     found = linear_entrance(forward(model, torch.cat([x[:1], x[-1:]]).detach()))
     if found is None:
@@ -124,7 +125,7 @@ def linear_entrance(tape: Tape) -> tuple[GradientEdge, Float[Tensor, "h d"]] | N
 def require_second_derivative(tape: Tape) -> None:
     """Raises UnsupportedModuleError if something on the way from x to the outputs cannot be differentiated twice.
 
-    Looked for by name, since torch would say so while the loss is differentiated, and not of what.
+    Found by name, because torch would report it only while the loss is differentiated, and without naming the node.
     """
     for node in reached([] if tape.entrance is None else [tape.entrance], lambda node: _users(tape, node)):
         name = node.name()
@@ -140,14 +141,14 @@ def require_second_derivative(tape: Tape) -> None:
 
 
 def _users(tape: Tape, node: Node) -> list[Any]:
-    """The nodes that take what this one puts out."""
+    """The nodes that use this one's output."""
     return [user for user, _ in tape.uses[node]]
 
 
 def _only_once(node: BackwardCFunction) -> bool:
     """Whether a custom function's gradient is marked `@once_differentiable`: it has no graph.
 
-    Looked for here, since `autograd.grad` passes over the missing graph in silence, and gives wrong gradients.
+    Checked here, because `autograd.grad` silently ignores the missing graph and gives wrong gradients.
     """
     forward_class: Any = vars(type(node))["_forward_cls"]
     function = forward_class.backward
@@ -159,18 +160,18 @@ def _only_once(node: BackwardCFunction) -> bool:
 
 
 def _gram(weight: Float[Tensor, "h d"]) -> Float[Tensor, "h h"]:
-    """W Wᵀ, of which the lower left quarter is the mirror of the upper right one: a quarter of the work saved."""
+    """W Wᵀ, with the lower left quarter mirrored from the upper right one, which saves a quarter of the work."""
     half = len(weight) // 2
     upper, lower = weight[:half] @ weight.T, weight[half:] @ weight[half:].T
     return torch.cat([upper, torch.cat([upper[:, half:].T, lower], dim=1)])
 
 
 class _GramNorm(torch.autograd.Function):
-    """The norms of the rows of several g W together, through W Wᵀ; where they are zero, so is the gradient."""
+    """The joint norms of the rows of several g W, through W Wᵀ; where they are zero, so is the gradient."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, weight: Float[Tensor, "h d"], *back: Float[Tensor, "n h"]) -> Float[Tensor, "n"]:
-        """The norms; keeps what the gradient needs."""
+        """The norms; saves what the gradient needs."""
         gram = _gram(weight)
         products = [g @ gram for g in back]
         squares = [(product * g).sum(1) for product, g in zip(products, back, strict=True)]
@@ -181,7 +182,7 @@ class _GramNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: SavedTensors, grad: Float[Tensor, "n"]) -> tuple[Tensor, ...]:
-        """Their gradients in W and in each g."""
+        """Their gradients with respect to W and each g."""
         weight, norm, *kept = ctx.saved_tensors
         back, products = kept[: len(kept) // 2], kept[len(kept) // 2 :]
         per_norm = torch.where(norm > 0, grad / norm, 0).unsqueeze(1)

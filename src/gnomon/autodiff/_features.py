@@ -14,23 +14,23 @@ def features(
 ) -> Float[Tensor, "n *p"]:
     """The features of each sample: the input of the network's final linear layer, or of another layer.
 
-    That layer is found by what a pass does: the logits follow from its input, its weight and its bias. It may be a
-    linear one, a convolution of single pixels before or behind the mean over them, or another with such a weight; be
-    called at each position of a sequence, of which the logits are those of one; or be several that are added up or
-    averaged, whose inputs then stand side by side.
+    The final layer is found from what a forward pass computes: the logits follow from its input, its weight and its
+    bias. It may be a linear layer, a convolution of single pixels before or after the mean over them, or another layer
+    with such a weight. It may be called at each position of a sequence, while the logits are those of one position. It
+    may also be several layers that are added up or averaged; their inputs are then concatenated.
     Follows torch's grad mode, as `input_jacobian` does.
 
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; whole numbers, such as tokens, are taken too.
-        layer: the name, as in `model.named_modules()`, of the layer whose input is meant; the one at the end if None.
+        x: the samples; integers, such as tokens, are accepted too.
+        layer: the name, as in `model.named_modules()`, of the layer whose input to return; the final one if None.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        What went into the layer.
+        The input of the layer.
     Raises:
         UnsupportedModuleError: if the network does not end in a linear layer and none is named, if the pass does not
-            come to the layer, or if BatchNorm in training mode mixes the samples.
-        RangeError: if there is no such layer, naming those that there are; at NaN or infinity.
+            reach the layer, or if BatchNorm in training mode mixes the samples.
+        RangeError: if there is no such layer, listing those that exist; at NaN or infinity.
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
     Cost: a forward pass.

@@ -10,9 +10,9 @@ from torch.utils.flop_counter import flop_registry
 
 
 def forward_flops(run: Callable[[], Tensor]) -> int:
-    """The operations of products and convolutions in `run`, as torch's own counter knows them.
+    """The operations of products and convolutions in `run`, as counted by torch's own counter.
 
-    Not by `FlopCounterMode`: it hooks every module of the process, and an interrupt would leave the hooks there.
+    `FlopCounterMode` is not used: it hooks every module of the process, and an interrupt would leave the hooks there.
     """
     with torch.no_grad(), Flops() as counter:
         run()
@@ -20,7 +20,7 @@ def forward_flops(run: Callable[[], Tensor]) -> int:
 
 
 class Flops(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the operations that are called inside."""
+    """Counts the operations called inside."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class Flops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments: tuple[object, ...] = (),
         keywords: dict[str, object] | None = None,
     ) -> object:
-        """Calls the operation, and counts it."""
+        """Calls the operation and counts it."""
         keywords = keywords or {}
         result = function(*arguments, **keywords)
         count = flop_registry.get(function.overloadpacket)

@@ -18,14 +18,14 @@ from gnomon.autodiff._run import run
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some samples.
+    """A chunk of samples.
 
     Attributes:
         logits: their outputs.
         v: zeros of the same shape.
-        derivatives: those of ⟨v, logits⟩ in each parameter, linear in v.
-        outputs: the outputs once more, without a graph.
-        slopes: the derivatives of the loss in these, which can be differentiated once more.
+        derivatives: the derivatives of ⟨v, logits⟩ with respect to each parameter, linear in v.
+        outputs: the outputs again, without a graph.
+        slopes: the derivatives of the loss with respect to these, which can be differentiated again.
     """
 
     logits: Float[Tensor, "n c"]
@@ -36,23 +36,23 @@ class _Chunk:
 
 
 class GaussNewtonOperator:
-    r"""$G = \frac1n\sum_iJ_i^\top H_iJ_i$: what of the Hessian the loss contributes, were the outputs linear.
+    r"""$G = \frac1n\sum_iJ_i^\top H_iJ_i$: the Hessian of the loss as if the outputs were linear in the parameters.
 
-    With the Jacobians $J_i$ of the outputs in the parameters that training moves, as one vector, and the second
-    derivatives $H_i$ of the loss in the outputs.
+    Here $J_i$ are the Jacobians of the outputs with respect to the trainable parameters, as one vector, and $H_i$ the
+    second derivatives of the loss with respect to the outputs.
 
-    The backward pass is linear in the vector v that it propagates, so that the derivative of $v^\top J$ in v, in the
-    direction u, is $Ju$: a pass through the backward pass.
+    The backward pass is linear in the vector v that it propagates, so the derivative of $v^\top J$ with respect to v,
+    in the direction u, is $Ju$: a pass through the backward pass.
 
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        labels: theirs.
+        labels: their labels.
         losses: the loss of each sample.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit; where there is one chunk, its
+        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit; if there is only one chunk, its
             graph is kept.
     Attributes:
-        vectors: where the parameters stand in a vector.
+        vectors: the position of each parameter in a vector.
     Raises:
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
     """
@@ -67,7 +67,7 @@ class GaussNewtonOperator:
         memory: int | None,
     ) -> None:
         x, labels = outside_inference(x), outside_inference(labels)
-        # Not by `self`: an operator that its own chunks hold would stay in memory until garbage is looked for.
+        # Without `self`: an operator that its own chunks refer to would stay in memory until garbage collection.
         self.vectors = vectors = ParameterVectors.of(model, x)
         n = len(x)
 
@@ -108,7 +108,7 @@ class GaussNewtonOperator:
         return product
 
     def _require_derivatives(self, chunk: _Chunk) -> None:
-        """Raises UnsupportedModuleError where the products disagree, of which torch does not always tell."""
+        """Raises UnsupportedModuleError if the products disagree, which torch does not always report."""
         w = mixture(chunk.outputs.detach())
         g = self._left(chunk, w)
         size = g @ g

@@ -1,4 +1,4 @@
-"""Empirical kernels of the gradients as sums of products of Gram matrices, in blocks to a memory budget."""
+"""Empirical kernels of the gradients as sums of products of Gram matrices, in blocks that fit a memory budget."""
 
 import math
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from gnomon.autodiff._parameter_products import add_products
 from gnomon.errors import RangeError, UnsupportedModuleError
 
 TILE = 64
-"""Rows and columns of a symmetric result that are made at once: the smaller, the less is made twice."""
+"""Rows and columns of a symmetric result that are computed at once: the smaller, the less is computed twice."""
 CALL = 2e7
-"""What one small Jacobian-vector product costs beyond its arithmetic, as floating-point operations."""
+"""What one small Jacobian-vector product costs beyond its arithmetic, in floating-point operations."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to compute the kernel: the layers taken by Gram products, the other parameters, and the samples a block."""
+    """How to compute the kernel: the layers taken by Gram products, the other parameters, and the samples per block."""
 
     layers: frozenset[str]
     rest: dict[str, Tensor]
@@ -42,11 +42,12 @@ def gradient_kernel(
     trace: bool,
     memory: int | None,
 ) -> Float[Tensor, "n m"] | Float[Tensor, "n m c c"]:
-    """The kernel of the gradients of the outputs in the parameters, full or summed over equal outputs.
+    """The kernel of the gradients of the outputs with respect to the parameters, full or summed over equal outputs.
 
-    Every `nn.Linear` that is called once, on one row a sample in the samples' order, contributes the product of two
-    Gram matrices, of its inputs and of what is propagated back to its outputs: the gradient itself is never formed.
-    The other parameters contribute the contraction of their Jacobians, or products with them where these are cheaper.
+    Every `nn.Linear` that is called once, on one row per sample in the samples' order, contributes the product of two
+    Gram matrices, of its inputs and of the gradients propagated back to its outputs: the gradient itself is never
+    formed. The other parameters contribute the contraction of their Jacobians, or products with them where these are
+    cheaper.
     """
     parameters = trainable(model, x)
     x = outside_inference(x)
@@ -78,8 +79,8 @@ def make_plan(
     budget: int,
     keep: bool,
 ) -> Plan:
-    """Looks at the graph of two samples: which layers allow Gram products, and what the others cost."""
-    # A clone, since a slice would count with the storage of all samples.
+    """Determines from the graph of two samples which layers allow Gram products, and what the others cost."""
+    # A clone, because a slice would be counted with the storage of all samples.
     two = torch.cat([x[:1], x[:1]]) if len(x) == 1 else x[:2].detach().clone()
     tape, kept = kept_by(lambda: record(model, two), model)
     kept = math.ceil(kept / 2)
@@ -89,8 +90,8 @@ def make_plan(
     covered = {id(p) for weight_and_bias in own for p in weight_and_bias}
     rest = {name: p for name, p in parameters.items() if id(p) not in covered}
     count = sum(p.numel() for p in rest.values())
-    # The graph twice, for what it keeps and the gradients in flight; for the rest, one for each output, and the
-    # Jacobian once more while its parts are put in order.
+    # The graph counts twice, for what it saves and for the gradients in flight; for the other parameters, one graph for
+    # each output, and the Jacobian once more while its parts are put in order.
     sample = 2 * kept + itemsize * sum(weight.shape[1] + c * weight.shape[0] for weight, *_ in own)
     wide = sample + (2 * itemsize * c * count + 2 * c * kept if rest else 0)
     n, m = len(x), len(x if x2 is None else x2)
@@ -102,15 +103,15 @@ def make_plan(
         passes = math.ceil(n / max(1, fits // wide))
         contraction = 2 * n * m * count * c ** (1 if trace else 2) + 3 * forward * c * (n + m * passes) + CALL
         products = fits < 2 * wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
-    # Never one, which would be run beside itself. Products go through the graph of a backward pass too.
+    # Never one sample, which would be run with a copy of itself. Products also traverse the graph of a backward pass.
     block = max(2, fits // max(1, 2 * sample if products else wide))
     return Plan(frozenset(found), rest, c, tape.logits.dtype, block, products)
 
 
 def factors(model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
-    """The gradients of these samples, as the factors whose Gram matrices make the kernel."""
+    """The gradients of these samples, as the factors whose Gram matrices form the kernel."""
     if len(x) == 1:
-        # Never alone, as `run` has it.
+        # Never alone, as in `run`.
         return [factor.part(0, 1) for factor in factors(model, plan, torch.cat([x, x]), keep=keep)]
     made: list[Factor] = []
     if plan.layers:
@@ -150,7 +151,7 @@ def grams(first: Factor, second: Factor, *, trace: bool) -> tuple[Tensor, Tensor
 
 
 def assemble(model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trace: bool, budget: int) -> Tensor:
-    """The kernel, block by block and tile by tile; where it is symmetric, its upper triangle and the mirror of it."""
+    """The kernel, block by block and tile by tile; if symmetric, its upper triangle and the mirror image of that."""
     symmetric, columns = x2 is None, x if x2 is None else x2
     n, m, c = len(x), len(columns), plan.outputs
     kernel = torch.zeros((n, m) if trace else (n, m, c, c), dtype=plan.dtype, device=x.device)
@@ -171,7 +172,7 @@ def assemble(model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trac
                 fill(target, first, second, tile, trace=trace, symmetric=symmetric and i == j)
                 if symmetric and i != j:
                     kernel[j : j + plan.block, i : i + plan.block] = mirror(target)
-                # Else it would stand in memory while the next is made.
+                # Otherwise it would stay in memory while the next is computed.
                 del second
     return kernel
 

@@ -1,4 +1,4 @@
-"""The final linear layer of a network, or several: found by what the forward pass does, not by where it stands."""
+"""The final linear layer of a network, or several: found by what the forward pass computes, not by its place."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,19 +25,19 @@ from gnomon.autodiff._tape import Call, Tape, recording
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
 MOST = 8
-"""Layers that are tried together."""
+"""The most layers that are tried together."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The layers from which the logits come, one or several that are added up or averaged, and what they do together.
+    """The layer that produces the logits, or several that are added up or averaged, and their joint linear map.
 
     Attributes:
-        layers: in the order in which they are called, or named.
-        widths: how many features each of them has.
-        weight: of the latest pass, without a graph, of all layers side by side, as is the bias.
+        layers: the layers, in the order in which they are called, or named.
+        widths: the number of features of each.
+        weight: the weights of all layers side by side, from the latest pass and without a graph; likewise the bias.
         bias: None if there is none.
-        exact: whether the logits follow; of layers that were named they need not.
+        exact: whether the logits follow from these layers; from named layers they need not.
     """
 
     layers: tuple[nn.Module, ...]
@@ -50,16 +50,16 @@ class Head:
 def linear_head(
     model: Model, x: Shaped[Tensor, "n *d"], names: Sequence[str] = (), positions: Positions | None = None
 ) -> Head:
-    """The layers whose inputs, weights and biases the logits follow from: linear, convolving single pixels, or others.
+    """The layers from whose inputs, weights and biases the logits follow: linear, convolving single pixels, or others.
 
-    Looked for in a pass over two samples, from the layer that was called last, by numbers: a layer that is registered
-    elsewhere, or beside others like it, is found, and one with hooks or a forward of its own that do more is not. If it
-    is none alone, it may be those that were called last, added up or averaged. Layers that are named are taken, also
-    if something goes on behind them. Where a network is read at several `positions`, each is a row.
+    The search compares numbers in a pass over two samples, starting from the layer called last: a layer registered
+    elsewhere, or next to others like it, is found; one whose hooks or own forward do more is not. If no single layer
+    qualifies, it may be the layers called last, added up or averaged. Named layers are used even if further operations
+    follow them. If a network is read at several `positions`, each is a row.
 
     Raises:
-        UnsupportedModuleError: if there is none; if one that was named puts out no logits, or is not called.
-        RangeError: if there is no layer of a name.
+        UnsupportedModuleError: if there is none; if a named layer does not output logits, or is not called.
+        RangeError: if there is no layer with one of the names.
     """
     modules = modules_of(model)
     layers = {name: layer_named(model, name) for name in names} or {
@@ -80,7 +80,7 @@ def linear_head(
         logits, calls = positions.split(logits), [at_rows(call, output, positions) for call, output in calls]
     if names:
         return _of_named(layers, [call for call, _ in calls], logits)
-    # Whole networks too have parameters of the right shape: after those with a weight of their own.
+    # Complete networks also have parameters of the right shape: they come after layers with a weight of their own.
     for call in sorted((call for call, _ in reversed(calls)), key=lambda call: not has_weight(call.module)):
         found = linear_map(call.module, call.x, logits)
         if found is not None:
@@ -101,18 +101,18 @@ def at_rows(call: Call, output: object, positions: Positions) -> tuple[Call, obj
 def features_in(
     tape: Tape, watched: Sequence[str], head: Head | None, positions: Positions | None = None
 ) -> Float[Tensor, "n *p"]:
-    """What went into the layer that was watched under this name; of a head, what the logits follow from.
+    """The input of the layer watched under this name; for a head, the features from which the logits follow.
 
     Raises:
-        UnsupportedModuleError: if the pass did not come to the layer, or a head did not put out the logits.
-        ShapeError: if the layer is not given rows of the positions that are read.
+        UnsupportedModuleError: if the pass did not reach the layer, or a head did not output the logits.
+        ShapeError: if the layer's input does not have rows for the positions that are read.
     """
     seen: list[list[Tensor]] = []
     for name in watched:
         calls = [call for call in tape.calls if call.name == name]
         if not calls:
             raise not_called()
-        # A lone sample has run beside itself.
+        # A single sample was run together with a copy of itself.
         seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
     logits = tape.logits
     if positions is not None:
@@ -122,7 +122,7 @@ def features_in(
 
 
 def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:
-    """What a layer was given, a row for each position that is read."""
+    """The input of a layer, one row for each position that is read."""
     rows = positions.of_layer(given)
     if rows is None:
         expected = "a layer that is given what has the positions of the outputs"
@@ -132,7 +132,7 @@ def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:
 
 
 def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[Tensor]]) -> Float[Tensor, "n p"]:
-    """Of what the layers were given that from which the logits follow."""
+    """The part of the layers' inputs from which the logits follow."""
     if head.exact and len(head.layers) == 1:
         for given in reversed(seen[0]):
             found = linear_map(head.layers[0], given[: len(logits)], logits)
@@ -147,7 +147,7 @@ def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[
 
 
 def _of_named(layers: Mapping[str, nn.Module], calls: Sequence[Call], logits: Float[Tensor, "n c"]) -> Head:
-    """The head of the layers that were named."""
+    """The head made up of the named layers."""
     latest = {call.module: call.x for call in calls}
     maps: dict[nn.Module, LinearMap] = {}
     for name, layer in layers.items():
@@ -166,7 +166,7 @@ def _of_named(layers: Mapping[str, nn.Module], calls: Sequence[Call], logits: Fl
 
 
 def _of_several(calls: Sequence[tuple[Call, object]], logits: Float[Tensor, "n c"]) -> Head | None:
-    """The layers that were called last and whose outputs are the logits when they are added up or averaged."""
+    """The layers called last whose outputs, added up or averaged, are the logits."""
     maps: dict[nn.Module, LinearMap] = {}
     for call, output in reversed(calls):
         if has_weight(call.module) and isinstance(output, Tensor) and output.shape == logits.shape:
@@ -181,7 +181,7 @@ def _of_several(calls: Sequence[tuple[Call, object]], logits: Float[Tensor, "n c
 
 
 def _joint(maps: Mapping[nn.Module, LinearMap], logits: Float[Tensor, "n c"]) -> Head | None:
-    """The head that all these layers are, if the logits are their sum or mean."""
+    """The head made up of all these layers, if the logits are their sum or mean."""
     for share in (1.0, 1 / len(maps)):
         together = side_by_side([*maps.values()], share)
         if follow(logits, together):
@@ -190,21 +190,21 @@ def _joint(maps: Mapping[nn.Module, LinearMap], logits: Float[Tensor, "n c"]) ->
 
 
 def _head_of(maps: Mapping[nn.Module, LinearMap], together: LinearMap, *, exact: bool = True) -> Head:
-    """The head of these layers, which do so together."""
+    """The head made up of these layers, with their joint map."""
     widths = tuple(each.weight.shape[1] for each in maps.values())
     bias = None if together.bias is None else together.bias.detach()
     return Head(tuple(maps), widths, together.weight.detach(), bias, exact)
 
 
 def not_called() -> UnsupportedModuleError:
-    """The error where a pass does not come to a layer."""
+    """The error for a layer that a pass does not reach."""
     return UnsupportedModuleError(
         "layer", "a layer that the forward pass calls", "one that it does not", "Choose another."
     )
 
 
 def goes_on() -> UnsupportedModuleError:
-    """The error where no layer makes the logits."""
+    """The error for a network in which no layer outputs the logits."""
     return UnsupportedModuleError(
         "model",
         "a network whose final linear layer puts out the logits",

@@ -1,4 +1,4 @@
-"""Whether each sample's outputs are its own: what every derivative by sample rests on."""
+"""Whether each sample's outputs depend on that sample alone, as every per-sample derivative assumes."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,11 +14,11 @@ from gnomon.autodiff._tape import Call, recording
 from gnomon.errors import GnomonError, UnsupportedModuleError
 
 FEW = 8
-"""Samples from which it is seen whether a layer gets them in their order."""
+"""Samples used to check whether a layer gets them in their order."""
 
 
 def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
-    """Raises unless there are samples, finite, of floating point where a derivative is taken, and do not mix."""
+    """Raises unless there are samples that are finite, of floating point if a derivative is taken, and do not mix."""
     if derivative:
         _checks.floating(x=x)
     _checks.samples(1, x=x)
@@ -27,15 +27,16 @@ def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool
 
 
 def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None:
-    """Raises unless the outputs of a sample stay what they are when the samples beside it change.
+    """Raises unless the outputs of a sample stay the same when the other samples in the batch change.
 
-    A sample is run between two others and between two of its own kind: batches of one shape, from one state of torch's
-    random numbers, so that its outputs are equal up to rounding. Three samples, since a network that runs along them
-    lets each see only those before it, and since with three the share of each in a mean is large.
+    A sample is run between two others, and between two copies of itself: batches of the same shape, from the same state
+    of torch's random number generator, so that its outputs are equal up to rounding. Three samples are used because a
+    network that is recurrent along them lets each see only those before it, and because with three the share of each in
+    a mean is large.
 
     Raises:
-        UnsupportedModuleError: if samples mix, in a BatchNorm that uses the statistics of the batch or otherwise, or
-            if the network takes these samples only together.
+        UnsupportedModuleError: if samples mix, in a BatchNorm that uses batch statistics or otherwise, or if the
+            network accepts these samples only all together.
     """
     require_no_batch_statistics(model)
     own, other = two_kinds(x)
@@ -53,7 +54,7 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
             "Where samples are nodes of one graph, or depend on each other otherwise, make each a sample "
             "of its own, with all that it depends on.",
         ) from error
-    # Networks with random numbers of another kind, or with a state, differ from themselves, be it by little.
+    # Networks with other random number generators, or with state, differ from themselves, if only slightly.
     if differ(first, second) and torch.equal(first, beside(model, own, other)):
         raise UnsupportedModuleError(
             "model",
@@ -80,7 +81,7 @@ def require_no_batch_statistics(model: Model) -> None:
 
 
 def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped[Tensor, "1 *d"]]:
-    """The first sample, and the first that differs from it; if there is none, a sample made of it."""
+    """The first sample, and the first that differs from it; if there is none, a sample derived from it."""
     with torch.inference_mode(False):
         own = x[:1].detach().clone()
         for i in range(1, len(x)):
@@ -92,21 +93,21 @@ def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped
 
 
 def beside(model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]) -> Shaped[Tensor, "c"]:
-    """The outputs of a sample between two that are alike."""
+    """The outputs of a sample between two equal ones."""
     return tried(model, neighbour, own, neighbour)[1]
 
 
 def tried(model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
-    """The outputs of a pass over these together, which leaves torch's random numbers where they were."""
+    """The outputs of a pass over these samples together; restores the state of torch's random number generators."""
     with torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []), recorded():
         return run(model, torch.cat(samples)).detach()
 
 
 def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
-    """Raises unless the rows that go into these layers are the samples in their order, as far as they are as many.
+    """Raises unless the input rows of these layers are the samples in their order, wherever they are as many.
 
-    A network may sort its samples and bring only its outputs back into order, as mixtures of experts do. Some samples
-    are run as they are, and in reverse: then the rows have to come in reverse.
+    A network may sort its samples and restore the order only of its outputs, as mixtures of experts do. Some samples
+    are run as they are, and in reverse: the rows then have to be reversed too.
 
     Raises:
         UnsupportedModuleError: if they do not.
@@ -117,7 +118,7 @@ def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: It
     layers = [*layers]
     forth, back = (rows_into(model, each, layers) for each in (some, reverse))
     wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
-    # A network with a state differs from itself.
+    # A network with state differs from itself.
     if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(model, some, layers)))):
         raise UnsupportedModuleError(
             "layer",
@@ -130,7 +131,7 @@ def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: It
 def rows_into(
     model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
 ) -> list[list[Shaped[Tensor, "n *p"]]]:
-    """What goes into each of these layers in one pass, call by call, where it has as many rows as there are samples."""
+    """The inputs of each of these layers in one pass, call by call, if they have as many rows as there are samples."""
     seen: dict[str, list[Tensor]] = {str(place): [] for place in range(len(layers))}
 
     def note(call: Call, output: object) -> None:
@@ -143,7 +144,7 @@ def rows_into(
 
 
 def moved(forth: Sequence[Tensor], back: Sequence[Tensor]) -> bool:
-    """Whether a layer's inputs of samples in reverse are other than those of the samples, in reverse."""
+    """Whether a layer's inputs for the reversed samples differ from its inputs for the samples, reversed."""
     return any(differ(one, other.flip(0)) for one, other in zip(forth, back, strict=False))
 
 
@@ -156,7 +157,7 @@ def differ(one: Shaped[Tensor, "*c"], other: Shaped[Tensor, "*c"]) -> bool:
 
 
 def takes(model: Model, x: Shaped[Tensor, "n *d"]) -> bool:
-    """Whether the network takes these samples, all at once."""
+    """Whether the network accepts these samples, all at once."""
     with suppress(Exception):  # whatever the user's network raises
         run(model, x)
         return True

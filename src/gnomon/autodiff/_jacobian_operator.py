@@ -1,4 +1,4 @@
-"""The Jacobian as an operator: products from both sides, for a batch of samples at once, and no Jacobian."""
+"""The Jacobian as an operator: products from both sides, for a batch of samples at once, without the Jacobian."""
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
@@ -21,21 +21,22 @@ from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import BLOCK
 
 FEW_OUTPUTS = 128
-"""Up to so many outputs the Jacobian itself is as cheap as estimates of it: measured by `benchmarks/estimates.py`."""
+"""Up to this many outputs the Jacobian itself is as cheap as estimates of it: measured by `benchmarks/estimates.py`."""
 
 RTOL = 0.05
-"""The accuracy of estimates where none is asked for: the error over the value."""
+"""The default accuracy of estimates: the error over the value."""
 
 
 class TapeProducts:
     r"""Products with the Jacobians of one forward pass.
 
-    The backward pass is linear in the vector v that it propagates, so that the derivative of $v^\top J$ in v, in the
-    direction u, is $Ju$: a pass through the backward pass. Unlike dual numbers that needs no forward pass of its own.
+    The backward pass is linear in the vector v that it propagates, so the derivative of $v^\top J$ with respect to v,
+    in the direction u, is $Ju$: a pass through the backward pass. Unlike dual numbers, this needs no separate forward
+    pass.
 
     Args:
         tape: the pass.
-        first: the number of its first sample.
+        first: the index of its first sample.
     """
 
     def __init__(self, tape: Tape, first: int = 0) -> None:
@@ -73,7 +74,7 @@ class TapeProducts:
                     (along,) = torch.autograd.grad(back, v, u, retain_graph=True, materialize_grads=True)
                     return along
 
-                # torch does not always say that there is no second derivative: held against the norm of one product.
+                # torch does not always report a missing second derivative: checked against the norm of one product.
                 size = g.square().sum()
                 right = bool(((multiply(g) * w).sum() - size).abs() <= torch.finfo(logits.dtype).eps ** 0.5 * size)
                 found: object = "one that is wrong"
@@ -92,21 +93,21 @@ class TapeProducts:
 
 
 class JacobianOperator:
-    r"""The Jacobians of the outputs with respect to the input, by their products alone.
+    r"""The Jacobians of the outputs with respect to the input, accessed only through products.
 
-    `matvec` gives $J_i u_i$ and `rmatvec` $J_i^\top v_i$, for all samples at once. Quantities that take a Jacobian and
-    need no matrix take this in its place, and give a `gnomon.Estimate`. Products have no graph: for steering take
-    `input_jacobian`.
+    `matvec` gives $J_i u_i$ and `rmatvec` $J_i^\top v_i$, for all samples at once. Quantities that take a Jacobian but
+    do not need it as a matrix accept this in its place, and return a `gnomon.Estimate`. Products have no graph: for
+    steering, use `input_jacobian`.
 
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        memory: bytes to use beyond results; default: 512 MiB. Samples are taken in chunks that fit; where there is one
-            chunk, its forward pass is kept.
+        memory: bytes to use beyond results; default: 512 MiB. Samples are taken in chunks that fit; if there is only
+            one chunk, its forward pass is kept.
     Attributes:
-        shape: that of the Jacobians, (n, c, *d).
-        dtype: that of the products.
-        device: that of the products.
+        shape: the shape of the Jacobians, (n, c, *d).
+        dtype: the dtype of the products.
+        device: the device of the products.
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
@@ -149,7 +150,7 @@ class JacobianOperator:
 
     @classmethod
     def of(cls, tape: Tape, first: int = 0) -> "JacobianOperator":
-        """That of a forward pass that is there, whose first sample has this number."""
+        """The operator of an existing forward pass, whose first sample has this index."""
         operator = cls.__new__(cls)
         part = TapeProducts(tape, first)
         operator.shape, operator.known = part.shape, {}
@@ -162,7 +163,7 @@ class JacobianOperator:
         """The products $J_i u_i$.
 
         Raises:
-            ShapeError: if u has not the shape of the samples.
+            ShapeError: if u does not have the shape of the samples.
             RangeError: if u holds NaN or infinity.
             UnsupportedModuleError: if a layer has no second derivative.
         Cost: two passes through the graph.
@@ -174,7 +175,7 @@ class JacobianOperator:
         r"""The products $J_i^\top v_i$.
 
         Raises:
-            ShapeError: if v has not the shape of the outputs.
+            ShapeError: if v does not have the shape of the outputs.
             RangeError: if v holds NaN or infinity.
             UnsupportedModuleError: if nothing leads from the outputs back to the samples.
         Cost: one backward pass.
@@ -198,9 +199,9 @@ class JacobianOperator:
 
 
 def prepare(tape: Tape) -> tuple[TapeProducts, int]:
-    """All that products with the Jacobians of a pass keep, and how many rows estimates hold of a sample."""
+    """Everything that products with the Jacobians of a pass keep, and how many rows estimates hold per sample."""
     products = TapeProducts(tape)
-    with suppress(UnsupportedModuleError, RangeError):  # which is said where it is asked for
+    with suppress(UnsupportedModuleError, RangeError):  # which is reported where products are requested
         products.right(torch.zeros_like(tape.x))
     outputs = products.shape[1]
     return products, outputs if outputs <= FEW_OUTPUTS else BLOCK + 4

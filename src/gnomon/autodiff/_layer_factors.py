@@ -1,4 +1,4 @@
-"""The gradients of linear layers as outer products, of a layer's input and what is propagated back to its output."""
+"""The gradients of linear layers as outer products of a layer's input and the gradient propagated to its output."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ ELEMENTWISE = {
     *("ReluBackward0", "LeakyReluBackward0", "EluBackward0", "GeluBackward0", "SiluBackward0"),
     *("SoftplusBackward0", "SigmoidBackward0", "TanhBackward0", "HardtanhBackward0", "HardswishBackward0"),
 }
-"""The autograd nodes of functions of single entries, whose derivative is one number an entry."""
+"""The autograd nodes of elementwise functions, whose derivative is one number per entry."""
 ROW_BY_ROW = ELEMENTWISE | {
     *("AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0", "NegBackward0", "CloneBackward0"),
     *("AbsBackward0", "ClampBackward0", "ExpBackward0", "PowBackward0", "SinBackward0", "CosBackward0"),
     *("NativeLayerNormBackward0", "FusedRmsNormBackward0", "NativeBatchNormBackward0", "CudnnBatchNormBackward0"),
     *("SoftmaxBackward0", "LogSoftmaxBackward0", "GluBackward0", "PreluKernelBackward0", "NativeDropoutBackward0"),
 }
-"""The autograd nodes of functions that leave each row of a matrix where it is."""
+"""The autograd nodes of functions that leave each row of a matrix in its place."""
 
 
 @dataclass(frozen=True)
 class Factor:
     """A part of every sample's gradient: the outer product of `left` (n a) with `right` (c n h), or `right` alone.
 
-    With `constant` the left factor has one more entry, 1: a bias. Outputs come first in `right`, as they are made.
-    With `scale` (n h), `right` is (c 1 h), the same for all samples, and stands for their product.
+    With `constant`, the left factor has one more entry, 1, for a bias. Outputs come first in `right`, as they are
+    computed. With `scale` (n h), `right` is (c 1 h), the same for all samples, and the right factor is their product.
     """
 
     left: Tensor | None
@@ -76,9 +76,9 @@ def record(model: nn.Module, x: Tensor) -> Tape:
 
 
 def eligible(tape: Tape) -> dict[str, Call]:
-    """The calls of layers called once, on one row a sample in the samples' order, whose parameters nothing else uses.
+    """The calls of layers called once, on one row per sample in the samples' order, whose parameters nothing else uses.
 
-    By the layers' names.
+    Keyed by the layers' names.
     """
     times = Counter(call.name for call in tape.calls)
     users: Counter[int] = Counter()
@@ -96,7 +96,7 @@ def eligible(tape: Tape) -> dict[str, Call]:
 
 
 def own_parameters(layer: nn.Module) -> list[nn.Parameter]:
-    """Weight and bias, where they are parameters: not what else is registered on the layer, or made by a hook."""
+    """Weight and bias, if they are parameters: not what else is registered on the layer, or computed by a hook."""
     return [p for p in _weight_and_bias(layer) if p is not None]
 
 
@@ -105,7 +105,7 @@ def _weight_and_bias(layer: nn.Module) -> tuple[nn.Parameter | None, nn.Paramete
 
 
 def _is_product(node: Node | None, layer: nn.Module) -> bool:
-    """Whether the graph has the layer's output as its input times the weight that is trained, plus the bias if any."""
+    """Whether, in the graph, the layer's output is its input times the trained weight, plus the bias if any."""
     weight, bias = _weight_and_bias(layer)
     if node is None or weight is None or node.name() not in PRODUCTS:
         return False
@@ -119,7 +119,7 @@ def _is_product(node: Node | None, layer: nn.Module) -> bool:
 
 
 def _moved(uses: Uses) -> set[Node]:
-    """The nodes whose rows may reach the outputs as other rows than they are: on some way not all is row by row."""
+    """The nodes whose rows may reach the outputs as different rows: some path is not row by row throughout."""
     start = [
         source
         for source, users in uses.items()
@@ -139,7 +139,7 @@ class End:
 
 
 def layer_factors(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[Factor]:
-    """The factors of the layers: their inputs, and what comes back to their outputs."""
+    """The factors of the layers: their inputs, and the gradients propagated back to their outputs."""
     ends = _at_the_end(tape, calls, keep=keep)
     known: dict[Node | None, tuple[Tensor, Tensor]] = {end.edge.node: (end.right, end.scale) for end in ends}
     others = [call for call in calls if _node(call) not in known]
@@ -154,16 +154,16 @@ def layer_factors(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[Fact
 
 
 def _node(call: Call) -> Node | None:
-    """The node that makes the layer's output."""
+    """The node that computes the layer's output."""
     return None if call.exit is None else call.exit.node
 
 
 def _at_the_end(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[End]:
-    """Where no pass back is needed: at the outputs, and at those of the layer before the one that makes them.
+    """The places that need no backward pass: the outputs, and the outputs of the layer before the last.
 
-    The derivatives at the outputs are unit vectors. Where the layer before the last is followed by a function of single
-    entries, those at its outputs are the rows of the last weight, scaled by that function's derivative: their Gram
-    matrices need no sum over the outputs, and everything before it is behind it.
+    The derivatives at the outputs are unit vectors. If the layer before the last is followed by an elementwise
+    function, the derivatives at its outputs are the rows of the last weight, scaled by that function's derivative:
+    their Gram matrices need no sum over the outputs, and backward passes to all earlier layers can start there.
     """
     logits, uses = tape.logits, tape.uses
     units = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
@@ -182,7 +182,7 @@ def _at_the_end(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[End]:
 
 
 def _propagate_back(end: End, edges: list[GradientEdge], *, keep: bool) -> list[Float[Tensor, "c n _"]]:
-    """The derivatives of each output at each edge, one backward pass an output."""
+    """The derivatives of each output at each edge, by one backward pass per output."""
     rows: list[tuple[Tensor, ...]] = []
     whole: list[Tensor] = []
     for k, right in enumerate(end.right):
@@ -190,7 +190,7 @@ def _propagate_back(end: End, edges: list[GradientEdge], *, keep: bool) -> list[
         if keep:
             rows.append(row)
             continue
-        # Filled in place, so that the passes do not stand in memory twice.
+        # Filled in place, so that the passes are not held in memory twice.
         whole = whole or [part.new_empty(len(end.right), *part.shape) for part in row]
         for target, part in zip(whole, row, strict=True):
             target[k] = part

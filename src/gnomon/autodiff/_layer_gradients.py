@@ -40,9 +40,10 @@ def add_gradients(
 ) -> None:
     """Adds to each layer's sum the outer products of the gradients of all outputs at its input, for all samples.
 
-    One backward pass an output, through all layers at once. At a weight W the gradient in the input is that in the
-    output times W, so that only the sum of outer products of the latter is needed, and W's own products are made once.
-    The name "" is that of the network's input. Where samples are known to be `independent`, that is not looked at.
+    One backward pass per output, through all layers at once. At a weight W, the gradient with respect to the input is
+    the gradient with respect to the output times W, so only the sum of outer products of the latter is needed, and
+    products with W are computed once. The name "" stands for the network's input. If samples are known to be
+    `independent`, this is not checked.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `AGOP`.
@@ -67,7 +68,7 @@ def add_gradients(
 
     budget = DEFAULT_BUDGET if memory is None else memory
     if layers:
-        # The gradients at all places are there at once, and a copy of one: two thirds of what a graph counts for.
+        # The gradients at all places are held at once, and a copy of one: two thirds of what a graph counts for.
         budget = math.ceil(3 * budget / 5)
     apart = {name for name, layer in layers.items() if not multiplies(layer)}
     with torch.inference_mode(False), torch.no_grad():
@@ -91,18 +92,18 @@ class Before:
         return gradient.flatten(1)
 
     def width(self, gradient: Tensor) -> int:
-        """The entries of the layer's input."""
+        """The number of entries of the layer's input."""
         return gradient[0].numel()
 
 
 @dataclass(frozen=True)
 class Behind:
-    """What a weight puts out, as a place in a graph where gradients are taken.
+    """The output of a weight, as a place in a graph where gradients are taken.
 
     Attributes:
         at: the place.
         weight: (q *p), which is multiplied with each row, or each patch, of the layer's input.
-        groups: into how many parts of equal size the q outputs fall, each of which sees channels of its own.
+        groups: the number of equal parts into which the q outputs are divided, each of which sees its own channels.
     """
 
     at: GradientEdge
@@ -111,12 +112,12 @@ class Behind:
 
     def rows(self, gradient: Tensor) -> Float[Tensor, "r q"]:
         """The gradients of one output at each sample, and at each of its rows or patches."""
-        # Channels stand before the axes along which patches lie, of which a linear layer has none. As columns they are
+        # Channels come before the axes along which patches lie, of which a linear layer has none. As columns they are
         # copied in long runs, if at all.
         return gradient.movedim(1 - self.weight.ndim, 0).flatten(1).mT
 
     def width(self, gradient: Tensor) -> int:
-        """The entries of a row, or a patch, of the layer's input."""
+        """The number of entries of a row, or a patch, of the layer's input."""
         return self.weight[0].numel()
 
     def through(self, total: Float[Tensor, "q q"]) -> Float[Tensor, "q p"]:
@@ -128,17 +129,17 @@ class Behind:
 
 Place = Before | Behind
 Places = list[tuple[tuple[str, ...], Place]]
-"""Each with the names of those whose sum it adds to."""
+"""Each place with the names of those to whose sums it adds."""
 
 
 def _places(tape: Tape, layers: Mapping[str, nn.Module], *, with_input: bool) -> Places:
-    """The places of the layers, and of the network's input, each with the names of those whose sum it adds to.
+    """The places of the layers, and of the network's input, each with the names of those to whose sums it adds.
 
-    A layer that was called more than once has more than one. Where the input enters through one layer alone, both have
-    one place, and one sum, which is taken once.
+    A layer that was called more than once has several places. If the input enters through one layer alone, both share
+    one place and one sum, which is computed once.
 
     Raises:
-        UnsupportedModuleError: if the pass did not come to a layer.
+        UnsupportedModuleError: if the pass did not reach a layer.
     """
     found: dict[str, list[Place]] = {name: [] for name in dict.fromkeys(call.name for call in tape.calls)}
     for call in tape.calls:
@@ -159,7 +160,7 @@ def _places(tape: Tape, layers: Mapping[str, nn.Module], *, with_input: bool) ->
 
 
 def _input_place(tape: Tape) -> Place:
-    """The network's input; behind the linear map through which it enters, where there is a narrower one."""
+    """The network's input; or, if it enters through a linear map with fewer outputs, the output of that map."""
     entrance = linear_entrance(tape)
     if entrance is None or len(entrance[1]) >= entrance[1].shape[1]:
         return Before(get_gradient_edge(tape.x))

@@ -9,25 +9,25 @@ from gnomon.autodiff._run import Model
 from gnomon.errors import EmptyError, RangeError, UnsupportedModuleError
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-"""Layers that multiply a weight with each row, or each patch, of what they are given."""
+"""Layers that multiply a weight with each row, or each patch, of their input."""
 
 
 def multiplies(layer: nn.Module) -> bool:
     """Whether a layer multiplies its weight with its input and does nothing else but add a bias.
 
-    Not subclasses, nor a layer with a forward of its own, which may compute something else.
+    This excludes subclasses and layers with a forward of their own, which may compute something else.
     """
     return type(layer) in WEIGHTED and "forward" not in vars(layer)
 
 
 def weight_of(layer: nn.Module) -> Float[Tensor, "q *p"]:
-    """What the layer multiplied with in its last pass: a parameter, or what pruning or another hook made of some."""
+    """The weight that the layer used in its last pass: a parameter, or what pruning or another hook made of some."""
     weight: Tensor = layer.weight  # type: ignore[assignment]
     return weight.detach()
 
 
 def layer_named(model: Model, layer: str) -> nn.Module:
-    """The layer of this name.
+    """The layer with this name.
 
     Raises:
         RangeError: if the network has no such layer.
@@ -45,11 +45,11 @@ def weighted_layers(model: Model) -> dict[str, nn.Module]:
 
 
 def named_weights(model: Model, layers: Sequence[str] | None) -> dict[str, nn.Module]:
-    """The layers of these names, all that have a weight if None.
+    """The layers with these names; all that have a weight if None.
 
     Raises:
-        RangeError: if there is no layer of a name.
-        UnsupportedModuleError: if one is no linear layer or convolution.
+        RangeError: if there is no layer with one of the names.
+        UnsupportedModuleError: if one is not a linear layer or convolution.
         EmptyError: if there are none.
     """
     named = weighted_layers(model) if layers is None else {name: layer_named(model, name) for name in layers}
@@ -68,10 +68,10 @@ def named_weights(model: Model, layers: Sequence[str] | None) -> dict[str, nn.Mo
 
 
 def modules_of(model: Model) -> dict[str, nn.Module]:
-    """All parts by name; of a plain function none."""
+    """All modules by name; none for a plain function."""
     return dict(model.named_modules()) if isinstance(model, nn.Module) else {}
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal, where a network has diverged too."""
+    """Whether two tensors are equal; NaNs, as of a network that has diverged, count as equal."""
     return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())

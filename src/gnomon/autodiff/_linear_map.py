@@ -1,4 +1,4 @@
-"""The linear map that a layer is: found by numbers, from what goes in and what comes out."""
+"""The linear map that a layer computes, found numerically from its inputs and outputs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 ROWS = 64
-"""Samples at which it is checked that logits follow: a layer does the same to all."""
+"""Samples at which it is checked that logits follow: a layer treats all samples alike."""
 COMPARED = 64
-"""Logits by which the row is found from which they come."""
+"""Logits that are compared to find the row from which they come."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class LinearMap:
     r"""From features to logits: $f W^\top + b$.
 
     Attributes:
-        features: what goes in.
+        features: the input.
         weight: W.
         bias: b; None if there is none.
     """
@@ -29,7 +29,7 @@ class LinearMap:
 
 
 def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) -> LinearMap | None:
-    """The map by which the layer makes these logits of what it is given; None if it does not."""
+    """The map by which the layer computes these logits from its input; None if it does not."""
     if len(given) != len(logits) or not given.is_floating_point():
         return None
     classes = logits.shape[1]
@@ -47,7 +47,7 @@ def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) ->
 
 
 def map_of(layer: nn.Module, given: Tensor, classes: int) -> LinearMap | None:
-    """The map that the layer is, whatever goes on behind it; None if it does not put out so many."""
+    """The map that the layer computes, whatever follows it; None if it does not have this many outputs."""
     for matrix in matrices(layer):
         for weight in (matrix, matrix.mT):
             for features in rows_of(given, weight.shape[1]) if len(weight) == classes else ():
@@ -58,7 +58,7 @@ def map_of(layer: nn.Module, given: Tensor, classes: int) -> LinearMap | None:
 def _at_their_positions(
     given: Float[Tensor, "n *t p"], weight: Float[Tensor, "c p"], bias: Tensor | None, logits: Float[Tensor, "n c"]
 ) -> Float[Tensor, "n p"]:
-    """Of the rows of each sample that whose logits these are, such as the last: some of the logits tell."""
+    """For each sample, the row from which these logits come, such as the last; some of the logits suffice to tell."""
     rows = given.flatten(1, -2)
     with torch.no_grad():
         dtype = torch.promote_types(logits.dtype, given.dtype)
@@ -75,7 +75,7 @@ def has_weight(layer: nn.Module) -> bool:
 
 
 def matrices(layer: nn.Module) -> Iterator[Float[Tensor, "q p"]]:
-    """The layer's weights, also those that a hook makes, and of convolutions those that see one pixel at a time."""
+    """The layer's weights, including those made by a hook; for convolutions, those that see one pixel at a time."""
     for weight in (getattr(layer, "weight", None), *layer.parameters()):
         if isinstance(weight, Tensor) and weight.ndim >= 2 and weight.shape[2:].numel() == 1 and weight.numel() > 0:
             yield weight.flatten(1)
@@ -90,7 +90,7 @@ def biases(layer: nn.Module, classes: int) -> Iterator[Float[Tensor, "c"] | None
 
 
 def rows_of(given: Tensor, width: int) -> Iterator[Float[Tensor, "n p"]]:
-    """One row of features a sample: what the layer is given, or its mean over pixels or tokens, as logits may be."""
+    """One row of features per sample: the layer's input, or its mean over pixels or tokens, as logits may be means."""
     if given.ndim == 2 and given.shape[1] == width:
         yield given
     if given.ndim > 2 and given.shape[1] == width:
@@ -101,7 +101,7 @@ def rows_of(given: Tensor, width: int) -> Iterator[Float[Tensor, "n p"]]:
 
 @torch.no_grad()
 def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
-    """Whether the first logits are what the map gives, up to rounding; where a network has diverged too."""
+    """Whether the first logits are what the map gives, up to rounding; also for a network that has diverged."""
     precision = max(torch.finfo(tensor.dtype).eps for tensor in (logits, by.features, by.weight))
     dtype = torch.promote_types(torch.promote_types(logits.dtype, by.features.dtype), by.weight.dtype)
     logits, features, weight = logits[:ROWS].to(dtype), by.features[:ROWS].to(dtype), by.weight.to(dtype)
@@ -113,7 +113,7 @@ def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
 
 
 def side_by_side(maps: Sequence[LinearMap], share: float) -> LinearMap:
-    """The sum of several maps, each of which counts as much: of their features side by side."""
+    """The sum of several maps, all of which count equally, as one map of their features side by side."""
     biases = [each.bias for each in maps if each.bias is not None]
     return LinearMap(
         torch.cat([each.features for each in maps], dim=1),

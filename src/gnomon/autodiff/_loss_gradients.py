@@ -1,4 +1,4 @@
-"""Gradients of a loss in the parameters, in chunks."""
+"""Gradients of a loss with respect to the parameters, in chunks."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from gnomon.autodiff._run import run
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""From the outputs of all samples and what belongs to them to one number."""
+"""Maps the outputs of all samples, and what belongs to them, to one number."""
 
 
 def loss_gradient(
@@ -25,12 +25,12 @@ def loss_gradient(
     *,
     keep: bool,
 ) -> dict[str, Tensor]:
-    """The gradient of the loss in the parameters, `size` samples at a time whatever the loss is of all the outputs.
+    """The gradient of the loss with respect to the parameters, `size` samples at a time for any loss of all outputs.
 
-    By a second forward pass where they are more. With `keep` it has a graph, and so have all samples.
+    Takes a second forward pass if there are more samples. With `keep`, it has a graph, and so have all samples.
 
     Raises:
-        ShapeError: if the outputs are not (n, c), or the loss is no number.
+        ShapeError: if the outputs are not (n, c), or the loss is not a single number.
         RangeError: at NaN or infinity in the loss.
         UnsupportedModuleError: if the outputs do not depend on the parameters.
     """

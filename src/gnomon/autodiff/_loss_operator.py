@@ -1,4 +1,4 @@
-"""The gradient of a mean loss in the parameters, and products with its Hessian, which is never formed."""
+"""The gradient of a mean loss with respect to the parameters, and products with its Hessian, which is never formed."""
 
 from collections.abc import Callable
 from copy import copy
@@ -21,20 +21,20 @@ Losses = Callable[[Tensor, Tensor], Tensor]
 
 
 class LossOperator:
-    r"""The derivatives of $L = \frac1n\sum_i\ell(f(x_i), y_i)$ in the parameters that training moves, as one vector.
+    r"""The derivatives of $L = \frac1n\sum_i\ell(f(x_i), y_i)$ with respect to the trainable parameters, as one vector.
 
-    A product with the Hessian is a backward pass through the backward pass. Never forwards and then backwards: that is
-    wrong through torch's layer norm, without a word.
+    A product with the Hessian is a backward pass through the backward pass. Forward mode followed by reverse mode is
+    never used: it is silently wrong through torch's layer norm.
 
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        labels: theirs.
+        labels: their labels.
         losses: the loss of each sample.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit; where there is one chunk, its
+        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit; if there is only one chunk, its
             graph is kept.
     Attributes:
-        vectors: where the parameters stand in a vector.
+        vectors: the position of each parameter in a vector.
     Raises:
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
     """
@@ -52,19 +52,19 @@ class LossOperator:
         self.vectors = ParameterVectors.of(model, self._x)
         self._make = partial(_gradients, model, losses, self.vectors)
         self._chunks = chunks_of(partial(self._make, self._x, self._labels), model, self._x, memory)
-        # Outputs of 1 at most: a loss that is saturated has a Hessian of rounding errors, which is not symmetric.
+        # Outputs of 1 at most: the Hessian of a saturated loss consists of rounding errors and is not symmetric.
         mild = partial(_gradients, model, partial(_unsaturated, losses), self.vectors, self._x, self._labels)
         self._require_symmetry(Chunks(mild, len(x), self._chunks.size).of(slice(0, 2)))
 
     def of(self, rows: Int[Tensor, "m"]) -> "LossOperator":
-        """That of the mean over some of the samples."""
+        """The operator of the mean loss over some of the samples."""
         some = copy(self)
         some._x, some._labels = self._x[rows], self._labels[rows]
         some._chunks = Chunks(partial(self._make, some._x, some._labels), len(rows), self._chunks.size)
         return some
 
     def gradient(self) -> Float[Tensor, "p"]:
-        """That of the loss."""
+        """The gradient of the loss."""
         total = self.vectors.zeros()
         for chunk in self._chunks:
             total += self.vectors.joined(chunk)
@@ -79,7 +79,7 @@ class LossOperator:
         return total
 
     def _product(self, chunk: list[Tensor], u: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
-        """What some samples contribute to the product."""
+        """The contribution of some samples to the product."""
         pairs = [pair for pair in zip(chunk, self.vectors.parts(u), strict=True) if pair[0].requires_grad]
         if not pairs:
             return self.vectors.zeros()
@@ -87,7 +87,7 @@ class LossOperator:
         return self.vectors.joined(second(along, [*self.vectors.parameters.values()], parts))
 
     def _require_symmetry(self, chunk: list[Tensor]) -> None:
-        """Raises UnsupportedModuleError where products are none with a Hessian, of which torch does not always tell."""
+        """Raises UnsupportedModuleError if products are not those of a Hessian, which torch does not always report."""
         g = self.vectors.joined(chunk)
         w = mixture(g[None])[0]
         of_g, of_w = self._product(chunk, g), self._product(chunk, w)
@@ -104,9 +104,9 @@ def _gradients(
     labels: Shaped[Tensor, "n *y"],
     rows: slice,
 ) -> list[Tensor]:
-    """What some samples contribute to the gradient, parameter by parameter, with a graph.
+    """The contribution of some samples to the gradient, parameter by parameter, with a graph.
 
-    No method: an operator that its own chunks hold would stay in memory until garbage is looked for.
+    Not a method: an operator that its own chunks refer to would stay in memory until garbage collection.
     """
     loss = losses(run(model, x[rows]), labels[rows]).sum() / len(x)
     _checks.finite(loss=loss.detach().reshape(1))
@@ -114,5 +114,5 @@ def _gradients(
 
 
 def _unsaturated(losses: Losses, logits: Float[Tensor, "n c"], labels: Shaped[Tensor, "n *y"]) -> Float[Tensor, "n"]:
-    """The losses of outputs of 1 at most."""
+    """The losses of outputs scaled down to 1 at most."""
     return losses(logits / logits.detach().abs().amax().clamp(min=1), labels)

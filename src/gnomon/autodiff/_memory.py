@@ -16,11 +16,11 @@ from gnomon.errors import RangeError, UnsupportedModuleError
 T = TypeVar("T")
 
 DEFAULT_BUDGET = 512 * 2**20
-"""Bytes of tensors that a measurement may hold beyond its own result; the allocator may keep more from the system."""
+"""Bytes of tensors that a measurement may hold beyond its own result; the allocator may reserve more."""
 
 
 def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
-    """What `build` returns, and the bytes that autograd keeps for its graph, the parameters of `model` not counted."""
+    """What `build` returns, and the bytes that autograd keeps for its graph, not counting the parameters of `model`."""
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -37,10 +37,10 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
 
 
 def storage_of(tensor: Tensor) -> UntypedStorage:
-    """Where a tensor lies: one that is sharded over processes lies nowhere.
+    """The storage of a tensor; one that is sharded over processes has none.
 
     Raises:
-        UnsupportedModuleError: if it is.
+        UnsupportedModuleError: if it is sharded.
     """
     if hasattr(tensor, "device_mesh"):
         raise sharded()
@@ -48,7 +48,7 @@ def storage_of(tensor: Tensor) -> UntypedStorage:
 
 
 def require_whole(model: nn.Module) -> None:
-    """Raises UnsupportedModuleError if a network is sharded over processes: for what reads its weights or copies it."""
+    """Raises UnsupportedModuleError if a network is sharded over processes: for code that reads or copies weights."""
     by_tensors = any(hasattr(parameter, "device_mesh") for parameter in model.parameters())
     if by_tensors or any(hasattr(module, "set_reshard_after_backward") for module in model.modules()):
         raise sharded()
@@ -66,7 +66,7 @@ def sharded() -> UnsupportedModuleError:
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """Parameters stay where they are inside: where a backward pass shards them again, as FSDP does, none follows it.
+    """Inside, parameters must stay in place: after a backward pass that shards them again, as in FSDP, none can follow.
 
     Raises:
         UnsupportedModuleError: if they do not.
@@ -89,7 +89,7 @@ def chunk_size(
 ) -> int:
     """The number of samples whose graph and gradients fit into `budget` bytes: at least two, at most all n.
 
-    Two, since one alone is run beside itself.
+    Two, because a single sample is run together with a copy of itself.
     """
     budget = DEFAULT_BUDGET if budget is None else budget
     if budget <= 0:
@@ -105,11 +105,11 @@ def sample_bytes(
     jacobian: int = 0,
     prepare: Callable[[Tape], tuple[object, int]] | None = None,
 ) -> int:
-    """What one sample takes of the memory, measured on the first two.
+    """The memory that one sample needs, measured on the first two.
 
-    The graph counts three times, for what it keeps, what it makes on the way and the gradients in flight; of the
-    chunk's Jacobians as many count as stand in memory at once, and the row that is being made. `prepare` makes what
-    else is kept of the tape, and says how many rows stand beside that.
+    The graph counts three times, for what it saves, for temporary results and for the gradients in flight; in addition,
+    as many of the chunk's Jacobians count as are in memory at once, and the row being computed. `prepare` computes what
+    else is kept for the tape, and returns how many rows are held in addition to that.
     """
 
     def made() -> tuple[Tape, tuple[object, int]]:

@@ -1,4 +1,4 @@
-"""What can be seen of a model at given samples: one tape a chunk, every observation from that tape."""
+"""What can be observed of a model at given samples: one tape per chunk, every observation from that tape."""
 
 import time
 from collections import defaultdict
@@ -26,10 +26,10 @@ from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
 
 OBSERVATIONS = ("logits", "jacobian", "jacobian_operator", "centroid", "features")
-"""What can be seen of a model: (n c), (n c *d), products with that, (n *d), and the input of a layer, (n *p)."""
+"""What can be observed of a model: (n c), (n c *d), products with that, (n *d), and the input of a layer, (n *p)."""
 
 Layer = str | tuple[str, ...]
-"""A layer by its name; or the layers of a head by theirs, none if it is to be found."""
+"""A layer by its name; or the layers of a head by their names, none if the head is to be found."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ def observe(
 ) -> Observed:
     """The named observations of `model` at `x`, in chunks that fit the memory budget, from one forward pass.
 
-    The centroid is the sum of the Jacobian's rows: free where the Jacobian is taken, one backward pass otherwise.
-    `features` says of which layers, by the name under which each is seen, the input is seen. What needs no derivative
-    in the input is seen of whole numbers too, such as tokens. Where samples are known to be `independent`, that is not
-    looked at again.
+    The centroid is the sum of the Jacobian's rows: free if the Jacobian is computed, one backward pass otherwise.
+    `features` maps the name under which an observation is returned to the layer whose input is observed. Observations
+    that need no derivative with respect to the input also accept integers, such as tokens. If samples are known to be
+    `independent`, this is not checked again.
 
-    With `keep` the observations of a chunk, and where in x it lies, are handed to it, and what it returns, one row a
-    sample, is all that is kept of them. Where it makes Jacobians of its own, `copies` is how many stand in memory. The
-    operator of a chunk is there for `keep` alone; `first` is the number of the first sample, for its random vectors.
-    Where the network puts out the logits of several `positions` in a row, features have an axis for these too.
+    With `keep`, the observations of a chunk, and its place in x, are passed to it, and only what it returns, one row
+    per sample, is kept of them. If it computes Jacobians itself, `copies` is the number held in memory. The operator of
+    a chunk is available to `keep` alone; `first` is the index of the first sample, for its random vectors. If the
+    network outputs the logits of several `positions` in a row, features have an axis for these too.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `input_jacobian` and `features`.
@@ -119,13 +119,13 @@ def observe(
 
 
 def observation_bytes(model: Model, x: Shaped[Tensor, "n *d"], names: Set[str], copies: int) -> int:
-    """What one sample takes of the memory while these observations are made of it, measured on the first two."""
+    """The memory that one sample needs for these observations, measured on the first two."""
     operator = prepare if "jacobian_operator" in names else None
     return sample_bytes(model, x, jacobian=copies if "jacobian" in names else 0, prepare=operator)
 
 
 def layers_of(model: Model, of: Layer, head: Head | None) -> tuple[nn.Module, ...]:
-    """The layers whose input is seen."""
+    """The layers whose input is observed."""
     return (layer_named(model, of),) if isinstance(of, str) else head.layers if head else ()
 
 
@@ -144,7 +144,8 @@ def map_tapes(
 ) -> dict[str, Tensor]:
     """Reads each chunk's tape (given with its first sample's index) and joins what was read along the samples.
 
-    `jacobian` is how many Jacobians of a chunk stand in memory at once, and `products` whether its operator does.
+    `jacobian` is the number of Jacobians of a chunk held in memory at once, and `products` whether its operator is
+    held.
     """
     require_samples(model, x, derivative=derivative)
     if not independent:
@@ -162,7 +163,7 @@ def map_tapes(
             elif tape.create_graph:
                 pieces[name].append(piece)
             else:
-                # Filled in place, so that the result never stands in memory twice.
+                # Filled in place, so that the result is never held in memory twice.
                 if name not in whole:
                     whole[name] = piece.new_empty((len(x), *piece.shape[1:]))
                 whole[name][start : start + size] = piece

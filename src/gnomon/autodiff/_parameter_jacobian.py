@@ -1,4 +1,4 @@
-"""Derivatives in the parameters: Jacobians of each sample, and products with them on either side."""
+"""Derivatives with respect to the parameters: per-sample Jacobians, and products with them from either side."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from gnomon.errors import UnsupportedModuleError
 
 
 def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
-    """The parameters that training moves, by name, each once however often it is shared.
+    """The trainable parameters by name, each once however often it is shared.
 
     Raises:
         UnsupportedModuleError: if the model has none, or its samples mix.
@@ -31,7 +31,7 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
 
 @contextmanager
 def differentiable(*, recording: bool) -> Iterator[None]:
-    """Attention by the kernels that can be differentiated twice and forwards, and autograd recording or not."""
+    """Inside, attention uses kernels with second and forward-mode derivatives, and autograd records or not."""
     fast = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
@@ -44,12 +44,12 @@ def differentiable(*, recording: bool) -> Iterator[None]:
 def parameter_jacobian(
     model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
 ) -> list[Float[Tensor, "n c _"]]:
-    """Each sample's Jacobian in each of the parameters, flattened: exact, and c times the parameters in size.
+    """Each sample's Jacobian with respect to each parameter, flattened: exact, and c times the parameters in size.
 
-    Follows the grad mode: where autograd records, the result can be differentiated further, and is made by plain
-    backward passes, since torch's derivatives of mapped ones are wrong for some layers. Elsewhere samples are mapped
-    over, which is many times as fast, where that agrees with a plain backward pass over all of them. It does not where
-    the network comes to its parameters otherwise than through its modules, and for some of torch's own layers.
+    Follows the grad mode: where autograd records, the result can be differentiated further and is computed by plain
+    backward passes, because torch's derivatives of mapped ones are wrong for some layers. Elsewhere samples are mapped
+    over, which is many times as fast, provided that the result agrees with a plain backward pass over all of them. It
+    does not if the network accesses its parameters other than through its modules, nor for some of torch's own layers.
     """
     if torch.is_grad_enabled():
         with in_single_steps():
@@ -64,7 +64,7 @@ def parameter_jacobian(
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError, TypeError, LookupError):
-        # torch.func cannot take the network, or it cannot take one sample.
+        # torch.func cannot handle the network, or the network cannot handle one sample.
         blocks = None
     if blocks is None or not all(agree(block, v, part) for block, part in zip(blocks, plain.values(), strict=True)):
         return passed_back(model, parameters, x, keep=False)
@@ -88,9 +88,9 @@ def mapped(
 
 @contextmanager
 def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[None]:
-    """Puts a value in the place of each parameter, wherever a module of the network holds it.
+    """Replaces each parameter by a value, wherever a module of the network holds it.
 
-    `torch.func.functional_call` does not bring back the parameters of a module that stands in a network twice.
+    `torch.func.functional_call` does not restore the parameters of a module that occurs in a network twice.
     """
     value_of = {id(parameter): values[name] for name, parameter in parameters.items()}
     held = [
@@ -109,7 +109,7 @@ def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapp
 
 
 def mixture(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
-    """One vector for all samples and outputs, in which no two are alike: what is right for it is right for each."""
+    """One vector over all samples and outputs, no two entries alike: what is right for it is right for each."""
     places = torch.arange(1, logits.numel() + 1, device=logits.device)
     return places.to(logits.dtype).cos().view(logits.shape)
 
@@ -136,7 +136,7 @@ def passed_back(
 def single_gradients(
     model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
 ) -> Iterator[tuple[int, int, dict[str, Tensor]]]:
-    """Each sample, each output, and the gradient in the parameters; two samples run at a time."""
+    """Each sample, each output, and its gradient with respect to the parameters; two samples run at a time."""
     for start in range(0, len(x), 2):
         with torch.enable_grad():
             logits = run(model, x[start : start + 2])
@@ -150,7 +150,7 @@ def single_gradients(
 def vector_parameter_jacobian(
     logits: Float[Tensor, "n c"], parameters: Mapping[str, Tensor], v: Float[Tensor, "n c"], *, keep: bool
 ) -> dict[str, Tensor]:
-    r"""$\sum_i v_i^\top \partial f(x_i)/\partial\theta$ by one backward pass, by the parameters' names."""
+    r"""$\sum_i v_i^\top \partial f(x_i)/\partial\theta$ by one backward pass, keyed by the parameters' names."""
     products = torch.autograd.grad(
         logits, list(parameters.values()), v, retain_graph=True, create_graph=keep, materialize_grads=True
     )

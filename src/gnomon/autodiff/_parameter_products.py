@@ -1,4 +1,4 @@
-"""Kernels of gradients to few points, by products with the Jacobian in the parameters, which is never formed."""
+"""Gradient kernels with few points, by products with the parameter Jacobian, which is never formed."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,7 +10,7 @@ from gnomon.autodiff._parameter_jacobian import differentiable, mixture, single_
 from gnomon.autodiff._run import run
 
 Multiply = Callable[[Mapping[str, Tensor]], Tensor]
-"""From a direction u of the parameters to the products of each sample's Jacobian with it, (n c)."""
+"""Maps a direction u in parameter space to the product of each sample's Jacobian with it, (n c)."""
 
 
 def add_products(
@@ -22,7 +22,7 @@ def add_products(
     *,
     block: int,
 ) -> None:
-    """Adds the kernel of the gradients in these parameters, `block` samples of x at a time."""
+    """Adds the kernel of the gradients with respect to these parameters, `block` samples of x at a time."""
     for start in range(0, len(x), block):
         rows = kernel[start : start + block]
         with differentiable(recording=True):
@@ -31,7 +31,7 @@ def add_products(
                 point = x2[j : j + 1]
                 for _, k, gradient in single_gradients(model, parameters, point, keep=False):
                     column = multiply(gradient)
-                    with torch.no_grad():  # as the rows were taken, which are views
+                    with torch.no_grad():  # as when the rows, which are views, were taken
                         if kernel.ndim == 2:
                             rows[:, j] += column[:, k]
                         else:
@@ -39,12 +39,12 @@ def add_products(
 
 
 def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]) -> Multiply:
-    r"""How to multiply the Jacobians of these samples with a direction of the parameters.
+    r"""The function that multiplies the Jacobians of these samples by a direction in parameter space.
 
-    The backward pass is linear in the vector v that it propagates, so that the derivative of
-    $\langle v^\top J, u\rangle$ in v is $Ju$: a second backward pass, through the first. Where that does not give
-    $\|g\|^2$ as the product of w with $Jg$, $g = w^\top J$, since a layer has no second derivative, which torch does
-    not always say, it is one backward pass for each sample and output.
+    The backward pass is linear in the vector v that it propagates, so the derivative of $\langle v^\top J, u\rangle$
+    with respect to v is $Ju$: a second backward pass, through the first. If that does not give $\|g\|^2$ as the product
+    of w with $Jg$, $g = w^\top J$, because a layer has no second derivative, which torch does not always report, one
+    backward pass for each sample and output is used instead.
     """
     logits = run(model, x)
     v = torch.zeros_like(logits, requires_grad=True)

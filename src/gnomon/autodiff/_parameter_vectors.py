@@ -1,4 +1,4 @@
-"""All parameters that training moves as one vector, and samples in chunks whose second derivatives fit into memory."""
+"""All trainable parameters as one vector, and samples in chunks whose second derivatives fit into memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ParameterVectors:
-    """Where each parameter stands in a vector.
+    """The position of each parameter in a vector.
 
     Attributes:
-        parameters: those that training moves, by name.
+        parameters: the trainable parameters, by name.
         like: a tensor of the vectors' dtype, float32 at least, and on their device.
     """
 
@@ -31,10 +31,10 @@ class ParameterVectors:
 
     @classmethod
     def of(cls, model: nn.Module, x: Shaped[Tensor, "n *d"]) -> "ParameterVectors":
-        """Those of a network.
+        """The vectors of a network's parameters.
 
         Raises:
-            UnsupportedModuleError: if it has none, or its samples mix.
+            UnsupportedModuleError: if it has no trainable parameters, or its samples mix.
         """
         parameters = trainable(model, x)
         first = next(iter(parameters.values()))
@@ -42,7 +42,7 @@ class ParameterVectors:
 
     @property
     def size(self) -> int:
-        """How many numbers they are."""
+        """The length of the vectors."""
         return sum(parameter.numel() for parameter in self.parameters.values())
 
     def zeros(self) -> Float[Tensor, "p"]:
@@ -50,20 +50,20 @@ class ParameterVectors:
         return self.like.new_zeros(self.size)
 
     def joined(self, parts: Sequence[Tensor]) -> Float[Tensor, "p"]:
-        """One vector of what belongs to each parameter, without a graph."""
+        """One vector from a tensor for each parameter, without a graph."""
         return torch.cat([part.detach().to(self.like).flatten() for part in parts])
 
     def parts(self, u: Float[Tensor, "p"]) -> list[Tensor]:
-        """What of a vector belongs to each parameter."""
+        """The part of a vector that belongs to each parameter."""
         parameters = self.parameters.values()
         pieces = torch.split(u, [parameter.numel() for parameter in parameters])
         return [piece.view(p.shape).to(p) for piece, p in zip(pieces, parameters, strict=True)]
 
     def gradients(self, of: Tensor, v: Tensor | None = None) -> list[Tensor]:
-        """The derivatives of ⟨v, of⟩ in each parameter, which can be differentiated once more.
+        """The derivatives of ⟨v, of⟩ with respect to each parameter, which can be differentiated again.
 
         Raises:
-            UnsupportedModuleError: if torch says that they cannot.
+            UnsupportedModuleError: if torch reports that they cannot.
         """
         parts = torch.autograd.grad(of, [*self.parameters.values()], v, create_graph=True, materialize_grads=True)
         # torch prunes the node that would raise the error, and gives a wrong second derivative instead.
@@ -74,10 +74,10 @@ class ParameterVectors:
 
 
 def second(along: Sequence[Tensor], at: Sequence[Tensor], v: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The derivatives of ⟨v, along⟩, which are derivatives themselves.
+    """The derivatives of ⟨v, along⟩, where along are derivatives themselves.
 
     Raises:
-        UnsupportedModuleError: if torch says that there are none.
+        UnsupportedModuleError: if torch reports that there are none.
     """
     try:
         return torch.autograd.grad(along, at, v, retain_graph=True, materialize_grads=True)
@@ -88,12 +88,12 @@ def second(along: Sequence[Tensor], at: Sequence[Tensor], v: Sequence[Tensor]) -
 
 
 class Chunks(Generic[T]):
-    """What `make` makes of the samples, some at a time; kept where all are taken together.
+    """What `make` computes from the samples, some at a time; kept if all are taken together.
 
     Args:
-        make: from the place of some samples to what can be differentiated, made while autograd records.
-        samples: how many there are.
-        size: how many are taken at a time.
+        make: maps the slice of some samples to what can be differentiated; called while autograd records.
+        samples: their number.
+        size: the number taken at a time.
     """
 
     def __init__(self, make: Callable[[slice], T], samples: int, size: int) -> None:
@@ -111,13 +111,13 @@ class Chunks(Generic[T]):
             yield made
 
     def of(self, rows: slice) -> T:
-        """What is made of these samples."""
+        """What is computed from these samples."""
         with differentiable(recording=True), in_single_steps():
             return self._make(rows)
 
 
 def chunks_of(make: Callable[[slice], T], model: nn.Module, x: Shaped[Tensor, "n *d"], memory: int | None) -> Chunks[T]:
-    """As many samples at a time as fit into the memory with a graph of a graph; default: 512 MiB."""
+    """Chunks of as many samples as fit into memory with a graph of a graph; default: 512 MiB."""
     budget = DEFAULT_BUDGET if memory is None else memory
-    # Three times what one backward pass takes.
+    # Three times the memory of one backward pass.
     return Chunks(make, len(x), chunk_size(model, x, budget=budget if budget <= 0 else max(1, budget // 3)))

@@ -1,4 +1,4 @@
-"""Sequences and images: at which of the positions of its outputs a network is read."""
+"""Sequences and images: the positions of its outputs at which a network is read."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,19 +13,19 @@ from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
 
 Places = Literal["all", "last"] | int | Sequence[int]
-"""All positions, the last, or those of these numbers, from the end where they are negative."""
+"""All positions, the last, or those with these indices, counted from the end if negative."""
 IGNORED = -100
-"""The label of a position that is no sample, as in torch's cross-entropy."""
+"""The label of a position that is not a sample, as in torch's cross-entropy."""
 
 
 class Positions:
-    """The positions that are taken of outputs (n t c), as of language models, or (n c h w), pixels row by row.
+    """The positions taken from outputs (n t c), as of language models, or (n c h w), pixels row by row.
 
-    A network is run with all that it puts out; a hook cuts this down to one row a sample, in which the positions stand
-    one behind the other, so that samples are still what do not mix.
+    A network is run with all its outputs; a hook reduces these to one row per sample, in which the positions follow one
+    another, so that samples are still the units that do not mix.
 
     Attributes:
-        one: whether it is one position of each sample, whose outputs are then rows as those of any network.
+        one: whether a single position of each sample is taken; the outputs are then rows like those of any network.
     """
 
     def __init__(self, places: Places) -> None:
@@ -39,15 +39,15 @@ class Positions:
 
     @property
     def count(self) -> int:
-        """How many are taken of a sample, in the latest pass."""
+        """The number of positions taken per sample, in the latest pass."""
         return math.prod(self._shape) if self.places is None else len(self.places)
 
     def of_outputs(self, outputs: object) -> Float[Tensor, "n q"]:
-        """What the network puts out, as one row a sample: (n c) of one position, (n t·c) of several.
+        """The network's outputs, as one row per sample: (n c) for one position, (n t·c) for several.
 
         Raises:
             ShapeError: if there are no positions.
-            RangeError: if there are not as many.
+            RangeError: if there are not that many.
         """
         if not isinstance(outputs, Tensor) or outputs.ndim not in (3, 4):
             raise ShapeError(
@@ -64,7 +64,7 @@ class Positions:
         return outputs.reshape(len(outputs) * self.count, -1)
 
     def of_layer(self, given: Tensor) -> Shaped[Tensor, "m p"] | None:
-        """What a layer is given at these positions, a row for each; None if it has not the positions of the outputs."""
+        """A layer's input at these positions, a row for each; None if it lacks the positions of the outputs."""
         axes = len(self._shape)
         if axes == 2 and given.shape[2:] == self._shape:
             rows = given.flatten(2).mT
@@ -77,7 +77,7 @@ class Positions:
         return self._taken(rows).flatten(0, 1)
 
     def of_labels(self, labels: Int[Tensor, "n *t"]) -> Int[Tensor, "n *m"]:
-        """The labels at these positions: (n) of one, where they may be (n) already, and (n t) of several."""
+        """The labels at these positions: (n) for one, where they may be (n) already, and (n t) for several."""
         if self.one:
             return labels if labels.ndim == 1 else self._taken(labels.flatten(1)).squeeze(1)
         if labels.shape[1:] != self._shape:
@@ -102,7 +102,7 @@ class Positions:
 
 @contextmanager
 def at_positions(model: nn.Module, positions: Positions | None) -> Iterator[None]:
-    """Inside, the network puts out one row a sample, of these positions."""
+    """Inside, the network outputs one row per sample, for these positions."""
     if positions is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Functions of torch's that others stand for, while a network runs."""
+"""Replaces functions of torch by others while a network runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,7 +8,7 @@ Functions = Mapping[Callable[..., object], Callable[..., object]]
 
 
 class replacing(TorchFunctionMode):  # noqa: N801 used as a function, as torch's own
-    """Inside, by torch's function what stands for it is called."""
+    """Inside, calls of torch's functions go to their replacements."""
 
     def __init__(self, functions: Functions) -> None:
         super().__init__()
@@ -21,5 +21,5 @@ class replacing(TorchFunctionMode):  # noqa: N801 used as a function, as torch's
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Calls the function, or what stands for it."""
+        """Calls the function, or its replacement."""
         return self._functions.get(func, func)(*args, **(kwargs or {}))

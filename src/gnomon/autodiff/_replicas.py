@@ -1,4 +1,4 @@
-"""A mean loss and its gradient at several points of the parameters at once."""
+"""A mean loss and its gradient at several points in parameter space at once."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,25 +13,25 @@ from gnomon.autodiff._parameter_vectors import ParameterVectors
 from gnomon.autodiff._run import run
 
 MOST = 10_000_000
-"""A processor gains nothing from several passes at once from so many operations of one on: convolutions take longer."""
+"""From this many operations per pass on, a CPU gains nothing from several passes at once: convolutions take longer."""
 At = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From points of the parameters, and the samples and targets of each, to the loss at each."""
+"""Maps points in parameter space, and the samples and targets of each, to the loss at each."""
 
 
 class Replicas:
-    """A network whose parameters stand at several points, each of which sees samples of its own.
+    """A network at several points in parameter space, each of which sees its own samples.
 
-    The points are an axis of the batch where passes are small, or on an accelerator, if torch.func can take the network
-    so and gives at the first of them what a plain pass does. Elsewhere they are run one after another.
+    The points are a batch axis where passes are small, or on an accelerator, provided that torch.func can handle the
+    network this way and agrees with a plain pass at the first of them. Elsewhere they are run one after another.
 
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: some samples.
-        losses: from outputs (n c) and targets (n *y) to the loss of each sample, by operations of torch alone; where
-            outputs are not finite it should not be either.
+        losses: maps outputs (n c) and targets (n *y) to the loss of each sample, by operations of torch alone; where
+            outputs are not finite, it should not be either.
     Attributes:
-        vectors: where the parameters stand in a vector.
-        start: where they are now.
+        vectors: the position of each parameter in a vector.
+        start: the current parameters, as a vector.
     Raises:
         UnsupportedModuleError: if samples mix, or nothing is trainable.
     """
@@ -52,11 +52,11 @@ class Replicas:
             return derived(self._chosen, points, x, targets)
 
     def _choose(self, points: Tensor, x: Tensor, targets: Tensor) -> At:
-        """All points at once, if that pays, can be done and is right."""
+        """All points at once, if that pays off, is possible and is right."""
         if points.device.type == "cpu" and forward_flops(lambda: self._apart(points[:1], x[:1], targets[:1])) > MOST:
             return self._apart
         plain = derived(self._apart, points[:1], x[:1], targets[:1])
-        # torch.func cannot take the network.
+        # torch.func cannot handle the network.
         with suppress(RuntimeError, ValueError, TypeError, LookupError):
             mapped = derived(self._together, points, x, targets)
             if all(map(agree, (part[0] for part in mapped), (part[0] for part in plain))):

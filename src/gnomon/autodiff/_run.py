@@ -1,4 +1,4 @@
-"""How a model is run: one row of outputs a sample, by kernels that can be differentiated."""
+"""How a model is run: one row of outputs per sample, with kernels that can be differentiated."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,10 +16,11 @@ Model = nn.Module | Callable[[Tensor], Tensor]
 
 
 def run(model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
-    """The model's outputs, one row a sample.
+    """The model's outputs, one row per sample.
 
-    One sample never runs alone but beside itself: torch's gradient of BatchNorm in eval mode is wrong at one sample
-    whose channels come last in memory, and some networks drop the axis of samples with the others of length one.
+    A single sample never runs alone but together with a copy of itself: torch's gradient of BatchNorm in eval mode is
+    wrong for a single sample whose channels come last in memory, and some networks drop the axis of samples along with
+    other axes of length one.
     """
     if len(x) != 1:
         return outputs_of(model(x), x)
@@ -28,7 +29,7 @@ def run(model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
 
 
 def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
-    """What the model returned, if it is one row of outputs a sample; ShapeError otherwise."""
+    """What the model returned, if it is one row of outputs per sample; ShapeError otherwise."""
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
         got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         several = isinstance(outputs, Tensor) and outputs.ndim > 2
@@ -44,15 +45,15 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Autograd records, whatever the mode outside, and what runs can be differentiated twice."""
-    # Fused attention and what is compiled have no double backward; inference tensors cannot enter a graph.
+    """Inside, autograd records, whatever the mode outside, and what runs can be differentiated twice."""
+    # Fused attention and compiled code have no double backward; inference tensors cannot enter a graph.
     with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _uncompiled():
         yield
 
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """What is compiled runs as it was written."""
-    # Nothing is, unless the compiler was imported, which takes seconds.
+    """Inside, compiled code runs as it was written."""
+    # Nothing is compiled unless the compiler was imported, which takes seconds.
     with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
         yield

@@ -1,4 +1,4 @@
-"""Normalisations made of single steps, where torch's own cannot be differentiated often enough."""
+"""Normalisations in single steps, for use where torch's own cannot be differentiated often enough."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,10 +10,10 @@ from gnomon.autodiff._replacing import replacing
 
 
 def in_single_steps() -> replacing:
-    """Inside, layer norm, instance norm and weight norm are made of sums, products and roots.
+    """Inside, layer norm, instance norm and weight norm are computed from sums, products and roots.
 
-    torch's own keep statistics, or norms, of the forward pass as if they were constants: layer norm and instance norm
-    have wrong third derivatives, weight norm has wrong second ones (torch 2.13; the tests show by how much).
+    torch's own treat statistics, or norms, of the forward pass as constants: layer norm and instance norm have wrong
+    third derivatives, weight norm has wrong second ones (torch 2.13; the tests show by how much).
     """
     return replacing(IN_STEPS)
 
@@ -43,7 +43,7 @@ def instance_norm(
 ) -> Tensor:
     """As `torch.nn.functional.instance_norm`."""
     if not use_input_stats or running_mean is not None:
-        # Statistics that are kept are constants indeed; and only torch's own updates them.
+        # Running statistics really are constants, and only torch's own function updates them.
         return functional.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
     shape = (1, -1, *[1] * (x.ndim - 2))
     result = standardised(x, tuple(range(2, x.ndim)), eps)
@@ -57,13 +57,13 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 
 
 def standardised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    """Of mean 0 and variance 1 along these axes."""
+    """The tensor with mean 0 and variance 1 along these axes."""
     centred = x - x.mean(axes, keepdim=True)
     return centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()
 
 
 def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Scaled and shifted."""
+    """The tensor scaled and shifted."""
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 

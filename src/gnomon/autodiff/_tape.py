@@ -1,6 +1,6 @@
 """The tape of a forward pass: its outputs, the calls of modules in it, and the graph behind it.
 
-Everything that differentiates reads it off such a tape.
+All derivatives are computed from such a tape.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -21,20 +21,20 @@ from gnomon.errors import UnsupportedModuleError
 
 T = TypeVar("T")
 Uses = Mapping[Node, list[tuple[Any, int]]]  # Any: torch gives no types for what a node saves.
-"""All nodes of a graph, each with the nodes that take its output, and the place among their inputs where they do."""
+"""All nodes of a graph, each with the nodes that use its output, and the position among their inputs where they do."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a call of a module leaves.
+    """The record of a call of a module.
 
     Attributes:
-        name: the module's.
+        name: the name of the module.
         module: the module.
-        x: the first tensor that it was given, by whatever name.
+        x: the first tensor passed to it, under any name.
         version: how often x had been changed in place when the call ended.
-        entrance: the place in the graph of x as a view that is the module's alone; None if it was given none.
-        exit: that of what the module itself put out, before other hooks, which may replace it; None if that has none.
+        entrance: the place in the graph of a view of x that only the module uses; None if it was not given one.
+        exit: the place of the module's own output, before other hooks, which may replace it; None if it has none.
     """
 
     name: str
@@ -50,11 +50,10 @@ class Tape:
     """A forward pass.
 
     Attributes:
-        where: what errors name.
         x: the inputs (n *d), as the tensor that gradients reach.
         logits: the outputs (n c).
         create_graph: whether results keep a graph.
-        calls: those of the modules that were watched, in the order in which they ended.
+        calls: the calls of the watched modules, in the order in which they ended.
     """
 
     x: Tensor
@@ -63,7 +62,7 @@ class Tape:
     calls: tuple[Call, ...] = ()
 
     def vector_jacobian(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
-        """Each sample's vᵀJ, by one backward pass over the whole batch: right where samples do not mix.
+        """Each sample's vᵀJ, by one backward pass over the whole batch: correct if samples do not mix.
 
         Raises:
             UnsupportedModuleError: if nothing leads from the outputs back to x.
@@ -93,13 +92,13 @@ class Tape:
         return product
 
     def jacobian(self) -> Float[Tensor, "n c *d"]:
-        """The Jacobian, one backward pass an output."""
+        """The Jacobian, by one backward pass per output."""
         n, c = self.logits.shape
         basis = torch.eye(c, dtype=self.logits.dtype, device=self.logits.device)
         rows = (self.vector_jacobian(e.expand(n, c)) for e in basis)
         if self.create_graph:
             return torch.stack(list(rows), dim=1)
-        # Made before the passes: rows kept one by one would fragment the memory that the next pass needs.
+        # Allocated before the passes: rows kept one by one would fragment the memory that the next pass needs.
         jacobian = self.x.new_empty(n, c, *self.x.shape[1:])
         for k, row in enumerate(rows):
             jacobian[:, k] = row
@@ -136,13 +135,13 @@ def forward(
     mixed: bool = False,
     products: bool = False,
 ) -> Tape:
-    """Runs the model on `x` so that its outputs can be differentiated by the input.
+    """Runs the model on `x` so that its outputs can be differentiated with respect to the input.
 
     Follows torch's grad mode: where gradients are on, results keep their graph to the parameters (and to `x`, if it
-    asks for gradients); under `torch.no_grad()` or `inference_mode()` they keep none. A lone sample is run beside
-    itself, as `run` has it, unless samples may be `mixed`: then the batch is run as it is. Modules to `watch`, and
-    those of them that are taken `apart`, are given as `recording` has them. For `products` with the Jacobian from both
-    sides, which keep no graph, convolutions are `towards_inputs`.
+    requires gradients); under `torch.no_grad()` or `inference_mode()` they keep none. A single sample is run together
+    with a copy of itself, as in `run`, unless samples may be `mixed`: then the batch is run as it is. Modules to
+    `watch`, and those of them that are taken `apart`, are as for `recording`. For `products` with the Jacobian from
+    both sides, which keep no graph, convolutions run inside `towards_inputs`.
 
     Raises:
         ShapeError: if the model's output is not (n, c).
@@ -161,10 +160,10 @@ def forward(
 def recording(
     modules: Mapping[str, nn.Module], note: Callable[[Call, Any], None], *, apart: Set[str] = frozenset()
 ) -> Iterator[None]:
-    """Notes each call of these modules inside, as it ends, and what the module put out.
+    """Inside, notes each call of these modules as it ends, and the module's output.
 
-    The modules in `apart` are given a view of their input, at which the gradient is that through the module alone,
-    where the same tensor is taken past it too.
+    The modules in `apart` are given a view of their input, at which the gradient is that through the module alone, even
+    if the same tensor also bypasses the module.
     """
     with ExitStack() as stack:
         for name, module in modules.items():
@@ -188,12 +187,12 @@ def uses_of(tensor: Tensor) -> Uses:
 
 
 def sources(node: Node) -> list[Node]:
-    """The nodes whose outputs a node takes."""
+    """The nodes whose outputs a node uses."""
     return [source for source, _ in node.next_functions if source is not None]
 
 
 def reached(start: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """What can be come to from these, these among it, each once."""
+    """Everything that can be reached from these, including themselves, each once."""
     waiting = list(start)
     seen = set(waiting)
     while waiting:
@@ -205,17 +204,17 @@ def reached(start: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterat
 
 
 def first_tensor(inputs: tuple[object, ...], named: Mapping[str, object]) -> Tensor | None:
-    """What goes into a module, whatever name it is given by; None if that is no tensor."""
+    """The first tensor passed to a module, under any name; None if there is none."""
     return next((given for given in (*inputs, *named.values()) if isinstance(given, Tensor)), None)
 
 
 def _depends_on_parameters(model: Model) -> bool:
-    """Whether results can have gradients in parameters; of a plain callable nobody knows, so yes."""
+    """Whether results can have gradients in parameters; for a plain callable this is unknown, so yes."""
     return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
 
 
 def _view_for(entrances: list[GradientEdge | None]) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
-    """What to do before a module is called: give it its input as a view, and keep the place of that."""
+    """What to do before a call: pass the module its input as a view, and keep the view's place in the graph."""
 
     def hook(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not inputs or not isinstance(inputs[0], Tensor) or not inputs[0].requires_grad:
@@ -231,7 +230,7 @@ def _view_for(entrances: list[GradientEdge | None]) -> Callable[[nn.Module, tupl
 def _noted(
     name: str, note: Callable[[Call, Any], None], entrances: list[GradientEdge | None]
 ) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
-    """What to do behind a call."""
+    """What to do after a call."""
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: object) -> None:
         entrance = entrances.pop() if entrances else None

@@ -1,4 +1,4 @@
-"""Layers with weights, one after the other: their order, and what each does with other weights than its own."""
+"""Layers with weights, one after the other: their order, and what each computes with another weight than its own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,18 +16,18 @@ from gnomon.autodiff._tape import Call, Tape, forward, recording, uses_of
 from gnomon.errors import UnsupportedModuleError
 
 See = Callable[[slice, str | None, Tensor, Tensor], None]
-"""What is shown the places of some samples, and a layer's name, its input and its output at them."""
+"""Called with the slice of some samples, and a layer's name, its input and its output at them."""
 
 
 def weight_path(
     model: nn.Module, x: Float[Tensor, "n *d"], layers: Sequence[str] | None
 ) -> tuple[dict[str, nn.Module], Float[Tensor, "_ c"]]:
-    """The linear layers and convolutions of these names, or all, in the order of a pass, and outputs of that pass.
+    """The linear layers and convolutions with these names, or all, in the order of a pass, and outputs of that pass.
 
     Raises:
-        UnsupportedModuleError: if a layer is none with a weight, is not called once, does not lead to the next, or if
-            samples mix.
-        RangeError: if there is no layer of a name.
+        UnsupportedModuleError: if a layer is not one with a weight, is not called once, does not lead to the next, or
+            if samples mix.
+        RangeError: if there is no layer with one of the names.
         EmptyError: if there are none.
     """
     named = named_weights(model, layers)
@@ -46,9 +46,9 @@ def show_layers(
     *,
     memory: int | None,
 ) -> None:
-    """Shows what each layer is given and puts out, at all samples, in chunks and without a graph, and keeps nothing.
+    """Shows the input and output of each layer at all samples, in chunks and without a graph, and keeps nothing.
 
-    The network's outputs come last in each chunk, under None, as if given and put out.
+    The network's outputs come last in each chunk, under None, as both input and output.
     """
     size = chunk_size(model, x, budget=memory)
     for start in range(0, len(x), size):
@@ -59,14 +59,14 @@ def show_layers(
 
 
 def with_weight(layer: nn.Module, weight: Float[Tensor, "q *p"], x: Float[Tensor, "n *h"]) -> Float[Tensor, "n *z"]:
-    """What the linear layer or convolution would make of x with another weight and without a bias."""
+    """The output of the linear layer or convolution for x with another weight and without a bias."""
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return layer._conv_forward(x, weight, None)
     return functional.linear(x, weight)
 
 
 def by_patches(layer: nn.Module, x: Float[Tensor, "n *p"]) -> Float[Tensor, "n *p"]:
-    """What the layer is given, each entry times the root of the number of patches, or rows, in which it stands."""
+    """The layer's input, each entry times the square root of the number of patches, or rows, that contain it."""
     groups = getattr(layer, "groups", 1)
     ones = torch.ones_like(weight_of(layer)[:groups])
     outputs, back, *_ = torch.func.vjp(lambda one: with_weight(layer, ones, one), torch.zeros_like(x[:1]))

@@ -1,4 +1,4 @@
-"""Second derivatives that are zero, and need not be taken through the forward pass."""
+"""Second derivatives that are zero, and need not be propagated through the forward pass."""
 
 from torch import Tensor
 
@@ -11,14 +11,14 @@ PIECEWISE = {
         *("MaxPool2DWithIndices", "MaxPool3DWithIndices", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D"),
     )
 }
-"""The nodes of the gradient of a gradient of layers without curvature; the second they go to is the layer's input."""
+"""The double-backward nodes of layers without curvature; the second edge of each leads to the layer's input."""
 
 
 def spare_zeros(tape: Tape, derivative: Tensor) -> None:
-    """Lets what is computed from gradients of this tape go back past layers without curvature, such as ReLU.
+    """Keeps the zero second derivatives of layers such as ReLU out of backward passes through this tape's gradients.
 
-    To the input of such a layer torch sends a tensor of zeros, which then goes back through the whole forward pass,
-    product by product, where no other gradient goes along. Here nothing is sent.
+    Torch sends a tensor of zeros to the input of a layer without curvature, which is then propagated back through the
+    complete forward pass, product by product, even where there is no other gradient. Here nothing is sent.
     """
     start = [] if derivative.grad_fn is None else [derivative.grad_fn]
     for node in reached(start, lambda node: [source for source in sources(node) if source not in tape.uses]):

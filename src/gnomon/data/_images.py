@@ -18,34 +18,34 @@ from gnomon.errors import DataError, EmptyError, RangeError, public
 
 _IMAGE_COLUMNS = ("image", "images", "img")
 _LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class")
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # of Pillow's many, those that data sets use
-_MOST_PIXELS = 2**26  # of one image: a file of a few kB can stand for any number
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # those of Pillow's many that data sets use
+_MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 
 
 @public
 def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
     """The images of a split and their classes, in the order in which the data set holds them.
 
-    Looked for in `data_dir`, then in the folder that the environment variable GNOMON_DATA names (each as
-    `<folder>/<name>/<split>-*.parquet`), then on the Hugging Face hub, whose download stays in the cache of
-    `datasets`. Nothing is written beside local data.
+    Searched for in `data_dir`, then in the folder that the environment variable GNOMON_DATA names (each as
+    `<folder>/<name>/<split>-*.parquet`), then on the Hugging Face hub, whose downloads stay in the cache of `datasets`.
+    Nothing is written next to local data.
 
     Args:
         name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
             data set of images; or the path of a folder that holds the parquet files.
         split: usually `train` or `test`.
         data_dir: the folder of data sets to search first.
-        limit: take only the first so many; the others are not decoded. All if None.
+        limit: take only this many, from the first on; the others are not decoded. All if None.
 
     Returns:
         Inputs of shape (n, c, h, w), float32 on the CPU, from 0 (dark) to 1 (8-bit pixels divided by 255);
-        one channel for grey images, three for colour, four with transparency. If images differ in this, all
-        follow the first. Labels int64.
+        one channel for grey images, three for colour, four with transparency. If images differ in this, all are
+        converted to that of the first. Labels int64.
 
     Raises:
-        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read: these
-            are PNG, JPEG, BMP, GIF, TIFF or WebP in the table itself, up to 2²⁶ pixels each. A path in their place is
-            not followed, since it could lead anywhere on this machine.
+        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read:
+            images must be PNG, JPEG, BMP, GIF, TIFF or WebP in the table itself, up to 2²⁶ pixels each. A path in their
+            place is not followed, since it could lead anywhere on this machine.
         EmptyError: the split has no rows.
         RangeError: `limit` is not between 1 and the number of rows.
         MissingExtraError: the extra `data` is not installed, or broken.
@@ -64,7 +64,7 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     label_column = _column(table, "label", _LABEL_COLUMNS)
     count = table.rows if limit is None else limit
     labels = torch.empty(count, dtype=torch.int64)
-    pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image tells the size
+    pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image gives the size
     mode = ""
     pil = extra("load_images", "PIL.Image", "data")
     for row, (cell, label) in enumerate(_rows(table, image_column, label_column, count)):
@@ -111,7 +111,7 @@ def _rows(table: Table, image_column: str, label_column: str, count: int) -> Ite
 
 
 def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArray[np.uint8], str]:
-    """The pixels (h, w, c) of an image in the given Pillow mode, or, where that is empty, in its own; and the mode.
+    """The pixels (h, w, c) of an image in the given Pillow mode, or in its own if that is empty; and the mode.
 
     The cell holds the bytes of an image file, or a struct of these and a path, which is not followed.
     """
@@ -152,14 +152,14 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
 
 
 def _named(cell: object) -> str:
-    """What stands in an image's place, in words."""
+    """What is in an image's place, in words."""
     if isinstance(cell, dict) and cell.get("path"):
         return f"the path {cell['path']!r}"
     return "none" if cell is None or isinstance(cell, dict) else type(cell).__name__
 
 
 def _mode(mode: str, where: str) -> str:
-    """The Pillow mode, one letter a channel, in which to hold an image of a given mode."""
+    """The Pillow mode, one letter per channel, in which to hold an image of a given mode."""
     if mode.startswith(("I", "F")):
         raise DataError(
             "name",

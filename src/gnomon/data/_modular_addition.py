@@ -14,7 +14,7 @@ class Tokens(NamedTuple):
     """Sequences of tokens and their classes; sequence i is `tokens[i]` with class `labels[i]`.
 
     Attributes:
-        tokens: numbers of the vocabulary, from 0.
+        tokens: indices into the vocabulary, from 0.
         labels: the class of each sequence, an integer from 0.
     """
 
@@ -33,7 +33,7 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
 
     Args:
         p: the modulus; a prime in the literature.
-        fraction: of the p² pairs that are for training, rounded down.
+        fraction: the share of the p² pairs used for training, rounded down.
         generator: draws the permutation of which the first are taken; its state decides the split.
 
     Returns:
@@ -53,7 +53,7 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         raise RangeError("p", "at least 2, whole and below 2³¹", p, "Take a prime.")
     if not math.isfinite(fraction):
         raise RangeError("fraction", "a finite share", fraction, "Pass one below 1.")
-    # The tiny number undoes rounding down of what is whole, as 0.29 * 100.
+    # The tiny number undoes the rounding down of whole numbers, such as 0.29 * 100.
     train = int(fraction * p**2 + 1e-9)
     if not 1 <= train < p**2:
         raise RangeError(

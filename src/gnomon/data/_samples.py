@@ -29,13 +29,13 @@ class Samples(NamedTuple):
 
 @public
 def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
-    r"""Give every feature of `train` mean 0 and deviation 1, and map the others by the same affine function.
+    r"""Give every feature of `train` mean 0 and standard deviation 1, and map the others by the same affine function.
 
     $x \mapsto (x - m) / s$ with $m$ and $s^2$ the mean and the (population) variance of each feature over
     `train`. A feature that is constant on `train` is only centred: it becomes exactly 0 there.
 
     Args:
-        train: the samples that define mean and deviation.
+        train: the samples that define mean and standard deviation.
         others: samples of the same feature shape; their own statistics play no part.
 
     Returns:
@@ -44,7 +44,7 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     Raises:
         EmptyError: `train` has no samples.
         RangeError: an input holds NaN or infinity, or is not of floating point; or labels are not whole numbers.
-        ShapeError: an input of `others` has another feature shape; or there is not one label a sample.
+        ShapeError: an input of `others` has another feature shape; or there is not one label per sample.
 
     Example:
         >>> train = Samples(torch.tensor([[0.0, 7.0], [2.0, 7.0]]), torch.tensor([0, 1]))
@@ -64,8 +64,8 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
                 tuple(other.x.shape[1:]),
                 "Standardise data sets of different shapes separately.",
             )
-    # Constant features are found by comparison, not by a zero deviation: the rounded mean of n equal
-    # numbers need not equal them.
+    # Constant features are found by comparison, not by a zero standard deviation: the rounded mean of n equal numbers
+    # need not equal them.
     constant = train.x.amin(dim=0) == train.x.amax(dim=0)
     mean = torch.where(constant, train.x[0], train.x.mean(dim=0))
     deviation = train.x.std(dim=0, correction=0)
@@ -86,9 +86,9 @@ def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
         The rescaled samples; labels, dtype and device kept.
 
     Raises:
-        RangeError: a mean is not finite, or a deviation not finite and positive; `x` holds NaN or infinity, or is not
-            of floating point; or labels are not whole numbers.
-        ShapeError: a sequence has not one number per channel; or there is not one label a sample.
+        RangeError: a mean is not finite, or a standard deviation not finite and positive; `x` holds NaN or infinity, or
+            is not of floating point; or labels are not whole numbers.
+        ShapeError: a sequence does not have one number per channel; or there is not one label per sample.
 
     Example:
         >>> images = Samples(torch.ones(1, 2, 1, 1), torch.tensor([0]))

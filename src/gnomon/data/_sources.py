@@ -1,4 +1,4 @@
-"""Where image data lie: a folder of parquet files, or the Hugging Face hub; either way a table in batches."""
+"""Where image data are: in a folder of parquet files, or on the Hugging Face hub; either way a table in batches."""
 
 import difflib
 import os
@@ -36,7 +36,7 @@ class Table(NamedTuple):
     """A split before decoding: `batches(columns)` yields pyarrow record batches in the original order.
 
     Attributes:
-        files: from which they come; none for what the hub's own library keeps.
+        files: the files from which they come; none for what the hub's own library keeps.
     """
 
     where: str
@@ -47,7 +47,7 @@ class Table(NamedTuple):
 
 
 def find(name: str, split: str, data_dir: Path | None) -> Table:
-    """The table of a split: from a folder where there is one, else from the hub."""
+    """The table of a split: from a folder if there is one, otherwise from the hub."""
     known = KNOWN.get(name) or next((k for k in KNOWN.values() if k.hub_id == name), None)
     if known is None and name and (folder := home("load_images(name)", name)).is_dir():
         return _folder(folder, split)
@@ -63,7 +63,7 @@ def find(name: str, split: str, data_dir: Path | None) -> Table:
 
 
 def _roots(data_dir: Path | None) -> list[Path]:
-    """The data directories, in the order in which they are searched; one that is named has to be there."""
+    """The data directories, in the order in which they are searched; one that is named has to exist."""
     named = [("load_images(data_dir)", data_dir), ("GNOMON_DATA", os.environ.get("GNOMON_DATA"))]
     roots = []
     for where, folder in named:
@@ -77,7 +77,7 @@ def _roots(data_dir: Path | None) -> list[Path]:
 
 
 def home(where: str, path: str | Path) -> Path:
-    """The path, in which `~` may begin the name of a user."""
+    """The path, in which a leading `~` may begin a user's name."""
     try:
         return Path(path).expanduser()
     except RuntimeError as cause:

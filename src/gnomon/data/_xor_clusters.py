@@ -1,4 +1,4 @@
-"""XOR clusters: two coordinates that say the class together and not alone, and many that say nothing."""
+"""XOR clusters: two coordinates that determine the class together but not alone, and many without signal."""
 
 import math
 
@@ -15,12 +15,12 @@ def xor_clusters(
 ) -> Samples:
     r"""Points with the signal $x_1, x_2 \in \{\pm1\}$ and $d - 2$ coordinates $\pm$`noise`; the class is XOR.
 
-    All signs are drawn independently, each with equal chance. No linear function of x tells the classes apart by the
-    signal, but the other coordinates, of squared norm `noise`² (d − 2), allow to learn n ≲ d points perfectly.
+    All signs are drawn independently, each with equal chance. No linear function of x separates the classes by the
+    signal, but the other coordinates, of squared norm `noise`² (d − 2), allow n ≲ d points to be learned perfectly.
 
     Source:
         Walker et al., arXiv:2506.12284, section 4.2 (d = 40,000, `noise` = 0.05), after the clusters of Xu et al.,
-        arXiv:2310.02541, whose noise is Gaussian and whose labels are flipped now and then.
+        arXiv:2310.02541, whose noise is Gaussian and whose labels are occasionally flipped.
 
     Args:
         n: number of samples.

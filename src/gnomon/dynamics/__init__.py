@@ -1,4 +1,4 @@
-"""Models of training that can be solved, one per file: the flow integrated, and its closed form beside it."""
+"""Models of training that can be solved, one per file: the flow integrated, together with its closed form."""
 
 from typing import TYPE_CHECKING
 

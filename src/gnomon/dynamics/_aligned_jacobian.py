@@ -25,18 +25,19 @@ def aligned_jacobian(
     r"""The Jacobian of smallest loss among those of bounded norm, for outputs $f(x) = Jx$ without offset.
 
     Reading:
-        Low, high: No number: the optimum; look at the cosine of the network's own Jacobian with it, 1 at the optimum.
+        Low, high: Not a number but the optimum: read the cosine of the network's own Jacobian with it, which is 1 at
+            the optimum.
         Generalising: On digits the cosine stays at 0.016 in a network that memorised and rises to 0.485 in one that
             generalises.
-        Misleads: The theorem behind it holds for small norms under the squared error; above them other minimisers do as
-            well (errata).
+        Misleads: Under the squared error the theorem behind it holds for small norms; above them other minimisers are
+            as good (errata).
 
     $J = \mathrm{norm}\,\sqrt{\tfrac{c}{c-1}}\,(e_y - \tfrac1c\mathbf{1})\,\hat x^\top$ for cross-entropy and
     $J = \min(\mathrm{norm}, 1/\|x\|)\,e_y\,\hat x^\top$ for MSE, $\|f - e_y\|^2$, with $\hat x = x/\|x\|$
 
     For cross-entropy the minimiser is unique, its norm is the bound, and its rows sum to zero: its centroid is zero.
     For MSE the bound binds only up to $1/\|x\|$. Above that the loss is 0 for many Jacobians, not all of them aligned;
-    this is the one of least norm, which is aligned (docs/errata.md).
+    the one returned has the least norm and is aligned (docs/errata.md).
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, theorem 2 with $\alpha = \mathrm{norm}^2$. Departs from
@@ -48,12 +49,12 @@ def aligned_jacobian(
         norm: the largest Frobenius norm allowed; unit: outputs per input.
         loss: "cross_entropy" or "mse".
     Returns:
-        Unit: outputs per input. Of rank one, each row a multiple of x. Where x is zero all Jacobians have the same
-        loss, and this is the least of them, zero.
+        Unit: outputs per input. Of rank one, each row a multiple of x. Where x is zero, all Jacobians have the same
+        loss, and the least of them is returned, zero.
     Raises:
         ShapeError: if labels are not (n).
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, at a label that is no class, or at a setting out of range.
+        RangeError: at NaN or infinity, at a label that is not a class, or at a setting out of range.
     Cost: O(n c d).
     Example:
         >>> import torch

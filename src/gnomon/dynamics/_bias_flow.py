@@ -13,17 +13,17 @@ from gnomon.errors import RangeError, ShapeError
 
 @dataclass(frozen=True)
 class BiasFlow:
-    r"""The flow at the times that were asked for, and its events. Components are those of the rotated space.
+    r"""The flow at the requested times, and its events. Components are those of the rotated space.
 
     Attributes:
         times: (t).
         beta: (t q), the cumulative bias.
         rate: (t q), the share $n_r/N$ of points that each component truncates from this time on.
         loss: (t), $\frac1{2N}\sum_i|\tau(x_i) - \tilde y|^2$.
-        passed: (n q), when the cut has passed the point: 0 if it has at the start, infinity if it never does. A
-            component that rises truncates the point from then on; one that falls truncates it until then.
-        rising: (q), whether the cut rises to its target: points can only be gained, else only lost.
-        limit: (q), of the cumulative bias as time grows.
+        passed: (n q), the time at which the cut passes the point: 0 if it has passed it at the start, infinity if it
+            never does. A rising component truncates the point from then on, a falling one until then.
+        rising: (q), whether the cut rises to its target: if so, points can only be gained, otherwise only lost.
+        limit: (q), the limit of the cumulative bias as time grows.
     """
 
     times: Float[Tensor, "t"]
@@ -48,22 +48,22 @@ def bias_flow(
     $\dot\beta = -R^\top\operatorname{diag}\big(\tfrac{n_r}N\big)R\,(\beta + \tilde y)$,
     $\quad n_r = \#\{i : (R(x_i + \beta))_r \le 0\}$
 
-    Rotated, the components decouple. Each has a cut $c = -(R\beta)_r$ and truncates the points
+    In rotated coordinates the components decouple. Each has a cut $c = -(R\beta)_r$ and truncates the points
     $u_i = (Rx_i)_r \le c$, while $v - c$, with $v = (R\tilde y)_r$, decays at the rate n / N. The cut moves towards v
-    and does not reach it, and the time from one point to the next is $\frac Nn\log\frac{v - u_{(k)}}{v - u_{(k+1)}}$.
+    without reaching it, and the time from one point to the next is $\frac Nn\log\frac{v - u_{(k)}}{v - u_{(k+1)}}$.
 
     - It rises where c < v: each point passed is truncated, and the rate grows. Points at v and beyond are never
       reached, and the rate tends to the share below v.
     - It falls where c > v: each point passed is released, and the rate falls. If no point lies at v or below, the cut
-      stops in finite time on the least one, short of the target. (Below it the loss is constant; the flow stays there
+      stops in finite time on the lowest one, short of the target. (Below it the loss is constant; the flow stays there
       in the sense of Filippov, as the limit of small gradient steps.)
     - It rests where nothing is truncated, and where c = v.
 
     A point at the cut is truncated, as ReLU's derivative at 0 is 0; where the cut falls, it is released at once.
 
     Source:
-        Chen, arXiv:2501.07400, section 4.3, equations 4.42 to 4.50, which treat the case that rises, from a cut that
-        lies on a point, with all points below the target (docs/errata.md).
+        Chen, arXiv:2501.07400, section 4.3, equations 4.42 to 4.50, which treat the rising case, from a cut that lies
+        on a point, with all points below the target (docs/errata.md).
     Args:
         points: the samples $x_i$ of the cluster.
         target: $\tilde y$, the label's preimage in input space.
@@ -71,14 +71,15 @@ def bias_flow(
         rotation: R, orthogonal.
         times: from 0 on, in any order; unit: of gradient flow on the loss.
     Returns:
-        The flow; beta in the unit of points. It turns with the input space, and its times do not depend on the unit.
+        The flow; beta in the unit of points. It rotates with the input space, and its times do not depend on the unit.
     Raises:
-        ShapeError: if points are not (n q), target, beta and rotation not of their width, or times not (t).
+        ShapeError: if points are not (n q), if target, beta and rotation do not have their width, or if times are not
+            (t).
         EmptyError: if there are no points or no times.
-        RangeError: at NaN or infinity, a negative time, several dtypes, or a rotation that is not orthogonal to half
-            the digits of its dtype.
-    Cost: O(q n log n + q t log n) time, O(q (n + t)) memory, beside the rotations. Precision: that of the dtype, in
-        distances to the target.
+        RangeError: at NaN or infinity, a negative time, mixed dtypes, or a rotation that is not orthogonal to half the
+            digits of its dtype.
+    Cost: O(q n log n + q t log n) time, O(q (n + t)) memory, in addition to the rotations. Precision: that of the
+        dtype, in distances to the target.
     Example:
         >>> import math, torch, gnomon
         >>> points, one = torch.tensor([[0.0], [1.0], [3.0]]), torch.ones(1)
@@ -97,12 +98,12 @@ def bias_flow(
         ("times", times.dtype, f"in {points.dtype} as points", times.dtype == points.dtype),
     )
     times = times.to(points.device)
-    # Everything is seen from the cut at time 0, so that a point that lies there has no rounding in its place.
+    # All positions are relative to the cut at time 0, so that a point that lies there carries no rounding error.
     seen = (torch.cat([points, target[None]]) + beta) @ rotation.mT
     goal = seen[-1]
     rising = goal >= 0
     sign = torch.where(rising, 1, -1).to(goal.dtype)
-    # The cut meets the points by decreasing distance to its target, from its own distance on.
+    # The cut meets the points in order of decreasing distance to its target, starting from its own distance.
     distance, order = ((goal - seen[:-1]) * sign).mT.sort(dim=1, descending=True, stable=True)
     start = goal.abs()[:, None]
     legs = torch.cat([start, distance.clamp(max=start)], 1)
@@ -114,7 +115,7 @@ def bias_flow(
     at = torch.searchsorted(passed.detach(), times.detach().expand(len(goal), -1).contiguous(), right=True)
     rate = share.gather(1, at)
     left = legs.gather(1, at) * torch.exp(-rate * (times - begin.gather(1, at)))
-    # The cut ends at its target if any point is still truncated there, and at the last one it met if not.
+    # The cut ends at its target if any point is still truncated there, and otherwise at the last one it met.
     last = passed.isfinite().sum(1, keepdim=True)
     rest = torch.where(share.gather(1, last) > 0, 0, legs.gather(1, last))
     return BiasFlow(
@@ -129,18 +130,18 @@ def bias_flow(
 
 
 def _durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Float[Tensor, "q n"]:
-    """How long the distance to the target takes from each leg's start to the next one's, at the leg's rate."""
+    """How long the distance to the target takes to decay from each leg's start to the next one's, at the leg's rate."""
     before, after = legs[:, :-1], legs[:, 1:]
     stays = before == after
     moves = ~stays & (after > 0) & (share[:, :-1] > 0)
-    # The logarithm is taken of 1 where it is not asked for: its gradient must not be infinite there.
+    # The logarithm is of 1 where it is not needed, as its gradient must not be infinite there.
     ratio = torch.where(moves, (before - after) / torch.where(moves, after, 1), 0)
     taken = torch.log1p(ratio) / torch.where(moves, share[:, :-1], 1)
     return torch.where(stays | moves, taken, torch.inf)
 
 
 def _mean_squares_kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]) -> Float[Tensor, "q n1"]:
-    """The mean square distance of the points that are not truncated, the others as 0, by the number of points met."""
+    """The mean square distance of the points that are not truncated, the others counted as 0, by points met."""
     squares = distance**2 / distance.shape[1]
     zero = torch.zeros_like(squares[:, :1])
     yet_to_meet = torch.cat([squares.flip(1).cumsum(1).flip(1), zero], 1)

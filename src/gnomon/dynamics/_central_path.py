@@ -18,7 +18,7 @@ DRIFT = 1e-8
 
 @dataclass(frozen=True)
 class CentralPathFlow:
-    r"""The flow at the times that were asked for.
+    r"""The flow at the requested times.
 
     Attributes:
         times: (t).
@@ -42,23 +42,23 @@ class CentralPath:
 
     $\dot X = -\Pi_X\big(\nabla\mathcal L_{LS}(X)\big)$ on the features with $\Sigma_W(X) = I$
 
-    where $\mathcal L_{LS}$ is the MSE that the best classifier with bias reaches, without weight decay. Write R for
-    the features less their class means and $S = \frac1{CN}(R^\top Z + Z^\top R)$, samples in rows. Two projections are
+    where $\mathcal L_{LS}$ is the MSE that the best classifier with bias reaches, without weight decay. Write R for the
+    features minus their class means and $S = \frac1{CN}(R^\top Z + Z^\top R)$, samples in rows. Two projections are
     tangent, and lead to two flows with two laws of growth, both of which end in neural collapse:
 
-    - "orthogonal", $\Pi_X(Z) = Z - \frac12 RS$: the gradient flow of the manifold, for which proposition 2 holds;
+    - "orthogonal", $\Pi_X(Z) = Z - \frac12 RS$: the gradient flow on the manifold, for which proposition 2 holds;
       $\omega\sim(4t/N)^{1/4}$.
-    - "renormalised", $\Pi_X(Z) = Z - \frac12 XS$, the paper's proposition 4: what gradient steps with a
-      renormalisation after each (its section D.1) tend to; $\omega\sim(2t/CN)^{1/2}$.
+    - "renormalised", $\Pi_X(Z) = Z - \frac12 XS$, the paper's proposition 4: the limit of gradient steps with a
+      renormalisation after each (its section D.1); $\omega\sim(2t/CN)^{1/2}$.
 
-    In both, the singular vectors stay, the residuals R stay, and only the class means move.
+    In both, the singular vectors and the residuals R stay fixed, and only the class means move.
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, equation 5 and appendix D. Departs from its lemma 4 and, for
         "renormalised", from lemma 5 and proposition 2 (docs/errata.md).
     Args:
-        features: (k n p), as many samples of each class; or (m p) with labels. In float64.
-        labels: the classes of (m p), each as often as the others.
+        features: (k n p), equally many samples of each class; or (m p) with labels. In float64.
+        labels: the classes of the samples (m p), all equally frequent.
         projection: "orthogonal" or "renormalised".
     Attributes:
         features: (k n p), the given ones with zero global mean and identity within-class covariance.
@@ -112,17 +112,17 @@ class CentralPath:
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CentralPathFlow:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
 
-        The field is evaluated at the renormalised features, where it leaves the residuals as they are. Runge-Kutta
-        methods keep what is linear and constant, so the within-class covariance drifts by rounding alone; where the
-        field is taken off the manifold, errors grow exponentially in the root of the time. Not differentiable.
+        The field is evaluated at the renormalised features, where it leaves the residuals unchanged. Runge-Kutta
+        methods preserve linear invariants, so the within-class covariance drifts by rounding alone; if the field is
+        evaluated off the manifold, errors grow exponentially in the square root of the time. Not differentiable.
 
         Args:
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
             rtol: the integrator's relative tolerance; its absolute one is a thousandth of it.
         Returns:
-            The features, from which all else is computed, at all times.
+            The features at all times, from which everything else is computed.
         Raises:
-            RangeError: if the times are not so.
+            RangeError: if the times are not as described.
             ConvergenceError: if the integrator gives up or needs more than 20,000 evaluations, or the drift from the
                 manifold exceeds 1e-8. At time 1e12 it was 6e-9 for four classes of six samples, 4e-11 for ten of a
                 hundred.
@@ -139,7 +139,7 @@ class CentralPath:
         return self._reading(times.detach().to(features), features)
 
     def _reading(self, times: Tensor, features: Tensor) -> CentralPathFlow:
-        """What there is to see in the features at all times, (t k n p)."""
+        """What is read from the features at all times, (t k n p)."""
         identity = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
         drift = torch.stack([(_covariance(_residuals(part)) - identity).abs().max() for part in features])
         if drift.max() > DRIFT:
@@ -168,7 +168,7 @@ class CentralPath:
 
     @full_precision
     def asymptote(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
-        """What each singular value tends to in ratio: (t/c₃)^¼ (corollary 1), or (t/c₂)^½ where c₃ = 0."""
+        """The function that each singular value is asymptotic to: (t/c₃)^¼ (corollary 1), or (t/c₂)^½ where c₃ = 0."""
         _checks.one_axis(times=times)
         _checks.finite(times=times)
         classes, samples, _ = self.features.shape
@@ -206,7 +206,7 @@ def _by_class(features: Tensor, labels: Tensor) -> Tensor:
 
 
 def _residuals(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
-    """The features less their class means."""
+    """The features minus their class means."""
     return features - features.mean(1, keepdim=True)
 
 
@@ -217,9 +217,9 @@ def _covariance(features: Float[Tensor, "k n p"]) -> Float[Tensor, "p p"]:
 
 
 def _of_full_rank(features: Float[Tensor, "k n p"]) -> None:
-    """Raises unless the within-class covariance has rank p and the class means, less the global one, rank k - 1."""
+    """Raises unless the within-class covariance has rank p and the class means, minus the global one, rank k - 1."""
     means = features.mean(1)
-    # What centring leaves of rounding is no rank.
+    # The rounding error that centring leaves does not count as rank.
     eps = torch.finfo(features.dtype).eps
     noise = 10 * eps * float(torch.linalg.vector_norm(features.detach()))
     for name, matrix, rank in (
@@ -243,11 +243,11 @@ def _renormalised(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
 
 
 def _loss_and_gradient(features: Float[Tensor, "k n p"]) -> tuple[Float[Tensor, ""], Float[Tensor, "k n p"]]:
-    r"""Loss of the least-squares classifier of renormalised features, and its gradient in the features.
+    r"""Loss of the least-squares classifier of renormalised features, and its gradient with respect to the features.
 
-    The classifier is stationary, so that the gradient is the one at a fixed classifier. With the class means as the
-    rows of M and $\Phi = I - \frac1C\mathbf{1}\mathbf{1}^\top$, its weight is $(CI + MM^\top)^{-1}M$ and it misses
-    the centred targets $\Phi$ at the means by $-C(CI + MM^\top)^{-1}\Phi$: no difference of numbers near one.
+    The classifier is stationary, so the gradient is the one at a fixed classifier. With the class means as the rows of
+    M and $\Phi = I - \frac1C\mathbf{1}\mathbf{1}^\top$, its weight is $(CI + MM^\top)^{-1}M$ and it misses the centred
+    targets $\Phi$ at the means by $-C(CI + MM^\top)^{-1}\Phi$, without a difference of numbers near one.
     """
     classes, samples, width = features.shape
     means = features.mean(1)

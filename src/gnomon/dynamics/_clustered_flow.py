@@ -18,35 +18,36 @@ class ClusteredFlow:
 
     $W(s) = W_0\,e^{-sS} + YX^+\,(1 - e^{-sS})$, $\quad S = \frac1NXX^\top$
 
-    The network is then the linear map $x\mapsto Wx$, W the product of all its weights, its output without a cumulative
-    bias, and this is the gradient flow of $\frac1{2N}\|WX - Y\|_F^2$, X and Y having the samples and their labels in
-    columns. In the eigenbasis of S each direction goes from where it starts to the least-squares solution at its own
-    rate, the eigenvalue. Directions in which there is no data stay where they are, so that $X^+$ is the pseudo-inverse
-    and S may be singular. Singular values of X below $\sqrt{Nq}$ epsilons of the largest count as none.
+    The network is then the linear map $x\mapsto Wx$, with W the product of all its weights and no cumulative bias at
+    the output, and this is the gradient flow of $\frac1{2N}\|WX - Y\|_F^2$, where X and Y have the samples and their
+    labels as columns. In the eigenbasis of S each direction moves from its starting point to the least-squares solution
+    at its own rate, the eigenvalue. Directions in which there is no data stay where they are: $X^+$ is the
+    pseudo-inverse, and S may be singular. Singular values of X below $\sqrt{Nq}$ epsilons times the largest count as
+    zero.
 
-    The loss averages over samples. For the average over classes of unlike sizes $N_l$, multiply each point and its
+    The loss averages over samples. For the average over classes of different sizes $N_l$, multiply each point and its
     target by $\sqrt{N / N_l}$.
 
     Source:
-        Chen, arXiv:2501.07400, equations 9.3 to 9.12 and theorem 9.1, which take S to be invertible. Departs from it
+        Chen, arXiv:2501.07400, equations 9.3 to 9.12 and theorem 9.1, which assume S to be invertible. Departs from it
         in which weight W is and in writing Y for the labels of all samples (docs/errata.md).
     Args:
         points: the samples, in rows.
         targets: their labels $y_l$, in rows, c numbers each.
         weight: W at time 0, (c q).
     Attributes:
-        rates: (k), the eigenvalues of S that are not 0, from the largest on; unit: the square of the points'. None at
-            all if the points are all at 0.
+        rates: (k), the eigenvalues of S that are not 0, the largest first; unit: the square of the points'. Empty if
+            all points are at 0.
         directions: (q k), their eigenvectors as columns: the directions in which there is data.
-        limit: (c q), of W as time grows.
-        least_loss: of the limit.
+        limit: (c q), the limit of W as time grows.
+        least_loss: the loss at the limit.
     Raises:
         ShapeError: if points are not (n q), targets not (n c) or weight not (c q).
         EmptyError: if there are no points.
-        RangeError: at NaN or infinity, or at several dtypes.
-    Cost: O(n q min(n, q)) once, then O(c q k) a time. Differentiable in targets and weight; in points where their
-        singular values are unlike and above 0. Precision: taken from the singular values of X, not from S, which has
-        the square of their condition number.
+        RangeError: at NaN or infinity, or at mixed dtypes.
+    Cost: O(n q min(n, q)) once, then O(c q k) per time. Differentiable in targets and weight, and in points where their
+        singular values are distinct and above 0. Precision: computed from the singular values of X, not from S, whose
+        condition number is the square of theirs.
     Example:
         >>> import math, torch, gnomon
         >>> points, targets = torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0], [5.0]])
@@ -82,7 +83,7 @@ class ClusteredFlow:
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
         values, self.directions = values[has_data], right[has_data].mT
         self.rates: Float[Tensor, "k"] = values**2 / len(points)
-        # In the eigenbasis, how far W is at first from where it goes.
+        # In the eigenbasis, how far W is from its limit at time 0.
         self.missing = weight @ self.directions - targets.mT @ (left[:, has_data] / values)
         self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT
         self.least_loss: Float[Tensor, ""] = (points @ self.limit.mT - targets).square().sum() / (2 * len(points))
@@ -94,7 +95,7 @@ class ClusteredFlow:
 
     @full_precision
     def loss(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
-        r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: of each direction what is left decays at twice its rate."""
+        r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: what is left in each direction decays at twice its rate."""
         return self.least_loss + (self.rates * (self._left("loss", times) * self.missing) ** 2).sum((1, 2)) / 2
 
     def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 k"]:

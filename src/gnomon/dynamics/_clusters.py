@@ -1,4 +1,4 @@
-"""Clusters of points with their targets, and what a truncation map needs of them, in numpy."""
+"""Clusters of points with their targets, and what a truncation map needs from them, in NumPy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Clusters:
 
     @classmethod
     def of(cls, points: Float[Tensor, "n q"], labels: Int[Tensor, "n"], targets: Float[Tensor, "k q"]) -> "Clusters":
-        """The same, of tensors."""
+        """The same, from tensors."""
         return cls(*(part.cpu().numpy() for part in (points, labels, targets)))
 
     @cached_property
@@ -42,17 +42,17 @@ class Clusters:
 
     @cached_property
     def sizes(self) -> Float[np.ndarray, "n 1"]:
-        """Of the cluster of each point."""
+        """The size of the cluster of each point."""
         return np.bincount(self.labels).astype(float)[self.labels, None]
 
     @cached_property
     def weights(self) -> Float[np.ndarray, "n 1"]:
-        """Of each point in the sum of the clusters' means."""
+        """The weight of each point in the sum of the clusters' means."""
         return 1 / self.sizes
 
     @cached_property
     def places(self) -> Int[np.ndarray, "n"]:
-        """One number for points that coincide."""
+        """A number for each point, the same for points that coincide."""
         return np.unique(self.points, axis=0, return_inverse=True)[1].ravel()
 
     @cached_property
@@ -64,7 +64,7 @@ class Clusters:
         return len(self.points) / self.sizes * self._offsets
 
     def loss(self, images: Float[np.ndarray, "n q"]) -> float:
-        """Half the squared distances of images to the targets, the mean over each cluster, summed over clusters."""
+        """Half the squared distances from images to targets, averaged over each cluster and summed over clusters."""
         shares = len(images) / self.sizes
         return float((shares * (images - self.goals) ** 2).sum() / 2 / len(images))
 
@@ -73,7 +73,7 @@ class Clusters:
         return np.stack([(coefficients[:, of] < 1).sum(1) for of in self.members], 1)
 
     def velocity(self, alpha: Float[np.ndarray, "n q"]) -> Callable[[State], State]:
-        r"""That of a single map, whose points enter by moments alone, constant between events.
+        r"""The velocity for a single map, which points enter through moments alone, constant between events.
 
         $\dot\beta = -\sum_kR^\top(1 - P_k)c_k$ and $\dot R = \Omega R$
         with $\Omega = \frac12\sum_k\frac1{n_k}\sum_i[H_i, c_kc_k^\top - a_ia_i^\top]$,

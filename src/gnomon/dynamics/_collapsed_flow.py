@@ -15,7 +15,7 @@ from gnomon.errors import ShapeError, public
 
 @dataclass(frozen=True)
 class CollapsedFlowRun:
-    r"""The flow at the times that were asked for.
+    r"""The flow at the requested times.
 
     Attributes:
         times: (t).
@@ -42,7 +42,7 @@ class CollapsedPropagators:
     r"""The propagators from time 0, each the identity there.
 
     The outer ones carry the residual, $WB + Y = U_W\,(W_0B_0 + Y)\,U_B$. The inner ones solve the two equations as
-    linear ones, with $V(s, s')$ for `V(s) V(s')⁻¹` of the weight and `V(s')⁻¹ V(s)` of the biases:
+    linear equations, with $V(s, s')$ for `V(s) V(s')⁻¹` of the weight and `V(s')⁻¹ V(s)` of the biases:
 
     $B = V_WB_0 - \int_0^sV_W(s, s')\,W^\top Y\,ds'$, $\quad W = W_0V_B - \int_0^sYB^\top V_B(s, s')\,ds'$
 
@@ -67,21 +67,21 @@ class CollapsedFlow:
     $\dot W = -(WB + Y)\,B^\top$, $\quad\dot B = -W^\top(WB + Y)$
 
     the gradient flow of $\frac12\|WB + Y\|_F^2$, where the columns of B are the cumulative biases and those of Y the
-    labels: the class l is at $-\beta^{(l)}$ and its output is $-W\beta^{(l)}$, with $W = W^{(Q+1)}$ the product of all
-    weights, and an output without a cumulative bias. It holds for the network as long as each class stays in the
-    negative sector of its own truncation map and its image in the positive sectors of the later ones, which moving
-    biases may end.
+    labels: class l is at $-\beta^{(l)}$ and its output is $-W\beta^{(l)}$, with $W = W^{(Q+1)}$ the product of all
+    weights and no cumulative bias at the output. It holds for the network as long as each class stays in the negative
+    sector of its own truncation map and its image in the positive sectors of the later ones; moving biases may end
+    this.
 
-    $BB^\top - W^\top W$ does not change. If it is definite, its least eigenvalue in size, $\lambda_0$, makes the loss
-    decay at the rate $2\lambda_0$ or faster, to 0, and W and B converge. Otherwise nothing is promised.
+    $BB^\top - W^\top W$ is conserved. If it is definite, with $\lambda_0$ its least eigenvalue in absolute value, the
+    loss decays to 0 at the rate $2\lambda_0$ or faster, and W and B converge. Otherwise nothing is guaranteed.
 
     Source:
         Chen, arXiv:2501.07400, section 8. Departs from it in which products the propagators of 8.11 belong to, and in
         the signs of 8.10, 8.16 and 8.17 (docs/errata.md).
     Args:
         weight: W at time 0, (q q). In float64.
-        biases: B at time 0, (q q), one column a class.
-        labels: Y, (q q), one column a class.
+        biases: B at time 0, (q q), one column per class.
+        labels: Y, (q q), one column per class.
     Attributes:
         weight: as given.
         biases: as given.
@@ -89,7 +89,7 @@ class CollapsedFlow:
         integral: (q q), $BB^\top - W^\top W$.
         spectral_gap: $\lambda_0$, or 0 where the integral is not definite; unit: the square of a weight's.
     Raises:
-        ShapeError: if the three are not square and of one size.
+        ShapeError: if the three are not square and of the same size.
         EmptyError: if they have no rows.
         RangeError: at NaN or infinity, or if they are not in float64.
     Example:
@@ -118,7 +118,7 @@ class CollapsedFlow:
                     "Pass as many classes as dimensions, one column each.",
                 )
         require_float64(**given)
-        # Copies, since a network's parameters change under training, and the integral of motion is taken now.
+        # Copies, since a network's parameters change during training, and the integral of motion is computed now.
         self.weight, self.biases, self.labels = (matrix.detach().clone() for matrix in given.values())
         self.integral = _integral(self.weight, self.biases)
         _checks.finite(integral=self.integral)
@@ -137,7 +137,7 @@ class CollapsedFlow:
         Returns:
             W and B, with the loss and the integral's drift computed from them.
         Raises:
-            RangeError: if the times are not so.
+            RangeError: if the times are not as described.
             ConvergenceError: if the integrator gives up, or needs more than 20,000 evaluations: near the limit its
                 steps do not grow with the time.
         Cost: O(q³) for each evaluation, of which there are a hundred to a thousand. Not differentiable.
@@ -178,7 +178,7 @@ class CollapsedFlow:
         return CollapsedPropagators(times.to(self.weight.device), *solved.unbind(1))
 
     def _velocity(self, state: Float[Tensor, "2 q q"]) -> Float[Tensor, "2 q q"]:
-        """How W and B move."""
+        """The velocities of W and B."""
         weight, biases = state
         residual = weight @ biases + self.labels.to(state)
         return torch.stack([-residual @ biases.mT, -weight.mT @ residual])

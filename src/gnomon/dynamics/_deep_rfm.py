@@ -24,41 +24,41 @@ except Exception as cause:
     raise missing("gnomon.DeepRFM", "sklearn", "lab", cause) from cause
 
 BLOCK = 2**25
-"""Kernel values that are worked on at once."""
+"""Kernel values that are processed at once."""
 
 
 class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
-    r"""A deep recursive feature machine, in the manner of scikit-learn, which the extra `lab` brings.
+    r"""A deep recursive feature machine, as a scikit-learn estimator (scikit-learn comes with the extra `lab`).
 
     $X_{l+1} = \Phi_l(M_l^{1/2}X_l)$ with $M_l = \frac1n\sum_{i,c}\nabla f_{l,c}(x_i)\nabla f_{l,c}(x_i)^\top$
 
-    of the kernel machine $f_l$ that is fitted to the layer's inputs $X_l$, each scaled to unit length, and to targets
-    of 1 at the class and -1 elsewhere. A last kernel machine on $X_{L+1}$ makes the predictions. Before the first
-    layer each input is centred and divided by its standard deviation; one that is constant becomes 0. All in float64.
+    where $f_l$ is the kernel machine fitted to the layer's inputs $X_l$, each scaled to unit length, with targets of 1
+    at the class and -1 elsewhere. A last kernel machine on $X_{L+1}$ makes the predictions. Before the first layer each
+    input is centred and divided by its standard deviation; one that is constant becomes 0. Everything is in float64.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1 and appendix C. Departs from it in the
-        factor 1/n of the AGOP, that of its section 3.3: ReLU features do not see it, cosine features do. The authors'
-        code divides the AGOP by its largest entry and adds a ridge of 1e-3 under "ridgeless"; this does not.
+        factor 1/n of the AGOP, that of its section 3.3: ReLU features do not depend on it, cosine features do. The
+        authors' code divides the AGOP by its largest entry and adds a ridge of 1e-3 under "ridgeless"; this does not.
     Args:
         kernel: the kernel of every layer.
-        feature_map: the random features of every layer, drawn for each by itself.
-        depth: the number L of layers; with 0 there is the last kernel machine alone.
+        feature_map: the random features of every layer, drawn separately for each.
+        depth: the number L of layers; with 0 there is only the last kernel machine.
         ridge: $\mu$, added to the Gram matrix's diagonal; unit: of the kernel, whose diagonal is 1.
-        iterations: kernel machines fitted in each layer, each with the AGOP of the one before for its metric.
-        random_state: the seed; each layer has its own stream.
+        iterations: kernel machines fitted in each layer, each with the AGOP of the one before as its metric.
+        random_state: the seed; each layer has its own random stream.
         device: where to compute, as torch names it.
     Attributes:
         classes_: the labels, sorted.
         readings_: a `DeepRFMReading` for each layer.
         n_features_in_: the number of inputs.
     Raises:
-        RangeError: from `fit`, if a setting is out of range, if there is one class only, or if inputs of a layer are
+        RangeError: from `fit`, if a setting is out of range, if there is only one class, or if inputs of a layer are
             equal and there is no ridge, in which case they are named.
         ConvergenceError: from `fit`, if the Gram matrix is not positive definite with the largest jitter, 1e6 n
-            epsilons. The jitter is 0 unless the Cholesky factorisation fails, and stands in the readings.
-        CheckpointError: from `fit`, if the state is not one of this model and these data.
-    Cost: O(n³ + n²d + nd² + d³) a layer; two n x n matrices at once, in float64 1.6 GB for 10,000 points.
+            epsilons. The jitter is 0 unless the Cholesky factorisation fails, and is recorded in the readings.
+        CheckpointError: from `fit`, if the state is not from this model and these data.
+    Cost: O(n³ + n²d + nd² + d³) per layer; two n x n matrices at once, in float64 1.6 GB for 10,000 points.
     Example:
         >>> import numpy as np, gnomon
         >>> from gnomon.kernels import LaplaceKernel, ReLUFeatures
@@ -104,8 +104,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         Args:
             X: samples in rows.
             y: their labels.
-            callback: called with each layer's reading; `state_dict` is then that of the layers so far.
-            state: a `state_dict` of this model on these data, whose layers are taken and not fitted again.
+            callback: called with each layer's reading; `state_dict` then returns the layers so far.
+            state: a `state_dict` of this model on these data, whose layers are reused and not fitted again.
         """
         inputs, labels = self._checked(X, y)
         spread = inputs.std(0, correction=0)
@@ -132,7 +132,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _fit_layer(self, layer: int, x: Float[Tensor, "n d"], targets: Float[Tensor, "n k"]) -> RFMLayer:
-        # A stream of its own for each layer, on the CPU, so that a resumed run on any device draws the same.
+        # A separate stream for each layer, on the CPU, so that a resumed run on any device draws the same.
         seed = int(np.random.SeedSequence((self.random_state, layer)).generate_state(1, np.uint64)[0]) >> 1
         drawn = self.feature_map.draw(x.shape[1], torch.Generator().manual_seed(seed))
         return fit_layer(
@@ -146,7 +146,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         )
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Float[Tensor, "n d"], Tensor]:
-        """Samples and class indices, the settings checked."""
+        """Samples and class indices, after a check of the settings."""
         _checks.settings(
             ("kernel", self.kernel, "with value and slope", isinstance(self.kernel, Kernel)),
             ("feature_map", self.feature_map, "with draw and apply", isinstance(self.feature_map, FeatureMap)),
@@ -164,7 +164,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     @public
     def state_dict(self) -> dict[str, Tensor]:
-        """What was fitted so far, by name, as tensors that share no memory: enough for `fit` to go on from."""
+        """What has been fitted so far, by name, as tensors that share no memory: enough for `fit` to resume from."""
         if not hasattr(self, "layers_"):
             raise EmptyError(None, "a model that is being fitted or is", "none", "Call fit.")
         state = {"mean": self.mean_, "scale": self.scale_}
@@ -174,7 +174,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
 
     def _layers_of(self, state: Mapping[str, Tensor]) -> list[RFMLayer]:
-        """The layers of a `state_dict`, if that is of these data."""
+        """The layers of a `state_dict`, if it is from these data."""
         held = {name: tensor.to(self.mean_) for name, tensor in state.items()}
         numbers = range(sum(name.endswith(".root") for name in held))
         figures = ("root", "jitter", "misfit")
@@ -197,7 +197,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         return layers
 
     def stages(self, X: ArrayLike) -> Iterator[DeepRFMStage]:
-        """Samples on their way through the layers, one `DeepRFMStage` a layer, on the model's device."""
+        """Samples on their way through the layers, one `DeepRFMStage` per layer, on the model's device."""
         check_is_fitted(self, "points_")
         x = self._standardised(X)
         for number, layer in enumerate(self.layers_):
@@ -241,5 +241,5 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
 
 def _rows_of(n: int) -> int:
-    """How many rows of n kernel values are worked on at once: a sixteenth of n, if that is not too many."""
+    """How many rows of n kernel values are processed at once: a sixteenth of n, if that is not too many."""
     return max(1, min(-(-n // 16), BLOCK // n))

@@ -1,4 +1,4 @@
-"""Gradient flow of truncation maps one after the other, each acting on all clusters."""
+"""Gradient flow of truncation maps applied one after the other, each to all clusters."""
 
 from collections.abc import Callable
 
@@ -20,20 +20,20 @@ DEFECT = 1e-9
 
 
 class GeneralFlow:
-    r"""Gradient flow of L truncation maps one after the other.
+    r"""Gradient flow of L truncation maps applied one after the other.
 
     $\tau_l(x) = R_l^\top\operatorname{relu}(R_l(x + \beta_l)) - \beta_l$,
     $\dot\beta_l = \sum_iw_iR_l^\top(1 - H_l)R_l\,g_l$ and $\dot R_l = \Omega_lR_l$,
     $\quad\Omega_l = -\frac12\sum_iw_i[H_l,\; R_lg_lv_l^\top R_l^\top + R_lv_lg_l^\top R_l^\top]$
 
     on the loss $\frac12\sum_iw_i\|\tau(x_i) - \tilde y_i\|^2$ of $\tau = \tau_L\circ\dots\circ\tau_1$, where $w_i$ is
-    one over the size of the point's cluster. For each point $v_l$ is what comes to layer l plus $\beta_l$, $H_l$ the
-    diagonal of 1 where $R_lv_l > 0$ and 0 elsewhere, and
-    $g_l = (R_{l+1}^\top H_{l+1}R_{l+1})\cdots(R_L^\top H_LR_L)(\tau(x) - \tilde y)$, taken from the last layer back.
+    one over the size of the point's cluster. For each point, $v_l$ is the input of layer l plus $\beta_l$, $H_l$ the
+    diagonal matrix with 1 where $R_lv_l > 0$ and 0 elsewhere, and
+    $g_l = (R_{l+1}^\top H_{l+1}R_{l+1})\cdots(R_L^\top H_LR_L)(\tau(x) - \tilde y)$, computed from the last layer back.
 
     A point on a discontinuity surface, $(R_lv_l)_r = 0$, counts as truncated at the start unless it is driven up. Where
-    both sides of a surface drive a point to it, it slides along: Filippov's solution, still a descent. Points that
-    slide together share one coefficient. `TruncationFlow` is the case of one layer and one cluster.
+    both sides of a surface drive a point to it, it slides along the surface: Filippov's solution, still a descent.
+    Points that slide together share one coefficient. `TruncationFlow` is the case of one layer and one cluster.
 
     Source:
         Chen, arXiv:2501.07400, theorem 5.1. Departs from (5.4): the projector is that of layer l, the sum runs over all
@@ -45,7 +45,8 @@ class GeneralFlow:
     Raises:
         ShapeError: if points, labels and targets do not fit.
         EmptyError: if there are no points, or none in a cluster.
-        RangeError: if points or targets are not in float64, or hold NaN or infinity, or at a label that is no cluster.
+        RangeError: if points or targets are not in float64, or hold NaN or infinity, or at a label that is not a
+            cluster.
     Example:
         >>> import torch, gnomon
         >>> points, target = torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[2.0]]).double()
@@ -93,26 +94,29 @@ class GeneralFlow:
     ) -> TruncationOrbit:
         """The flow from time 0, by SciPy's Runge-Kutta method of order 8 from one event at a surface to the next.
 
-        Each R is the polar factor of what is integrated, orthogonal to rounding. Once a single map truncates all points
-        for good the rest is exact: R stays, and β decays to minus the targets' mean. Not differentiable.
+        Each R is the polar factor of what is integrated, orthogonal up to rounding. Once a single map truncates all
+        points permanently, the rest is exact: R stays fixed, and β decays to minus the targets' mean. Not
+        differentiable.
 
         Args:
             beta: β of each layer at time 0, as many layers as wanted; unit: of the points.
-            rotation: R of each at time 0, orthogonal; a reflection is one.
+            rotation: R of each layer at time 0, orthogonal; reflections are allowed.
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
             rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
-                largest height at the start.
+                largest initial height.
         Returns:
-            The orbit; it turns and shifts with the data. Two crossings of a surface within an eighth of a step are not
-            seen.
+            The orbit; it rotates and shifts with the data. Two crossings of a surface within an eighth of a step are
+            not detected.
         Raises:
             ShapeError: if β and R do not fit the points.
-            RangeError: if an R is not orthogonal, or the times are not so, or anything is NaN, infinite or beyond
-                1e70, or rtol is not from 1e-13 to 0.001.
-            ConvergenceError: if the integrator gives up, or needs more than 20,000 right sides, or no way on is found
-                where many points meet at surfaces, as those of a lattice may.
-        Cost: for each event some fifty passes forwards and back, O(l n q²) each. With one layer points enter by the
-            clusters' moments: some twenty right sides, O(k q² + q⁴) each, and as many looks at all points, O(n q²).
+            RangeError: if an R is not orthogonal, or the times are not as described, or anything is NaN, infinite or
+                beyond 1e70, or rtol is not from 1e-13 to 0.001.
+            ConvergenceError: if the integrator gives up, or needs more right-hand sides between two times than 20,000
+                and than 30 per layer, point and coordinate, or finds no continuation where many points meet at
+                surfaces, as those of a lattice may.
+        Cost: for each event about fifty forward and backward passes, O(l n q²) each. With one layer, points enter
+            through the clusters' moments: about twenty right-hand sides, O(k q² + q⁴) each, and as many passes over all
+            points, O(n q²).
         """
         return self._flow(beta, rotation, times, rtol)
 
@@ -121,11 +125,11 @@ class GeneralFlow:
     def velocity_at(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
     ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
-        """The right sides at given β and R, points on surfaces taken as truncated; arguments as in `flow`."""
+        """The right-hand sides at given β and R, points on surfaces counted as truncated; arguments as in `flow`."""
         return self._velocity_at(beta, rotation)
 
     def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
-        """The right side for these coefficients, which are the diagonals of the H."""
+        """The right-hand side for these coefficients, which are the diagonals of the matrices H."""
         if len(coefficients) == 1:
             return self._clusters.velocity(coefficients[0])
 
@@ -145,14 +149,14 @@ class GeneralFlow:
         return velocity
 
     def heights(self, state: State, coefficients: Coefficients) -> Coefficients:
-        """R(x + β) of what comes to each layer, (l n q)."""
+        """R(x + β) for the inputs x of each layer, (l n q)."""
         heights = [_heights(state[0], self._clusters.points)]
         for layer, alpha, following in zip(state, coefficients, state[1:], strict=False):
             heights.append(_heights(following, _images(layer, alpha * heights[-1])))
         return np.array(heights)
 
     def places(self, coefficients: Coefficients) -> Int[np.ndarray, "l n"]:
-        """Points are in one place if they coincide, and behind a layer that truncates them fully, as one."""
+        """Points are in one place if they coincide, as do, behind a layer, all points that it truncates fully."""
         places = [self._clusters.places]
         for alpha in coefficients[:-1]:
             rows = np.column_stack([places[-1] * alpha.any(1), alpha])
@@ -162,7 +166,7 @@ class GeneralFlow:
     def _flow(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], times: Tensor, rtol: float
     ) -> TruncationOrbit:
-        """The flow; of a single map exact once all points are truncated for good."""
+        """The flow; for a single map, exact once all points are truncated permanently."""
         moments = increasing_times(times)
         _checks.settings(("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
         start = _initial_state(beta, rotation, self.points.shape[1])
@@ -194,14 +198,14 @@ class GeneralFlow:
         return np.array(heights), images
 
     def _collapsed(self, trajectory: Trajectory) -> bool:
-        """Whether a single map truncates all points for good: now, and where β is minus the targets' mean."""
+        """Whether a single map truncates all points permanently: now, and where β is minus the targets' mean."""
         if len(trajectory.state) > 1 or trajectory.coefficients.any() or trajectory.sliding.any():
             return False
         offsets = self._clusters.points - self._clusters.targets.mean(0)
         return bool((offsets @ trajectory.state[0, 1:].T <= 0).all())
 
     def _decayed(self, snapshot: Snapshot, time: float) -> Snapshot:
-        """What there is at a later time, given that all points are truncated for good."""
+        """The solution at a later time, given that all points are truncated permanently."""
         rate, end = len(self._clusters.targets), self._clusters.targets.mean(0)
         factor, offset = np.exp(rate * (snapshot.time - time)), snapshot.state[0, 0] + end
         state, velocity = snapshot.state.copy(), np.zeros_like(snapshot.state)
@@ -243,7 +247,7 @@ def _images(layer: Shaped[np.ndarray, "_ _"], kept: Shaped[np.ndarray, "n q"]) -
 
 
 def _initial_state(beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], width: int) -> State:
-    """Both as one; raises unless they fit each other and points of this width, and R is orthogonal."""
+    """Both as one array; raises unless they fit each other and points of this width, and R is orthogonal."""
     if beta.ndim != 2 or beta.shape[1] != width or rotation.shape != (*beta.shape, width):
         raise ShapeError(
             "beta, rotation",

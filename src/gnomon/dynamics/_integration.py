@@ -1,4 +1,4 @@
-"""Smooth flows by SciPy's Runge-Kutta method of order 8, up to so many evaluations."""
+"""Smooth flows by SciPy's Runge-Kutta method of order 8, with a limit on evaluations."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from gnomon import _checks
 from gnomon.errors import ConvergenceError
 
 EVALUATIONS = 20_000
-"""Of a right side, in one integration; of a flow that meets surfaces, between two of the times that are asked for.
+"""Evaluations of a right-hand side in one integration; for a flow that meets surfaces, between two requested times.
 
-Near a fixed point steps do not grow with the time. Tests take up to 5,626, `truncation-bias --paper` 62,837 in all.
+Near a fixed point steps do not grow with the time. Tests need up to 5,626, `truncation-bias --paper` 62,837 in all.
 """
 AT_SURFACES = 30
-"""For each surface that may be met, if these are more: an event takes 29 (27,393 in all in `truncation --paper`)."""
+"""Those for each surface that may be met, if more: an event needs 29 (27,393 in all in `truncation --paper`)."""
 
 
 def integrated(
@@ -41,13 +41,13 @@ def integrated(
 
 
 class Evaluations:
-    """How often a right side was evaluated; an error beyond `EVALUATIONS`, or beyond `AT_SURFACES` for each surface."""
+    """Counts evaluations of a right-hand side; an error beyond `EVALUATIONS`, or `AT_SURFACES` for each surface."""
 
     def __init__(self, surfaces: int = 0) -> None:
         self.count, self.most = 0, max(EVALUATIONS, AT_SURFACES * surfaces)
 
     def one_more(self, time: float, until: float) -> None:
-        """Counts one, at this time of an integration up to another.
+        """Counts one evaluation, at this time of an integration up to another.
 
         Raises:
             ConvergenceError: if it is one too many.

@@ -1,4 +1,4 @@
-"""Deep RFM with kernels and features that are linear but for a ridge: the recursion on Gram matrices, solved."""
+"""Deep RFM with kernels and features that are linear apart from a ridge: the recursion on Gram matrices, solved."""
 
 import math
 from dataclasses import dataclass
@@ -39,16 +39,15 @@ class LinearDeepRFM:
     $\quad A_l = \tilde G_l + \lambda_\Phi I$
 
     from $A_1 = G$, the Gram matrix of the data. Here $P_ly$ are the outputs on the data of the linear part of a
-    ridgeless kernel machine with $k(X) = A + \lambda_kI$, and y the one-hot labels (n k). All layers after the first
-    have rank k and are kept as factors.
+    ridgeless kernel machine with $k(X) = A + \lambda_kI$, and y are the one-hot labels (n k). All layers after the
+    first have rank k and are kept as factors.
 
-    With N samples a class, $yy^\top$ has the eigenvalue N, k times. It is a fixed point exactly for
+    With N samples per class, $yy^\top$ has the eigenvalue N with multiplicity k. It is a fixed point exactly for
     $\kappa = \big(\frac{N + \lambda_\Phi}{N + \lambda_\Phi + \lambda_k}\big)^2$, "exact", and near it distances shrink
-    by `rate` a layer, with no remainder. Where $\lambda_k$ is large the recursion has a second fixed point, a small
-    multiple of $yy^\top$, and may end there. The paper's
-    $\kappa = 1 - 2\lambda_k(1 + \lambda_\Phi^{-1})$, "printed", comes from an error in its use of lemma B.2; with it
-    the limit is $g\,yy^\top$, collapsed too, but a distance of order $\lambda_k$ away. At $\lambda_k = 0$ both are 1,
-    and one layer collapses any data.
+    by `rate` per layer, with no remainder. Where $\lambda_k$ is large the recursion has a second fixed point, a small
+    multiple of $yy^\top$, and may converge to that. The paper's $\kappa = 1 - 2\lambda_k(1 + \lambda_\Phi^{-1})$,
+    "printed", comes from an error in its use of lemma B.2; with it the limit is $g\,yy^\top$, also collapsed, but at a
+    distance of order $\lambda_k$. At $\lambda_k = 0$ both are 1, and one layer collapses any data.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3, lemma B.2 and section B.1. Departs from it
@@ -56,7 +55,7 @@ class LinearDeepRFM:
     Args:
         gram: $X_1^\top X_1$ of the data, (n n), symmetric and positive semi-definite; positive definite if
             `kernel_ridge` is 0.
-        labels: the classes, each as often as the others.
+        labels: the classes, all equally frequent.
         kernel_ridge: $\lambda_k$, what the kernel adds to the diagonal; at least 0.
         feature_ridge: $\lambda_\Phi$, what the random features add; above 0.
         scaling: $\kappa$, "exact" or "printed".
@@ -123,9 +122,9 @@ class LinearDeepRFM:
 
     @full_precision
     def run(self, depth: int) -> LinearDeepRFMRun:
-        """So many layers of it.
+        """The recursion, for so many layers.
 
-        Cost: O(n³) for the first, O(n k²) for each further. Differentiable in the Gram matrix.
+        Cost: O(n³) for the first layer, O(n k²) for each further one. Differentiable in the Gram matrix.
         """
         if depth < 1:
             raise EmptyError("depth", "at least one layer", depth, "Ask for more.")
@@ -158,7 +157,7 @@ class LinearDeepRFM:
     def fixed_point(self) -> float:
         r"""The factor g of the fixed point $g\,yy^\top$; 1 for the exact $\kappa$.
 
-        For the printed one, where $g\mapsto\kappa^{-1}p(gN)^2$ comes to rest from above, p being `shrinkage`.
+        For the printed one, the limit of iterating $g\mapsto\kappa^{-1}p(gN)^2$ from above, where p is `shrinkage`.
         """
         if self.kappa == self.shrinkage(self.samples) ** 2:
             return 1.0
@@ -176,16 +175,17 @@ class LinearDeepRFM:
         )
 
     def rate(self) -> float:
-        r"""The factor by which distances from the fixed point shrink in a layer, in the end.
+        r"""The factor by which distances from the fixed point shrink per layer, asymptotically.
 
         $\frac{\lambda_k p N}{\kappa(q + \lambda_k)}
         \max\big(\frac1{\lambda_\Phi + \lambda_k}, \frac2{q + \lambda_k}\big)$
         with $q = gN + \lambda_\Phi$ and $p = \frac q{q + \lambda_k}$
 
-        The first is that of deviations within classes, which mix the range of $yy^\top$ with its complement; the
-        second that of deviations between classes. For the exact $\kappa$ the first is
-        $\frac{\lambda_kN}{(N + \lambda_\Phi)(\lambda_\Phi + \lambda_k)}$, below 1 for all ridges, and the second
-        for $\lambda_k(N - \lambda_\Phi) < (N + \lambda_\Phi)^2$; beyond that the fixed point repels.
+        The first is for deviations within classes, which mix the range of $yy^\top$ with its complement; the second is
+        for deviations between classes. For the exact $\kappa$ the first is
+        $\frac{\lambda_kN}{(N + \lambda_\Phi)(\lambda_\Phi + \lambda_k)}$, which is below 1 for all ridges, and the
+        second likewise for $\lambda_k(N - \lambda_\Phi) < (N + \lambda_\Phi)^2$; beyond that the fixed point is
+        repelling.
         """
         limit = self.fixed_point() * self.samples
         shifted = limit + self.feature_ridge + self.kernel_ridge
@@ -196,7 +196,8 @@ class LinearDeepRFM:
 def _distance(a: Float[Tensor, "n k"], b: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
     r"""$\|aa^\top - bb^\top\|_2$, from matrices of 2k rows.
 
-    By $aa^\top - bb^\top = \frac12(ds^\top + sd^\top)$ with $d = a - b$ and $s = a + b$, which keeps small differences.
+    By $aa^\top - bb^\top = \frac12(ds^\top + sd^\top)$ with $d = a - b$ and $s = a + b$, which preserves small
+    differences.
     """
     joined = torch.cat([a - b, a + b], 1)
     triangle = torch.linalg.qr(joined, mode="r").R

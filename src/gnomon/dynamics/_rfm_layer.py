@@ -49,15 +49,16 @@ class DeepRFMStage:
 
 @dataclass(frozen=True)
 class DeepRFMReading:
-    """What was seen while a layer was fitted.
+    """What was measured while a layer was fitted.
 
     Attributes:
         layer: the layer's number, from 0.
         inputs: the collapse of the layer's inputs.
         mapped: after the root of the AGOP.
         features: after the random features.
-        jitter: what was added to the Gram matrix's diagonal, of ones, beyond the ridge; 0 unless it had to be.
-        misfit: how far the layer's kernel machine is from the targets at most; above rounding with a ridge or jitter.
+        jitter: what was added to the Gram matrix's diagonal of ones in addition to the ridge; 0 unless it was needed.
+        misfit: the largest distance of the layer's kernel machine from the targets; above rounding with a ridge or
+            jitter.
     """
 
     layer: int
@@ -78,13 +79,13 @@ class RFMLayer:
     misfit: Float[Tensor, ""]
 
     def run(self, layer: int, x: Float[Tensor, "n d"], feature_map: FeatureMap) -> DeepRFMStage:
-        """Samples through the layer."""
+        """Passes samples through the layer."""
         inputs = unit(x)
         mapped = inputs @ self.root
         return DeepRFMStage(layer, inputs, mapped, feature_map.apply(mapped, self.drawn))
 
     def read(self, stage: DeepRFMStage, labels: Int[Tensor, "n"], classes: int) -> DeepRFMReading:
-        """The collapse of the samples on their way."""
+        """The collapse of the samples on their way through the layer."""
         on_the_way = (stage.inputs, stage.mapped, stage.features)
         inputs, mapped, features = (_collapse(seen, labels, classes) for seen in on_the_way)
         return DeepRFMReading(stage.layer, inputs, mapped, features, float(self.jitter), float(self.misfit))
@@ -102,8 +103,8 @@ def fit_layer(
 ) -> RFMLayer:
     r"""The layer for these inputs.
 
-    Each iteration fits a kernel machine and takes the AGOP M for the next one's metric, scaled to the identity's
-    trace, so that the bandwidth keeps its meaning. The last is taken as it is.
+    Each iteration fits a kernel machine and uses the AGOP M, scaled to the identity's trace so that the bandwidth keeps
+    its meaning, as the next one's metric. The last AGOP is used as it is.
     """
     inputs, metric = unit(x), None
     for iteration in range(iterations):
@@ -129,7 +130,7 @@ def interpolate(
     metric: Float[Tensor, "d d"] | None,
     block: int,
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, ""], Float[Tensor, ""]]:
-    r"""The coefficients $\alpha = (K + \mu I)^{-1}Y$ by Cholesky, the jitter that it took, and the largest misfit."""
+    r"""The coefficients $\alpha = (K + \mu I)^{-1}Y$ by Cholesky, the jitter that it needed, and the largest misfit."""
     n = len(x)
     gram = over_pairs(kernel.value, x, metric, block)
     if ridge == 0:
@@ -153,7 +154,7 @@ def interpolate(
 
 
 def _require_distinct(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> None:
-    """Raises RangeError that names the points that are equal, for which there is no ridgeless solution."""
+    """Raises a RangeError that names equal points, for which there is no ridgeless solution."""
     rows, columns = (gram == 1).nonzero(as_tuple=True)
     later = rows < columns
     rows, columns = rows[later], columns[later]

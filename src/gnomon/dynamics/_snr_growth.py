@@ -12,10 +12,10 @@ from gnomon._precision import half_as_single
 from gnomon.errors import ConvergenceError, public
 
 Projection = Literal["orthogonal", "renormalised"]
-"""How a gradient is taken to the tangent space of the features of identity within-class covariance."""
+"""How a gradient is projected onto the tangent space of the features of identity within-class covariance."""
 
 STEPS = 64
-"""Newton steps before giving up; six are the rule."""
+"""Newton steps before giving up; six are usual."""
 
 
 @half_as_single
@@ -32,30 +32,31 @@ def snr_growth(
 
     with $(c_1, c_2, c_3) = (C^2N,\; CN,\; N/4)$ for the orthogonal projection of the gradient, the solution of
     $\dot\omega = \frac{\omega}{N(C + \omega^2)^2}$, and $(C^2N,\; CN/2,\; 0)$ for a gradient step after which the
-    features are renormalised, the solution of $\dot\omega = \frac{\omega}{CN(C + \omega^2)}$. Each $a$ is the left
+    features are renormalised, the solution of $\dot\omega = \frac{\omega}{CN(C + \omega^2)}$. Each $a$ is the left-hand
     side at time 0. `CentralPath` integrates both flows.
 
-    The equation is solved by Newton's method in $\log\omega$, where its left side increases and is convex, from above:
-    there the steps decrease and each roughly squares the error. The last step is the relative error that was left.
+    The equation is solved by Newton's method in $\log\omega$, in which its left-hand side is increasing and convex,
+    from above: there the steps decrease and each roughly squares the error. The last step is the relative error that
+    was left before it.
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, proposition 2 (equation 9), whose constants are those of the orthogonal
         projection; the flow that the paper defines, by proposition 4 and lemma 2, is the other (docs/errata.md).
     Args:
         initial: the singular values at time 0, positive; unit: class means per within-class standard deviation.
-        times: at which to give them, from 0 on, in any order; unit: of gradient flow on the loss averaged over samples
-            and summed over outputs.
+        times: the times at which to compute them, from 0 on, in any order; unit: of gradient flow on the loss averaged
+            over samples and summed over outputs.
         classes: the number C of classes.
-        samples: the number N of samples a class.
+        samples: the number N of samples per class.
         projection: "orthogonal" or "renormalised".
     Returns:
-        The unit of `initial`; increasing with time, the order of the values kept. For large times $(t/c_3)^{1/4}$, or
-        $(t/c_2)^{1/2}$ where $c_3 = 0$.
+        In the unit of `initial`; increasing with time, with the order of the values preserved. For large times they are
+        asymptotic to $(t/c_3)^{1/4}$, or $(t/c_2)^{1/2}$ where $c_3 = 0$.
     Raises:
         EmptyError: if there are no values or no times.
         RangeError: at NaN or infinity, at a value that is not positive, a negative time or a setting out of range.
         ConvergenceError: if Newton's method does not reach the precision of the dtype.
-    Cost: O(t j). Precision: some ten epsilons, 1e-14 in float64 for times from 0 to 1e12.
+    Cost: O(t j). Precision: about ten epsilons, 1e-14 in float64 for times from 0 to 1e12.
     Example:
         >>> import torch
         >>> from gnomon.dynamics import snr_growth
@@ -74,7 +75,7 @@ def snr_growth(
         ("samples", samples, "at least 1", samples >= 1),
     )
     c1, c2, c3 = constants(classes, samples, projection)
-    # In units of the root of C, and of C²N for time, nothing but the two coefficients is left.
+    # In units of the square root of C, and of C²N for time, only the two coefficients are left.
     square, fourth = c2 * classes / c1, c3 * classes**2 / c1
     begin = initial / math.sqrt(classes)
     passed = _level(begin, square, fourth) + times.to(initial.device)[:, None] / c1

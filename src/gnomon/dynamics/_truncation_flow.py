@@ -21,13 +21,15 @@ class TruncationFlow(GeneralFlow):
     $\dot\beta = -R^\top(1 - P)c$ and $\dot R = \Omega R$ with $\Omega = \frac1{2n}\sum_i[H_i, cc^\top - a_ia_i^\top]$
 
     on the loss $\frac1{2n}\sum_i\|\tau(x_i) - \tilde y\|^2$, with $c = R(\beta + \tilde y)$, $a_i = R(x_i - \tilde y)$,
-    the diagonal $H_i$ of 1 where $R(x_i + \beta) > 0$ and 0 elsewhere, and P their mean. The metric of the orthogonal
-    matrices is $\operatorname{Tr}A^\top B$. Where the truncations of several clusters are separated, each flows alone.
+    the diagonal matrix $H_i$ with 1 where $R(x_i + \beta) > 0$ and 0 elsewhere, and P their mean. The metric on the
+    orthogonal matrices is $\operatorname{Tr}A^\top B$. Where the truncations of several clusters are separated, each
+    flows independently.
 
-    This is the case of one layer and one cluster of `GeneralFlow`. The points enter by moments alone, the means over
-    them of $h_{ir}$ and of $h_{ir}(x_i - \tilde y)(x_i - \tilde y)^\top$, constant from one event at a discontinuity
-    surface to the next. A point on a surface at the start counts as truncated unless it is driven up. Where both sides
-    of a surface drive a point to it, it slides along: Filippov's solution, still a descent.
+    This is the case of one layer and one cluster of `GeneralFlow`. The points enter through moments alone, the means
+    over them of $h_{ir}$ and of $h_{ir}(x_i - \tilde y)(x_i - \tilde y)^\top$, constant from one event at a
+    discontinuity surface to the next. A point on a surface at the start counts as truncated unless it is driven up.
+    Where both sides of a surface drive a point to it, it slides along the surface: Filippov's solution, still a
+    descent.
 
     Source:
         Chen, arXiv:2501.07400, theorem 3.2 and corollary 3.5. Departs from (3.25), whose $\Omega$ lacks
@@ -77,13 +79,13 @@ class TruncationFlow(GeneralFlow):
 
         Args:
             beta: β at time 0; unit: of the points.
-            rotation: R at time 0, orthogonal; a reflection is one.
+            rotation: R at time 0, orthogonal; reflections are allowed.
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
             rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
-                largest height at the start.
+                largest initial height.
         Returns:
             The orbit, without axes of layers and clusters.
-        Cost: for each event some twenty right sides, O(q⁴) each, and as many looks at all points, O(n q²).
+        Cost: for each event about twenty right-hand sides, O(q⁴) each, and as many passes over all points, O(n q²).
         """
         orbit = self._flow(beta[None], rotation[None], times, rtol)
         beta, rotation, truncated = orbit.beta[:, 0], orbit.rotation[:, 0], orbit.truncated[:, 0, 0]
@@ -94,16 +96,16 @@ class TruncationFlow(GeneralFlow):
     def velocity_at(
         self, beta: Float[Tensor, "q"], rotation: Float[Tensor, "q q"]
     ) -> tuple[Float[Tensor, "q"], Float[Tensor, "q q"]]:
-        """The right sides at a β and an R, points on surfaces taken as truncated; errors as in `flow`."""
+        """The right-hand sides at a β and an R, points on surfaces counted as truncated; errors as in `flow`."""
         of_beta, of_rotation = self._velocity_at(beta[None], rotation[None])
         return of_beta[0], of_rotation[0]
 
     @full_precision
     def clearance(self, others: Float[Tensor, "m q"], orbit: TruncationOrbit) -> Float[Tensor, "t"]:
-        """The least height of other points over the surfaces, at each time; where above 0, they are left alone.
+        """The least height of other points over the surfaces, at each time; where above 0, they are left unchanged.
 
-        Clusters flow alone as long as each map leaves the points of clusters before it as they are mapped, and of those
-        after it as they are.
+        Clusters flow independently as long as each map leaves unchanged the images of the clusters before it, and the
+        points of the clusters after it.
         """
         heights = (others + orbit.beta[:, None]) @ orbit.rotation.mT
         return heights.amin((1, 2))

@@ -1,4 +1,4 @@
-"""What a flow of truncation maps gives back."""
+"""What a flow of truncation maps returns."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,22 +11,23 @@ from gnomon.dynamics._filippov import SwitchingEvents
 
 @dataclass(frozen=True)
 class TruncationOrbit:
-    r"""Truncation maps on their way, at the times that were asked for; l maps, k clusters.
+    r"""Truncation maps along their flow, at the requested times; l maps, k clusters.
 
     Attributes:
         times: (t).
         beta: (t l q), the cumulative biases; (t q) from `TruncationFlow`.
         rotation: (t l q q), the orthogonal cumulative weights R; (t q q) from `TruncationFlow`.
         loss: (t).
-        rates: (t 2), at which all β and all R change the loss: $-\sum_l\|\dot\beta_l\|^2$, $-\sum_l\|\dot R_l\|_F^2$.
-        decrease: (t 2), by how much they have lowered it: their sum is the first loss less `loss`.
+        rates: (t 2), the rates at which all β and all R change the loss: $-\sum_l\|\dot\beta_l\|^2$,
+            $-\sum_l\|\dot R_l\|_F^2$.
+        decrease: (t 2), by how much they have lowered it: their sum is the initial loss minus `loss`.
         truncated: (t l k q), how many points of each cluster each map truncates in each coordinate, those on the
             surface among them; (t q) from `TruncationFlow`.
         events: what happened at the discontinuity surfaces up to the last time.
-        collapse: (), the time $s_1$ from which on a single map truncates all points in all coordinates for good;
-            infinite if that is not so at the last time, or if there are several maps.
-        equilibrium: "untruncated" if in the end no point is truncated, and nothing moves; "truncated" if all are, for
-            good, so that R stays and β decays to minus the targets' mean; else None.
+        collapse: (), the time $s_1$ from which on a single map permanently truncates all points in all coordinates;
+            infinite if this is not so at the last time, or if there are several maps.
+        equilibrium: "untruncated" if in the end no point is truncated and nothing moves; "truncated" if all are,
+            permanently, so that R stays fixed and β decays to minus the targets' mean; otherwise None.
     """
 
     times: Float[Tensor, "t"]

@@ -15,7 +15,7 @@ Estimates = Literal["sharp", "printed"]
 """Which of the proof's estimates: the sharp ones, or those that the paper prints."""
 
 STEPS = 100
-"""How often the radius of the rotations is enlarged before giving up; five to ten are the rule."""
+"""How often the radius of the rotations is enlarged before giving up; five to ten are usual."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,13 @@ class TruncationTimeBound:
     r"""The constants of proposition 4.2 on given data, and its bound.
 
     Attributes:
-        bound: no less than the time $s_1$ from which the whole cluster is truncated; infinite if a hypothesis fails.
-        eta0: $\eta_0$, the share of points that are not sure to be truncated, in the worst component.
-        eta1: $\eta_1$, the mean length of $R(x + \beta)$ over the points that are not sure to be truncated in all
+        bound: an upper bound on the time $s_1$ from which the whole cluster is truncated; infinite if a hypothesis
+            fails.
+        eta0: $\eta_0$, the share of points that are not certain to be truncated, in the worst component.
+        eta1: $\eta_1$, the mean length of $R(x + \beta)$ over the points that are not certain to be truncated in all
             components, with 0 for the others; unit: of points.
-        eta1_prime: $\eta_1'$, no less than the norm of the rotation's generator; unit: of points, squared.
-        eta2: $\eta_2$, no less than the rotation's way in operator norm.
+        eta1_prime: $\eta_1'$, an upper bound on the norm of the rotation's generator; unit: of points, squared.
+        eta2: $\eta_2$, an upper bound on how far the rotation moves, in operator norm.
         gamma: $\gamma$, the share of the distance at time 0 within which all points are truncated, at most 1.
         failed: the hypothesis that fails, in words; None if all hold. The constants are then those at which it failed.
     """
@@ -51,7 +52,7 @@ def truncation_time_bound(
     *,
     estimates: Estimates = "sharp",
 ) -> TruncationTimeBound:
-    r"""A time by which the effective gradient flow of one cluster has truncated all its points, if one is sure.
+    r"""A time by which the effective gradient flow of one cluster has truncated all its points, if one is guaranteed.
 
     Write D for the distance $|\beta + \tilde y|$ at time 0. If, for all biases with
     $|\beta + \tilde y| \le D$ and all rotations with $\|R - R(0)\| \le \eta_2$,
@@ -60,29 +61,29 @@ def truncation_time_bound(
     - the points in mixed sectors contribute at most $\eta_1$ to the mean of $|R(x + \beta)|$ (4.15), and
     - all points are truncated where $|\beta + \tilde y| \le \gamma D$ (4.16),
 
-    then $|\beta + \tilde y|$ decays at the rate $1 - \eta_0$ or faster and R turns with the speed
-    $\frac12\eta_1|\beta + \tilde y|$ at most, so that all points are truncated, and R rests, from $s_1$ on:
+    then $|\beta + \tilde y|$ decays at the rate $1 - \eta_0$ or faster and R rotates at a speed of at most
+    $\frac12\eta_1|\beta + \tilde y|$, so that from $s_1$ on all points are truncated and R is at rest:
 
     $s_1 \le \frac1{1 - \eta_0}\log\frac1\gamma$, $\quad\eta_1' = \frac12D\eta_1$,
     $\quad\eta_2 = \frac{1 - \gamma}{1 - \eta_0}\,\eta_1'$ ("sharp")
 
-    The paper takes biases within 1.1 D and subtracts the rotation's speed from the rate:
+    The paper considers biases within 1.1 D and subtracts the rotation's speed from the rate:
 
     $s_1 \le \frac1{1 - \eta_0 - \eta_1'}\log\frac1\gamma$, $\quad\eta_1' = 1.1\,D\eta_1$,
     $\quad\eta_2 = \frac{\eta_1'}{1 - \eta_0 - \eta_1'}\log\frac1\gamma$ ("printed")
 
-    The constants are bounds over all these biases and rotations, taken for each point and component by itself:
+    The constants are bounds over all these biases and rotations, taken separately for each point and component:
     $(R(x - \tilde y))_r$ is at most $|x - \tilde y|\cos(\theta - \varphi)$, where $\theta$ is the angle between
     $x - \tilde y$ and row r of R(0), and $\varphi = 2\arcsin\frac{\eta_2}2$. At $\eta_2 = 0$, $\eta_0$ and $\gamma$ are
-    exact and $\eta_1$ is an upper bound; beyond, different points may be given different rotations. All constants get
-    worse with $\eta_2$ and $\eta_2$ with them: the least radius that holds the rotation's way is found from 0 upwards,
-    and no other gives a smaller bound.
+    exact and $\eta_1$ is an upper bound; beyond that, different points may be given different rotations. All constants
+    get worse with $\eta_2$, and $\eta_2$ with them: the least radius that contains the rotation's path is found from 0
+    upwards, and no other gives a smaller bound.
 
     Source:
-        Chen, arXiv:2501.07400, proposition 4.2 and its proof, with $\eta_1'$ in both places of $\eta_2$, which 4.13 and
-        4.32 print in two other ways. The proof does not use the limits of 1/10 on $\eta_0$, $\eta_1$ and $\gamma$, and
+        Chen, arXiv:2501.07400, proposition 4.2 and its proof, with $\eta_1'$ in both places in $\eta_2$, which 4.13 and
+        4.32 print in two other ways. The proof does not use the limits of 1/10 on $\eta_0$, $\eta_1$ and $\gamma$, so
         they are left out. "sharp" uses that the rotation's generator is antisymmetric, that the distance never grows,
-        and the factor 1/2 of the generator (docs/errata.md).
+        and the factor 1/2 in the generator (docs/errata.md).
     Args:
         points: the samples of the cluster.
         target: $\tilde y$, the label's preimage in input space.
@@ -90,13 +91,14 @@ def truncation_time_bound(
         rotation: R(0), orthogonal.
         estimates: "sharp" or "printed".
     Returns:
-        A bound of 0 where all points are truncated at time 0 and stay so. All of it turns with the input space. The
-        bound depends on the unit of points, since R turns at a speed of its square: the smaller, the easier.
+        A bound of 0 where all points are truncated at time 0 and stay so. Everything is invariant under rotations of
+        the input space. The bound depends on the unit of points, since R rotates at a speed proportional to its square:
+        the smaller the points, the more easily the hypotheses hold.
     Raises:
-        ShapeError: if points are not (n q), or target, beta and rotation not of their width.
+        ShapeError: if points are not (n q), or if target, beta and rotation do not have their width.
         EmptyError: if there are no points.
-        RangeError: at NaN or infinity, several dtypes, a rotation that is not orthogonal to half the digits of its
-            dtype, a bias that is minus the target from the start, or unknown estimates.
+        RangeError: at NaN or infinity, mixed dtypes, a rotation that is not orthogonal to half the digits of its dtype,
+            a bias that is minus the target from the start, or unknown estimates.
     Cost: O(n q²) for each enlargement of the radius.
     Example:
         >>> import torch, gnomon
@@ -116,7 +118,7 @@ def truncation_time_bound(
         found = _at_radius(points - target, rotation, distance, eta2, estimates)
         if found.failed is not None or found.eta2 <= eta2:
             return found
-        # A little more than needed, so that a radius that holds the way is met and not only approached.
+        # A little more than needed, so that a radius that contains the path is reached and not only approached.
         eta2 = found.eta2 * (1 + 1e-6)
     return replace(found, bound=torch.full_like(distance, torch.inf), failed="no eta_2 holds the rotation's way (4.29)")
 
@@ -128,7 +130,7 @@ def _at_radius(
     radius: Float[Tensor, ""],
     estimates: Estimates,
 ) -> TruncationTimeBound:
-    """What holds for rotations within a radius; `eta2` is the rotation's way, which the radius has to hold."""
+    """The bound for rotations within a radius; `eta2` is how far the rotation moves, which the radius has to cover."""
     printed = estimates == "printed"
     reach = 1.1 * distance if printed else distance
     length = torch.linalg.vector_norm(offsets, dim=1, keepdim=True)
@@ -159,10 +161,10 @@ def _highest_components(
     rotation: Float[Tensor, "q q"],
     radius: Float[Tensor, ""],
 ) -> Float[Tensor, "n q"]:
-    """The most that each component of each rotated offset can be, for rotations within a radius of the given one."""
+    """The largest that each component of each rotated offset can be, for rotations within a radius of the given one."""
     along = offsets @ rotation.mT
-    # From the other components, since length² - along² would cost half the digits. The root is taken of 1 where it is
-    # not asked for: its gradient must not be infinite there.
+    # From the other components, since length² - along² would cost half the digits. The root is of 1 where it is not
+    # needed, as its gradient must not be infinite there.
     square = along**2 @ (1 - torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device))
     across = torch.where(square > 0, torch.where(square > 0, square, 1).sqrt(), 0)
     # A row of the rotation turns by this angle at most, and towards the offset no further than onto it.

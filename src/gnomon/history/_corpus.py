@@ -1,4 +1,4 @@
-"""The networks that a verdict is drawn from, and what was learnt of them: plain data that come with gnomon."""
+"""The networks on which a verdict is based, and what was learnt from them: plain data that come with gnomon."""
 
 import functools
 import json
@@ -13,22 +13,22 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 RUNS = 25
-"""The most similar networks that are looked at."""
+"""How many of the most similar networks are used."""
 Row = Float[NDArray[Any], "q"]
 
 
 @dataclass(frozen=True)
 class SimilarRun:
-    """A network of the corpus that once looked like the one that is asked about.
+    """A network of the corpus that once looked like the one in question.
 
     Attributes:
-        family: what kind it is, as in docs/experiments/corpus.md.
-        seed: of its run.
-        step: at which it looked like that.
-        steps: of its readings.
-        unseen: its unseen accuracy there.
-        rises: whether this was five points higher at four times as many steps as `step`.
-        distance: of its traits from those asked about.
+        family: its kind, as in docs/experiments/corpus.md.
+        seed: the seed of its run.
+        step: the step at which it looked like that.
+        steps: the steps of its readings.
+        unseen: its unseen accuracy at these steps.
+        rises: whether its unseen accuracy was five points higher at four times as many steps as `step`.
+        distance: the distance of its traits from those in question.
     """
 
     family: str
@@ -41,16 +41,16 @@ class SimilarRun:
 
 
 class Corpus:
-    """What was learnt, and of whom.
+    """What was learnt, and from which networks.
 
     Args:
         data: as `gnomon run verdict` writes them.
 
     Attributes:
-        quantities: that are looked at, in their order.
-        names: of the traits.
-        limit: the distance to the most similar runs from which on a training is unlike all of them.
-        stop: the probability of a rise below which a training may end.
+        quantities: the quantities that are used, in their order.
+        names: the names of the traits.
+        limit: the distance to the most similar runs above which a training run is unlike all of them.
+        stop: the probability of a rise below which training may end.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -72,12 +72,12 @@ class Corpus:
         return np.array([traits[name] for name in self.names])
 
     def probability(self, row: Row) -> float:
-        """Of a rise, by gradient boosting: the odds are those at the start times what each tree says."""
+        """The probability of a rise, by gradient boosting: the odds are the initial ones times what each tree says."""
         score = self._start + sum(_leaf(tree, row) for tree in self._trees)
         return 1 / (1 + math.exp(-self._slope * score - self._shift))
 
     def counterfactual(self, row: Row) -> tuple[str, float]:
-        """The trait that says most: with it as in the mean of the corpus, what the probability would be."""
+        """The trait that matters most, and what the probability would be with the corpus's mean in its place."""
         instead = []
         for place in range(len(row)):
             other = row.copy()
@@ -91,7 +91,7 @@ class Corpus:
         return self.names[int(np.abs((row - self._middle) / self._width).argmax())]
 
     def range(self, probability: float) -> tuple[float, float, float | None]:
-        """Between what rises lie, and after how many doublings five points of them are there, at a probability."""
+        """The range of rises at a probability, and after how many doublings five points of them are reached."""
         place = int(np.searchsorted(self._ranges["edges"], probability, side="right"))
         return self._ranges["low"][place], self._ranges["high"][place], self._ranges["doublings"][place]
 
@@ -119,7 +119,7 @@ class Corpus:
 
 
 def _leaf(tree: Mapping[str, list[Any]], row: Row) -> float:
-    """What one tree says, from its root, 0, to a leaf, which has no branches."""
+    """What one tree says, going from its root, 0, to a leaf, which has no branches."""
     node = 0
     while (left := tree["left"][node]) != node:
         node = left if row[tree["trait"][node]] <= tree["threshold"][node] else tree["right"][node]
@@ -129,5 +129,5 @@ def _leaf(tree: Mapping[str, list[Any]], row: Row) -> float:
 
 @functools.cache
 def corpus() -> Corpus:
-    """What comes with gnomon."""
+    """The corpus that comes with gnomon."""
     return Corpus(json.loads((files("gnomon.history") / "corpus.json").read_text(encoding="utf-8")))

@@ -18,11 +18,11 @@ class FeatureLearningInterval:
 
     Attributes:
         moves: whether it moves at all.
-        start: the last step up to which it rests at its first value; None where it rests throughout.
-        end: the first step from which it rests at its last value; None where it rests throughout.
+        start: the last step up to which it rests at its first value; None if it rests throughout.
+        end: the first step from which it rests at its last value; None if it rests throughout.
         change: how far the last value is from the first, as a share of the largest norm in the series.
         excursion: how far any value is from the first, as the same share.
-        tolerance: how far a resting value may be, as the same share.
+        tolerance: how far away a resting value may be, as the same share.
         message: all this in one sentence.
     """
 
@@ -44,21 +44,22 @@ def feature_learning_interval(
     r"""The steps between which a recorded neural tangent kernel or inner product moves.
 
     Reading:
-        Low, high: An interval: where the kernel turns. None, where it does not turn enough to tell.
+        Low, high: An interval: where the kernel turns. None: it does not turn enough to tell.
         Generalising: On digits from step 2 to 6,105, the end of grokking, in a network that generalises; from 2 to 720
-            in one that memorised, until its large start is unlearnt.
-        Misleads: Its end is no end of learning: 35 % of the trainings of docs/experiments/verdict.md would have gained
-            five points or more after the kernel had rested for a doubling of the steps. It measures against the
-            largest change: a kernel that grows to the end, as with the logarithm of the steps, never rests.
+            in one that memorised, until its large initialisation is unlearnt.
+        Misleads: Its end is not the end of learning: 35 % of the training runs of docs/experiments/verdict.md would
+            have gained five points or more after the kernel had rested for a doubling of the steps. It measures
+            relative to the largest norm: a kernel that grows to the end, as with the logarithm of the steps, never
+            rests.
 
     The rule: with $s = \max_i\|v_i\|$, the series rests at its beginning while $\|v_i - v_0\| \le
     \mathrm{tolerance}\cdot s$ for every reading so far, and at its end from where $\|v_i - v_T\| \le
     \mathrm{tolerance}\cdot s$ for every reading to come. It moves between the two; where they meet, it rests
     throughout, which for the kernel is the linear (lazy) regime.
 
-    Values are compared, not their changes added up, so that noise below half the tolerance moves nothing, however many
-    readings there are. Reading more often sharpens the two steps and does not shift them. A moving kernel is feature
-    learning; an inner product moves in the linear regime too, as the outputs do (docs/errata.md).
+    Values are compared, rather than their changes added up, so that noise below half the tolerance moves nothing,
+    however many readings there are. More frequent readings sharpen the two steps and do not shift them. A moving kernel
+    is feature learning; an inner product moves in the linear regime too, as the outputs do (docs/errata.md).
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, section 3, which gives no rule: this one is gnomon's.
@@ -113,7 +114,7 @@ def feature_learning_interval(
 def series(
     steps: Sequence[float | int] | Tensor, least: int, **named: Sequence[float | int] | Tensor
 ) -> tuple[Float[Tensor, "t ..."], ...]:
-    """Steps and the values read at them, in float64, checked: `least` readings or more, one value a step."""
+    """Steps and the values read at them, in float64, checked: `least` readings or more, one value per step."""
     times = as_numbers(steps)
     read = {name: as_numbers(values) for name, values in named.items()}
     if times.ndim != 1:
@@ -142,7 +143,7 @@ def series(
 
 
 def as_numbers(values: Sequence[float | int] | Tensor) -> Tensor:
-    """In float64 and without a graph, on the processor: a verdict is not differentiated."""
+    """In float64 and without a graph, on the CPU: a verdict is not differentiated."""
     if isinstance(values, Tensor):
         return values.detach().to("cpu", torch.float64)
     return torch.tensor(values, dtype=torch.float64)

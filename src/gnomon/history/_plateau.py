@@ -25,7 +25,7 @@ class Plateau:
         error: the standard error of `gain`, from the scatter of the readings; None with too few readings.
         alignment: the median over the last half of the steps.
         pc1: the median over the last half of the steps.
-        flat: how large the gain of a doubling may be.
+        flat: how large the gain over a doubling may be.
         high: how large the alignment must be.
         rank_one: how large PC1 must be.
         message: all this in one sentence.
@@ -55,37 +55,37 @@ def plateau(
     r"""Whether alignment and PC1 say that more training is unlikely to help.
 
     Reading:
-        Low, high: Its message: whether the last doubling of the steps still changed the alignment, and whether that and
-            PC1 are high.
-        Generalising: On digits the alignment gained +0.497 in the last doubling in a network that generalises. In one
-            that memorised it rests, +0.002, but low, which the rule does not take for an end.
-        Misleads: Of the 396 trainings of docs/experiments/corpus.md it ends 16 %, 1.5 % of all too early, by the
-            centroid's alignment; 23 %, 4.0 % too early, by the Jacobian's. Its thresholds were chosen on these; chosen
-            on other families they end 7 % too early, 29 % of parity. So it speaks seldom, and most trainings go on long
-            after they have nothing to gain.
+        Low, high: Its message: whether the last doubling of the steps still changed the alignment, and whether the
+            alignment and PC1 are high.
+        Generalising: On digits the alignment gained +0.497 over the last doubling in a network that generalises. In one
+            that memorised it is at rest, +0.002, but low, which the rule does not count as an end.
+        Misleads: Of the 396 training runs of docs/experiments/corpus.md it stops 16 % with the centroid's alignment,
+            1.5 % of all too early; 23 % with the Jacobian's, 4.0 % too early. Its thresholds were chosen on these;
+            chosen on other families they stop 7 % too early, 29 % of parity. So it rarely stops a run, and most go on
+            long after they have nothing to gain.
 
     The rule: with T the last step, medians of the alignment over $T/2 < t \le T$ and over $T/4 < t \le T/2$ give the
     `gain` of the last doubling, and the scatter within these parts its `error`. More training is unlikely to help if
     PC1 is at least `rank_one`, the alignment at least `high`, and $|\mathrm{gain}| + 2\,\mathrm{error}$ at most `flat`.
 
-    All three are needed. An alignment that rests while it is low may rise later: memorised networks show just that.
-    With rank one, robustness can only come from alignment (theorem 3), so a high one that rests leaves little to gain.
-    No rule sees the future: the papers' networks rest once more on the way (figure 3 of Jacobian Alignment), and a
-    pause of more than half of all steps at a high alignment would deceive this one.
+    All three are needed. An alignment that is at rest while it is low may rise later: networks that memorised show just
+    that. With rank one, robustness can only come from alignment (theorem 3), so a high one at rest leaves little to
+    gain. No rule sees the future: the papers' networks pause one more time on the way (figure 3 of Jacobian Alignment),
+    and a pause of more than half of all steps at a high alignment would deceive this one.
 
-    Medians bear up to half of a part's readings being wild; noise that hides the trend makes `error` large and the
-    verdict "not reached". Readings may be spaced linearly or logarithmically, the latter with twelve or more in
-    each factor of ten: both parts need three.
+    Medians tolerate outliers in up to half of a part's readings; noise that hides the trend makes `error` large and the
+    verdict "not reached". Readings may be spaced linearly or logarithmically, the latter with twelve or more per factor
+    of ten: both parts need three.
 
     Source:
         Walker et al., arXiv:2506.12284, section 4.2, on CIFAR-10: "the effective rank of the Jacobians is close to one
-        and the centroid alignments are relatively high and have started plateauing". The numbers are gnomon's:
-        round ones that end at most 2 % of the corpus too early. Few networks come near rank one.
+        and the centroid alignments are relatively high and have started plateauing". The thresholds are gnomon's: round
+        numbers that stop at most 2 % of the corpus too early. Few networks come near rank one.
     Args:
         steps: when the readings were taken, increasing, from 0 or above.
-        alignment: the mean alignment of the training samples, of the centroid or, under cross-entropy, the Jacobian's.
+        alignment: the mean alignment of the training samples, the centroid's or, under cross-entropy, the Jacobian's.
         pc1: their mean explained variance.
-        flat: the largest gain of a doubling that counts as rest.
+        flat: the largest gain over a doubling that counts as rest.
         high: the smallest alignment that counts as high.
         rank_one: the smallest PC1 that counts as rank one.
     Returns:
@@ -148,6 +148,6 @@ def median(values: Tensor) -> Tensor:
 
 
 def median_error(values: Tensor) -> float:
-    """The standard error of the median of normal noise, its width from the median absolute deviation."""
+    """The standard error of the median under normal noise, with its width from the median absolute deviation."""
     width = 1.4826 * float(median((values - median(values)).abs()))
     return math.sqrt(math.pi / 2 / len(values)) * width

@@ -1,4 +1,4 @@
-"""What a training looks like at its last reading, in numbers that compare with those of another network's."""
+"""What a training run looks like at its last reading, in numbers that are comparable between networks."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 Series = Float[NDArray[Any], "t"]
 Scale = Callable[[Series], Series]
 SMALLEST = 1e-9
-"""What is smaller counts as this, so that its logarithm is finite."""
+"""Smaller values count as this, so that their logarithm is finite."""
 SPARSEST = 2.0
-"""The largest factor between the steps of two readings around a moment at which a value is asked for."""
+"""The largest factor between the steps of two readings around a moment at which a value is needed."""
 
 
 def share(values: Series) -> Series:
-    """As it is, of what lies between -1 and 1."""
+    """The values as they are, for what lies between -1 and 1."""
     return values
 
 
 def logarithm(values: Series) -> Series:
-    """To base 2, of what is never below 0."""
+    """The logarithm to base 2, for what is never below 0."""
     return np.log2(np.maximum(values, SMALLEST))
 
 
 def nats(values: Series) -> Series:
-    """The logarithm to base 2 of the negative, of what is never above 0."""
+    """The logarithm to base 2 of the negative, for what is never above 0."""
     return logarithm(-values)
 
 
@@ -43,19 +43,19 @@ TRAITS: Mapping[str, tuple[Scale, tuple[str, ...]]] = {
     "validation_accuracy": (share, ("level", "change")),
     "validation_log_probability": (nats, ("level", "change")),
 }
-"""Of each quantity its scale, and what is looked at: its level, only where that has no unit; the change that the last
-doubling of the steps brought; and that of the doubling before."""
+"""For each quantity its scale, and what is used of it: its level, only if that has no unit; its change over the last
+doubling of the steps; and that over the doubling before."""
 
 
 def traits(steps: Series, values: Mapping[str, Series]) -> dict[str, float] | None:
     """The traits at the last reading, by `quantity, form`.
 
     Args:
-        steps: of the readings, rising; those before step 1 count for nothing.
-        values: of each of some of the quantities of `TRAITS`, one number a step.
+        steps: the steps of the readings, increasing; those before step 1 are ignored.
+        values: for some of the quantities in `TRAITS`, one number per step each.
 
     Returns:
-        NaN where a quantity has no value; None if there are no readings of the last two doublings, at least one each.
+        NaN where a quantity has no value; None if the last two doublings do not have at least one reading each.
     """
     there = steps >= 1
     times = np.log2(steps[there].astype(float))
@@ -75,10 +75,10 @@ def traits(steps: Series, values: Mapping[str, Series]) -> dict[str, float] | No
 
 
 def place_of(times: Series, moment: float) -> tuple[int, float] | None:
-    """The reading before a moment, and the share of the way from it to the next; None between two far apart."""
+    """The reading before a moment, and the fraction of the way from it to the next; None between two far apart."""
     place = int(np.searchsorted(times, moment, side="right")) - 1
     if place < 0:
-        return 0, 0.0  # the first reading, a rounding after the moment
+        return 0, 0.0  # the first reading, which is after the moment by rounding
     if place == len(times) - 1:
         return place - 1, 1.0
     gap = times[place + 1] - times[place]
@@ -88,7 +88,7 @@ def place_of(times: Series, moment: float) -> tuple[int, float] | None:
 
 
 def between(values: Series, place: int, way: float) -> float:
-    """The value there; what is not looked at may be NaN."""
+    """The value there; readings that are not used may be NaN."""
     if way in (0.0, 1.0):
         return float(values[place + int(way)])
     return float((1 - way) * values[place] + way * values[place + 1])

@@ -1,4 +1,4 @@
-"""Is more training worth it? What became of networks that looked alike."""
+"""Is more training worth it? What became of similar networks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,35 +14,35 @@ from gnomon.history._feature_learning_interval import series
 from gnomon.history._traits import Series, traits
 
 FITS = 0.99
-"""The training accuracy from which on training data count as fitted."""
+"""The training accuracy from which training data count as fitted."""
 LIKELY = 0.5
-"""The probability from which on something is said to come."""
+"""The probability from which something is predicted to happen."""
 CLOSED = 0.1
 """How far accuracy on a validation split may be below that on training data in a network that has generalised."""
 RISE = 0.05
-"""What counts as a rise of accuracy."""
+"""What counts as a rise in accuracy."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of a training, and the evidence.
+    """What is said about a training run, and the evidence.
 
     Attributes:
         says: "still fitting", "generalising", "fits its training data and is still changing", "fits and is at rest",
-            "cannot tell"; with a validation split, in the place of "at rest": "fits and is stuck", "settled" or
+            "cannot tell"; with a validation split, instead of "at rest": "fits and is stuck", "settled" or
             "deteriorating".
-        probability: that unseen accuracy rises by five points or more if training goes on to four times the steps;
-            None where that cannot be told.
-        rise: between what the rise lies in nine of ten cases, as shares; None where it cannot be told.
-        expected_step: by which half of the networks that have such a rise, with a like probability, had five points of
-            it; None where hardly any has.
+        probability: the probability that unseen accuracy rises by five points or more if training continues to four
+            times the steps; None if that cannot be told.
+        rise: the range in which the rise lies in nine of ten cases, as shares; None if it cannot be told.
+        expected_step: the step by which half of the networks that have such a rise, with a similar probability, had
+            five points of it; None if hardly any has one.
         similar: the most similar runs of the corpus, the nearest first.
         distance: the mean distance to them; None where traits are missing.
-        limit: the distance from which on nothing is said.
+        limit: the distance above which nothing is said.
         agrees: whether a validation split says the same: that accuracy rises, or that it does not; None without one.
         reached: whether more training is unlikely to help; `if verdict(...).reached: stop` is the stopping rule.
-        evidence: what it stands on, in a sentence that can be checked.
-        mind: what says most for it, and what would be said without that, in a sentence.
+        evidence: what it rests on, in a sentence that can be checked.
+        mind: what it depends on most, and what would be said without that, in a sentence.
         message: the verdict in a sentence.
     """
 
@@ -73,33 +73,33 @@ def verdict(
     *,
     validation_accuracy: Sequence[float | int] | Num[Tensor, "t"] | None = None,
 ) -> Verdict:
-    r"""Whether more training is worth it: how probable it is that unseen accuracy still rises, and what that stands on.
+    r"""Whether more training is worth it: how probable it is that unseen accuracy still rises, and what that rests on.
 
     Reading:
-        Low, high: The probability that with four times the steps unseen accuracy is five points higher or more.
+        Low, high: The probability that with four times the steps unseen accuracy is higher by five points or more.
         Generalising: On digits, when the training data are fitted, 77 % in a network that generalises; 26 % in one
             that memorised.
-        Misleads: Of two moments in a family that it was not fitted to, one before a rise, it names that one 79 times
-            in 100, as a validation split of a tenth does: no oracle. Below 5 % it is safe to stop, but few trainings
-            get there.
+        Misleads: Of two moments in a family that it was not fitted to, one of them before a rise, it names that one 79
+            times in 100, as a validation split of a tenth does: it is no oracle. Below 5 % it is safe to stop, but few
+            training runs get there.
 
-    What is looked at has no unit, so that networks of any size compare: of each share its level and what the last
-    doubling of the steps changed, of each norm the change of its logarithm in the last two doublings, of the
-    log-probability both. Gradient boosting on these traits, fitted to 400 networks of eight families
+    What is used has no unit, so that networks of any size are comparable: for each share its level and its change over
+    the last doubling of the steps, for each norm the change of its logarithm over each of the last two doublings, for
+    the log-probability both. Gradient boosting on these traits, fitted to 400 networks of eight families
     (docs/experiments/corpus.md) and calibrated on families left out, gives the probability; the range of the rise is
-    that of moments with a like probability. A training that is further from the 25 most similar runs than most runs are
-    from those of other families is not judged. No step and no setting is looked at.
+    that of moments with a similar probability. A training run that is further from the 25 most similar runs than most
+    runs are from those of other families is not judged. No step and no setting is used.
 
-    The words. Below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* where a
-    rise is likelier than not, *still changing* where its probability is above the threshold below which 5 % of the
-    corpus's trainings would have been stopped too early, and *at rest* below. Whether it rests since it is *stuck* or
-    since it has *settled*, within ten points of its training accuracy, or whether it is *deteriorating*, five points
-    below its best, the training data do not tell: a validation split does.
+    The words: below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* if a rise
+    is more likely than not, *still changing* if its probability is above the threshold below which 5 % of the corpus's
+    training runs would have been stopped too early, and *at rest* below. The training data do not tell whether it is at
+    rest because it is *stuck* or because it has *settled*, within ten points of its training accuracy, or whether it is
+    *deteriorating*, five points below its best: a validation split does.
 
     Source:
-        gnomon's own; judged in docs/experiments/verdict.md, where it says how often it is right, and when not.
+        gnomon's own; judged in docs/experiments/verdict.md, which says how often it is right, and when it is not.
     Args:
-        steps: when the readings were taken, increasing; one a doubling or more, for two doublings or more.
+        steps: when the readings were taken, increasing; one per doubling or more, over two doublings or more.
         accuracy: on training data.
         log_probability: the mean log-probability of the labels of training data.
         parameter_norm: of all parameters.
@@ -107,13 +107,13 @@ def verdict(
         jacobian_alignment: the mean over training samples.
         centroid_alignment: the mean over training samples.
         explained_variance_ratio: the mean over training samples.
-        validation_accuracy: on samples that are held out, if there are some; it decides between settled and stuck, and
-            `agrees` says whether it points the same way.
+        validation_accuracy: on held-out samples, if there are any; it decides between settled and stuck, and `agrees`
+            says whether it points the same way.
     Returns:
-        The verdict; "cannot tell" with too few readings, or where the training is unlike the corpus. The same for all
+        The verdict; "cannot tell" with too few readings, or if the training run is unlike the corpus. The same for all
         multiples of the steps, and of the norms.
     Raises:
-        ShapeError: if a quantity has not as many values as steps.
+        ShapeError: if a quantity does not have as many values as there are steps.
         EmptyError: if there are no readings.
         RangeError: at NaN or infinity, or if steps do not increase.
     Cost: O(m) for the m = 5,000 moments of the corpus: a few milliseconds; the first call loads it.
@@ -184,14 +184,14 @@ def verdict(
 
 
 def nothing(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:
-    """That it cannot be told, and why."""
+    """The verdict that it cannot be told, and why."""
     return Verdict(
         "cannot tell", None, None, None, similar, distance, known.limit, None, False, why, "", f"Cannot tell. {why}"
     )
 
 
 def word(known: Corpus, fits: bool, probability: float, values: Mapping[str, Series]) -> str:
-    """The state, in a word or some."""
+    """The state, in a word or a few."""
     if not fits:
         return "still fitting"
     if probability >= LIKELY:
@@ -224,7 +224,7 @@ def evidence(
 
 
 def mind(known: Corpus, row: Row, probability: float) -> str:
-    """What it hangs on most, and what would be said without."""
+    """What the verdict depends on most, and what would be said without it."""
     name, instead = known.counterfactual(row)
     return (
         f"Most depends on {in_words(name)}: with the corpus's mean in its place the {probability:.0%} would be "
@@ -233,7 +233,7 @@ def mind(known: Corpus, row: Row, probability: float) -> str:
 
 
 def in_words(trait: str) -> str:
-    """A trait's name as one says it."""
+    """A trait's name in words."""
     name, _, form = trait.partition(", ")
     words = name.replace("_", " ").replace("jacobian", "Jacobian").replace("parameter norm", "weight norm")
     words = words.replace("log probability", "log-probability")

@@ -1,4 +1,4 @@
-"""Readings into a file, one line each."""
+"""Writes readings to a file, one line each."""
 
 import json
 import math
@@ -19,7 +19,7 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
 
     Raises:
         DataError: by the sink, if a scalar has the name `step` or `seconds`, or the line cannot be written; then
-            nothing of it stays in the file.
+            nothing of it remains in the file.
 
     Example:
         >>> import tempfile, torch

@@ -17,15 +17,16 @@ except Exception as cause:
 class ProbeCallback(Callback):
     """Reads the network while it trains, and gives the readings' scalars to each of the trainer's loggers.
 
-    Steps are `trainer.global_step`, those of the optimizer: a batch that only accumulates gradients makes none, and
-    several optimizers each count theirs. A reading at step s sees the network after s of them, in the precision of its
-    parameters. The probe is made once the module is on its device, before anything is trained: what it lacks is said
-    then. In distributed training every process reads, and the loggers write on the first, which also decides to stop.
+    Steps are `trainer.global_step`, those of the optimizer: a batch that only accumulates gradients does not count, and
+    several optimizers each count their own. A reading at step s sees the network after s of them, in the precision of
+    its parameters. The probe is built once the module is on its device, before anything is trained: whatever it lacks
+    is reported then. In distributed training every process reads, and the loggers write on the first process, which
+    also decides whether to stop.
 
         Trainer(callbacks=[ProbeCallback(lambda module: Probe(module, (x, labels), [accuracy], every(100)))])
 
     Args:
-        build: from the module to the probe.
+        build: a function from the module to the probe.
         stop: when training may end, by `gnomon.stop_when`; its history is in the trainer's checkpoints.
     """
 
@@ -33,7 +34,7 @@ class ProbeCallback(Callback):
         self.build, self.stop = build, stop
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the probe."""
+        """Builds the probe."""
         self._probe = self.build(pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -56,12 +57,12 @@ class ProbeCallback(Callback):
             self._read(trainer)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Adds the history; not as this callback's state, of which Lightning takes one a class."""
+        """Adds the history; not as this callback's state, of which Lightning takes one per class."""
         if self.stop:
             checkpoint[self._key(trainer)] = self.stop.state_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Goes on from the history, if there is one of these quantities."""
+        """Resumes from the history, if there is one of these quantities."""
         if self.stop and (key := self._key(trainer)) in checkpoint:
             self.stop.load_state_dict(checkpoint[key])
 

@@ -1,4 +1,4 @@
-"""Readings to MLflow."""
+"""Logs readings to MLflow."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Readings to TensorBoard."""
+"""Logs readings to TensorBoard."""
 
 from collections.abc import Callable
 

@@ -24,20 +24,21 @@ TAKEN = {
 class ProbeCallback(TrainerCallback):
     """Reads the network while it trains, and logs the readings' scalars as the trainer does its loss.
 
-    So they reach `trainer.state.log_history` and all of `report_to`. Steps are `state.global_step`, those of the
-    optimizer: a batch whose gradients are only accumulated makes none. A reading at step s sees the network after s of
-    them. The probe is made once the trainer has prepared the network, before anything is trained: what it lacks is said
-    then. Under `bf16=True` or `fp16=True` the trainer's network computes in that precision, and so does the reading. In
-    distributed training every process reads, and the trainer writes on the first, which also decides to stop.
+    They thus reach `trainer.state.log_history` and all of `report_to`. Steps are `state.global_step`, those of the
+    optimizer: a batch whose gradients are only accumulated does not count. A reading at step s sees the network after s
+    of them. The probe is built once the trainer has prepared the network, before anything is trained: whatever it lacks
+    is reported then. Under `bf16=True` or `fp16=True` the trainer's network computes in that precision, and so does the
+    reading. In distributed training every process reads, and the trainer writes on the first process, which also
+    decides whether to stop.
 
         build = lambda model: Probe(model, (x, labels), [accuracy], every(100))
         trainer.add_callback(ProbeCallback(build, trainer.log))
 
     Args:
-        build: from the network, without what it is wrapped in for several devices, to the probe.
+        build: a function from the network, without its wrapper for several devices, to the probe.
         log: the trainer's `log`.
-        stop: when training may end, by `gnomon.stop_when`; its history is what the trainer's log has of it. The trainer
-            sees only after a batch that step 0 was enough.
+        stop: when training may end, by `gnomon.stop_when`; its history is taken from the trainer's log. The trainer
+            notices only after a batch that step 0 was enough.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class ProbeCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: object
     ) -> None:
-        """Makes the probe and reads step 0; the step of a checkpoint was read before it was written."""
+        """Builds the probe and reads step 0; the step of a checkpoint was read before it was written."""
         self._probe = self.build(rest["model"])
         quantities = self._probe.quantities
         if taken := [name for name in quantities if name in TAKEN or name.startswith("eval_")]:
@@ -61,7 +62,7 @@ class ProbeCallback(TrainerCallback):
             )
         if self.stop:
             names = self.stop.histories.keys()
-            # The trainer's own entries, and those of other probes, have none of some quantity; rules leave out NaN.
+            # The trainer's own entries, and those of other probes, lack some quantity; rules leave out NaN.
             read = [
                 entry
                 for entry in state.log_history
@@ -84,7 +85,7 @@ class ProbeCallback(TrainerCallback):
         if reading := self._probe(state.global_step):
             due = control.should_log
             self.log(reading.scalars())
-            # The trainer takes what was logged for its own loss, and would leave that out.
+            # The trainer takes this entry for that of its own loss, and would leave that out.
             control.should_log = due
         # Where a reading is due, all processes meet, though for some it may be beyond the budget.
         if self.stop and self._probe.schedule(state.global_step):

@@ -1,4 +1,4 @@
-"""Networks of transformers as maps from real numbers to logits, which is what a probe reads."""
+"""Networks of the transformers library as maps from real numbers to logits, which is what a probe reads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,19 +12,19 @@ from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleE
 from gnomon.probe import in_eval_mode, whole
 
 Network = Any
-"""A network of transformers, called as its authors call it; importing their class would take seconds."""
+"""A network of the transformers library, typed as any callable: importing its class would take seconds."""
 BATCH = 32
 """Texts that are compared at once."""
 
 
 class Logits(nn.Module):
-    """A network of transformers from one of its inputs to its logits.
+    """A network of the transformers library, as a map from one of its inputs to its logits.
 
         Probe(Logits(model, "pixel_values"), (pixels, labels), [accuracy, centroid_alignment])
 
     Args:
-        model: a network that returns what has `logits`.
-        inputs: the name under which it takes its input, such as `pixel_values`; for texts see `TextLogits`.
+        model: a network that returns something with `logits`.
+        inputs: the name of the argument that is its input, such as `pixel_values`; for texts see `TextLogits`.
     """
 
     def __init__(self, model: Network, inputs: str) -> None:
@@ -38,19 +38,20 @@ class Logits(nn.Module):
 
 
 class TextLogits(nn.Module):
-    """A text classifier of transformers from the embeddings of its tokens to its logits.
+    """A text classifier of the transformers library, as a map from the embeddings of its tokens to its logits.
 
-    What the network adds to them, such as positions, it adds here too. Places whose embedding is zero are padding: no
-    other place sees them, and the gradient there is zero. So the mask is in x, and goes where its samples go.
+    What the network adds to the embeddings, such as positions, it adds here too. Places whose embedding is zero are
+    padding: no other place sees them, and the gradient there is zero. The mask is thus part of x, and goes where its
+    samples go.
 
         x = embeddings(model, **tokenizer(texts, padding=True, return_tensors="pt"))
         Probe(TextLogits(model), (x, labels), [accuracy, centroid_alignment])
 
-    The network is called with tokens, and x takes the place of their embeddings: called with `inputs_embeds`, a decoder
-    reads its logits off the last place, padding or not.
+    The network is called with tokens, and x replaces their embeddings: called with `inputs_embeds`, a decoder would
+    read its logits at the last place, padding or not.
 
     Args:
-        model: a network for the classification of sequences.
+        model: a network for sequence classification.
     """
 
     def __init__(self, model: Network) -> None:
@@ -66,7 +67,7 @@ class TextLogits(nn.Module):
         """
         there = (x.detach() != 0).any(2)
         padding = self.model.config.get_text_config().pad_token_id
-        # Any tokens: no more is seen of them than whether they are padding.
+        # Any tokens: all that matters is whether they are padding.
         tokens = torch.where(there, int(padding == 0), padding or 0)
         with embedding_replaced(self.model, x):
             return self.model(input_ids=tokens, attention_mask=there.long()).logits
@@ -74,7 +75,7 @@ class TextLogits(nn.Module):
 
 @contextmanager
 def embedding_replaced(model: Network, x: Float[Tensor, "n t d"]) -> Iterator[None]:
-    """Inside, x is what the embedding of the tokens puts out."""
+    """Inside this context, the embedding of the tokens outputs x."""
     calls: list[nn.Module] = []
 
     def replace(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -101,18 +102,18 @@ def embeddings(
 ) -> Float[Tensor, "n t d"]:
     """The embeddings of tokens, zero at padding: the samples at which to read `TextLogits(model)`.
 
-    They are those that the network has now, and stay while it trains.
+    These are the network's current embeddings, and they stay fixed while it trains.
 
     Args:
         model: the classifier.
         input_ids: the tokens.
         attention_mask: 0 at padding, 1 elsewhere; without one nothing is padding.
-        others: what else the network is given in training, such as `token_type_ids`.
+        others: other inputs that the network is given in training, such as `token_type_ids`.
     Raises:
-        DataError: if the logits at these embeddings are not those at the tokens: something matters beside embeddings
-            and padding, such as which of two texts a token stands in.
-        RangeError: if an embedding is zero that is no padding.
-        UnsupportedModuleError: if the network cannot do without tokens.
+        DataError: if the logits at these embeddings are not those at the tokens: something other than embeddings and
+            padding matters, such as which of two texts a token is in.
+        RangeError: if an embedding that is not padding is zero.
+        UnsupportedModuleError: if the network cannot work without tokens.
     Cost: two forward passes.
     """
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -144,7 +145,7 @@ def embeddings(
 
 
 def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
-    """The logits at embeddings, or what keeps this network from giving them."""
+    """The logits at embeddings, or an error that says what keeps this network from giving them."""
     try:
         return TextLogits(model)(x)
     except GnomonError:

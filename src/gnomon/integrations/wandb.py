@@ -1,4 +1,4 @@
-"""Readings to Weights & Biases."""
+"""Logs readings to Weights & Biases."""
 
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
@@ -13,16 +13,17 @@ except Exception as cause:
 
 
 _held: WeakKeyDictionary[wandb.Run, dict[int, dict[str, float]]] = WeakKeyDictionary()
-"""Of each run, by its number, the last row with a reading, and what readings put into it: all sinks share the rows."""
+"""For each run, by its number, the last row with a reading, and what readings put into it: all sinks share the rows."""
 
 
 def wandb_sink(run: wandb.Run) -> Callable[[Reading], None]:
     """Logs each reading's scalars as `gnomon/NAME`, against `gnomon_step`.
 
-    An axis of their own, since W&B's own counts rows, and drops what is logged with a `step` behind the open one. A
-    reading goes into the open row and leaves it open, so that what else is logged stands where it would without. Only
-    where that row has another reading's values is it closed first: between two logs of yours each further reading
-    takes a row. A `step` of yours that counts slower than that falls behind, and W&B drops what is logged with it.
+    They have their own axis, since W&B's own counts rows, and W&B drops what is logged with a `step` behind the open
+    row. A reading goes into the open row and leaves it open, so that whatever else is logged is where it would be
+    without the reading. The row is closed first only if it has another reading's values: between two logs of yours,
+    each further reading takes a row. A `step` of yours that counts more slowly than that falls behind, and W&B drops
+    what is logged with it.
     """
     run.define_metric("gnomon/*", step_metric="gnomon_step")
 

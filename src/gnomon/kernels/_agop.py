@@ -11,7 +11,7 @@ from gnomon.kernels._distances import check_metric, over_pairs
 from gnomon.kernels._radial import Kernel
 
 BUDGET = 512 * 2**20
-"""Bytes that the blocks may take beyond the slopes, n x n, and the result."""
+"""Bytes that the blocks may take in addition to the n x n slopes and the result."""
 
 
 @half_as_single
@@ -29,11 +29,12 @@ def kernel_agop(
     $\frac1n\sum_{i,c}\nabla f_c(x_i)\nabla f_c(x_i)^\top = M X^\top B X M$
 
     With the slopes $w_{ij}$ of the kernel, $\nabla f_c(x_i) = -\sum_j\alpha_{jc}w_{ij}M(x_i - x_j)$ is a combination of
-    the points, and all classes share one matrix of its coefficients' products:
+    the points, and all classes share one matrix of the products of its coefficients:
     $nB = W^2\circ\alpha\alpha^\top - W\circ(\alpha p^\top + p\alpha^\top) + \operatorname{diag}\|p_j\|^2$ with
-    $p = W\alpha$. It is symmetric, so half of it is made, a block of rows at a time. With many more points than classes
-    times dimensions the gradients themselves, n c x d, cost less, and their product is taken instead. So it is where
-    coefficients are as large as those of nearly singular Gram matrices, since their squares would cost the digits.
+    $p = W\alpha$. It is symmetric, so only half of it is computed, a block of rows at a time. With many more points
+    than classes times dimensions, the gradients themselves, n c x d, cost less, and their product is computed instead.
+    The same holds where coefficients are as large as those of nearly singular Gram matrices, because their squares
+    would cost digits.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1. Departs from it in the factor 1/n, that of
@@ -41,10 +42,10 @@ def kernel_agop(
     Args:
         kernel: the kernel.
         x: the points in rows.
-        coefficients: $\alpha$, one row a point.
+        coefficients: $\alpha$, one row per point.
         metric: M, symmetric and positive semi-definite; the identity if left out.
-        centred: whether each class's gradients are taken from their mean over the points first, as the code of Mallinar
-            et al., arXiv:2407.20199, does, whose machines learn half of modular addition otherwise (rfm-addition).
+        centred: whether the mean over the points is first subtracted from each class's gradients, as in the code of
+            Mallinar et al., arXiv:2407.20199, whose machines otherwise learn half of modular addition (rfm-addition).
         memory: bytes for blocks beyond the n x n slopes; default: 512 MiB.
     Returns:
         Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Invariant under shifts
@@ -97,7 +98,7 @@ def kernel_agop(
 def _rounding(
     weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
 ) -> Float[Tensor, ""]:
-    r"""What `by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, of independent signs."""
+    r"""What `by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, with independent signs."""
     pulled = (coefficients.square().sum(1) * x.square().sum(1)).sum()
     return torch.finfo(x.dtype).eps * torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
 
@@ -117,7 +118,7 @@ def _by_samples(
         part = part.triu()
         part.diagonal().add_(pulls[rows].square().sum(1)).div_(2)
         combined.append(part @ x[rest])
-    # One product, since sums of d x d matrices would take as long.
+    # One product, because summing d x d matrices would take as long.
     half = x.mT @ torch.cat(combined)
     return half + half.mT
 
@@ -140,5 +141,5 @@ def _by_gradients(
 def _mean_gradients(
     weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
 ) -> Float[Tensor, "c d"]:
-    """Of each class, over the points."""
+    """The mean gradient of each class over the points."""
     return (weights.sum(1, keepdim=True) * coefficients - weights @ coefficients).mT @ x / len(x)

@@ -11,7 +11,7 @@ from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
 
 CLOSE = 1e4
-"""Epsilons of the points' own squared lengths below which a squared distance is taken from the difference."""
+"""Epsilons of the points' own squared lengths below which a squared distance is computed from the difference."""
 
 BLOCK = 2**24
 """Entries of the differences that are held at once."""
@@ -23,8 +23,8 @@ def squared_distances(
 ) -> Float[Tensor, "n m"]:
     r"""The squared distances $\|x_i - z_j\|_M^2 = (x_i - z_j)^\top M (x_i - z_j)$.
 
-    By one matrix product, about the mean of z, and where that would lose digits, because points are close beside their
-    lengths, once more from the difference.
+    Computed by one matrix product, about the mean of z, and recomputed from the difference where that would lose
+    digits, because points are close compared with their lengths.
 
     Args:
         x: points in rows.
@@ -37,8 +37,8 @@ def squared_distances(
         EmptyError: if there are no points.
         RangeError: if they are not of floating point or hold NaN or infinity.
     Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric. Precision: relative errors of
-        1e-3 at most, that for pairs at the limit of what counts as close, a distance of 3 % of the lengths in float32,
-        1e-6 in float64.
+        at most 1e-3, reached by pairs at the limit of what counts as close: a distance of 3 % of the lengths in
+        float32, 1e-6 in float64.
     Example:
         >>> import torch
         >>> from gnomon.kernels import squared_distances
@@ -98,7 +98,7 @@ def _expanded(
     other: Float[Tensor, "m"],
     metric: Float[Tensor, "d d"] | None,
 ) -> Float[Tensor, "n m"]:
-    r"""$\|x\|_M^2 - 2\langle Mx, z\rangle + \|z\|_M^2$, and from the difference where that is small beside them."""
+    r"""$\|x\|_M^2 - 2\langle Mx, z\rangle + \|z\|_M^2$, or from the difference where that is small in comparison."""
     lengths = own.unsqueeze(1) + other
     squares = torch.addmm(lengths, mapped, z.mT, alpha=-2)
     rows, columns = (squares.detach() <= CLOSE * torch.finfo(x.dtype).eps * lengths.detach()).nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""Random features: maps whose inner products have a kernel for their mean."""
+"""Random features: maps whose inner products have a kernel as their mean."""
 
 import math
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from gnomon.kernels._radial import check_bandwidth
 
 @runtime_checkable
 class FeatureMap(Protocol):
-    """A random map from d inputs to D features: what is drawn stands apart from what is done with it."""
+    """A random map from d inputs to D features: drawing its random numbers is separate from applying them."""
 
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
-        """The random numbers for so many inputs, by name, in float64 on the generator's device."""
+        """The random numbers for this many inputs, by name, in float64 on the generator's device."""
         ...
 
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
@@ -34,8 +34,8 @@ class ReLUFeatures:
     $\Phi(x) = \sigma(Wx)$, $\quad W_{ij}\sim\mathcal N(0, 2/D)$
 
     For unit vectors with $x^\top z = r$ the inner product $\Phi(x)^\top\Phi(z)$ has the mean
-    $\frac1\pi\big(\sqrt{1 - r^2} + r(\pi - \arccos r)\big)$ and a variance of order 1/D; lengths are kept in the mean.
-    The mean is above r, so that points come closer together, and least those that are close (docs/errata.md).
+    $\frac1\pi\big(\sqrt{1 - r^2} + r(\pi - \arccos r)\big)$ and a variance of order 1/D; lengths are preserved in the
+    mean. The mean is above r, so points come closer together, those already close the least (docs/errata.md).
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, proposition A.1.
@@ -76,17 +76,17 @@ class FourierFeatures:
 
     $\Phi(x) = \sqrt{2/D}\,\cos(Wx + b)$, $\quad b_j\sim\mathcal U[0, 2\pi)$
 
-    The inner product $\Phi(x)^\top\Phi(z)$ has the kernel for its mean. The frequencies, rows of W, follow the kernel's
-    Fourier transform, a Cauchy law, of which there are two kinds:
+    The inner product $\Phi(x)^\top\Phi(z)$ has the kernel as its mean. The frequencies, rows of W, follow the kernel's
+    Fourier transform, a Cauchy distribution, of which there are two kinds:
 
     - "l2": $k = \exp(-\|x - z\|_2/L)$, the kernel of `LaplaceKernel`. Rows $g/(L|u|)$ with d + 1 standard normal
-      numbers g, u: the multivariate Cauchy law, whose entries are not independent. For given u the mean of
-      $\cos(w^\top\delta)$ is $e^{-\|\delta\|^2/2L^2u^2}$, and over $u^{-2}$, a Lévy variable, that has the mean
+      numbers g, u: the multivariate Cauchy distribution, whose entries are not independent. For given u the mean of
+      $\cos(w^\top\delta)$ is $e^{-\|\delta\|^2/2L^2u^2}$, and its mean over $u^{-2}$, a Lévy variable, is
       $e^{-\|\delta\|/L}$.
     - "l1": $k = \exp(-\|x - z\|_1/L)$, another kernel. Entries $g/(Lu)$, each with its own g and u: independent Cauchy
-      numbers. What the paper's appendix C uses, its bandwidth of 0.05 being 1/L (docs/errata.md).
+      numbers. This is what the paper's appendix C uses, its bandwidth of 0.05 being 1/L (docs/errata.md).
 
-    For "l2" and "l1" alike an inner product of D features has the standard error $\sqrt{(1 - k^2/2)/D}$.
+    For both "l2" and "l1", an inner product of D features has the standard error $\sqrt{(1 - k^2/2)/D}$.
 
     Source:
         Rahimi, Recht, Random Features for Large-Scale Kernel Machines (2007), figure 1 and theorem 1; arXiv:2402.13728,

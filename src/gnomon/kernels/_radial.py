@@ -1,4 +1,4 @@
-"""Kernels of the distance: their values, and the slopes that their gradients are made of."""
+"""Kernels of the distance: their values, and the slopes that determine their gradients."""
 
 import math
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ class LaplaceKernel:
 
     $k(x, z) = \exp(-\|x - z\|_M / L)$, $\quad\nabla_x k = -\frac{k}{L\,\|x - z\|_M}M(x - z)$
 
-    Where the points coincide the kernel has a peak and no gradient; it is taken to be 0 there, the mean over all
-    directions. Strictly positive definite: Gram matrices of different points are invertible.
+    Where the points coincide the kernel has a peak and no gradient; the gradient is taken to be 0 there, the mean over
+    all directions. Strictly positive definite: Gram matrices of different points are invertible.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, appendix C; with M as in its section 4.3.
@@ -76,11 +76,11 @@ class GaussianKernel:
 
     $k(x, z) = \exp(-\|x - z\|_M^2 / 2L^2)$, $\quad\nabla_x k = -\frac{k}{L^2}M(x - z)$
 
-    Gram matrices of different points are invertible, but of points that are close beside L only just.
+    Gram matrices of different points are invertible, but only just for points that are close compared with L.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, appendix C, where no formula is given; the factor 2 is
-        that of the literature on recursive feature machines.
+        as in the literature on recursive feature machines.
     Args:
         bandwidth: L, above 0; unit: of distance.
     Raises:

@@ -11,16 +11,17 @@ from gnomon.errors import ShapeError
 
 @half_as_single
 def circulant_deviation(matrix: Float[Tensor, "p p"]) -> Float[Tensor, ""]:
-    r"""The share of a matrix' variance that lies along its wrapped diagonals: 0 for a circulant matrix.
+    r"""The share of a matrix's variance that lies along its wrapped diagonals: 0 for a circulant matrix.
 
     Reading:
-        Low, high: 0: every entry depends on the difference of its indices alone. Near 1: as of independent entries.
-        Generalising: Of the AGOP's block between both summands, a kernel machine that learns a + b mod 61
-            (rfm-addition): it falls to a ninth before one unseen pair in twenty is right.
-        Misleads: A machine that has learnt only that a + b = b + a has it too: a multiple of the identity is circulant.
+        Low, high: 0: every entry depends on the difference of its indices alone. Near 1: as for independent entries.
+        Generalising: For the AGOP's block between the two summands, in a kernel machine that learns a + b mod 61
+            (rfm-addition), it falls to a ninth before one unseen pair in twenty is right.
+        Misleads: It is also low for a machine that has learnt only that a + b = b + a: a multiple of the identity is
+            circulant.
 
     $\frac{\sum_{i,j}(A_{ij} - m_{(i-j)\bmod p})^2}{\sum_{i,j}(A_{ij} - m)^2}$, with the mean $m_k$ of each wrapped
-    diagonal and that of all entries, m
+    diagonal and the mean of all entries, m
 
     Source:
         Mallinar, Beaglehole, Zhu, Radhakrishnan, Pandit, Belkin, arXiv:2407.20199. Departs from it in the unit: the
@@ -47,6 +48,6 @@ def circulant_deviation(matrix: Float[Tensor, "p p"]) -> Float[Tensor, ""]:
     diagonals = matrix.gather(1, (places + places.unsqueeze(1)) % len(matrix))
     along = (diagonals - diagonals.mean(0)).square().sum()
     total = (matrix - matrix.mean()).square().sum()
-    # Rounding of the mean makes no matrix vary.
+    # Rounding of the mean does not make a matrix vary.
     varies = total > (torch.finfo(matrix.dtype).eps * len(matrix)) ** 2
     return torch.where(varies, along / torch.where(varies, total, 1), 0)

@@ -1,4 +1,4 @@
-"""Positive semi-definite matrices, held whole or as rows, whichever is smaller."""
+"""Positive semi-definite matrices, held in full or as rows, whichever is smaller."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 
 FEW = 1024
-"""Up to so many rows their products with each other are taken, also if these are more than a whole matrix has."""
+"""Up to this many rows, their products with each other are used, even if these outnumber the full matrix's entries."""
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A positive semi-definite matrix held whole.
+    """A positive semi-definite matrix held in full.
 
     Attributes:
         matrix: the matrix itself, symmetric.
@@ -54,13 +54,13 @@ class Dense:
     def solve(
         self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
-        r"""$(\Sigma + \mathrm{shift}\,I)^{-1}v$, and what of v lies beyond the range: at shift 0, by pseudo-inverse."""
+        r"""$(\Sigma + \mathrm{shift}\,I)^{-1}v$, and the part of v beyond the range: at shift 0, by pseudo-inverse."""
         if shift > 0:
             return shifted_solve(self.matrix, v[None], shift)[0], torch.zeros_like(v)
         inverse = pseudo_inverse(self.matrix, eps)
         rank = (inverse * self.matrix).sum().detach().round()
         beyond = v - self.matrix @ (inverse @ v)
-        # Twice, since the first difference still holds rounding within the range.
+        # Twice, because the first difference still contains rounding errors within the range.
         beyond = beyond - self.matrix @ (inverse @ beyond)
         return inverse @ v, torch.where(rank < len(v), beyond, 0)
 
@@ -77,7 +77,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Factored:
-    r"""The matrix $F^\top F$, held as the rows F and never made whole: for few samples of many features.
+    r"""The matrix $F^\top F$, held as the rows F and never in full: for few samples of many features.
 
     Attributes:
         rows: F; the order and the signs of its rows do not matter.
@@ -87,7 +87,7 @@ class Factored:
 
     @full_precision
     def dense(self) -> Float[Tensor, "p p"]:
-        """The matrix; O(p²) memory. Only what stands on and right of the diagonal is multiplied, in panels."""
+        """The matrix; O(p²) memory. Only what lies on and to the right of the diagonal is multiplied, in panels."""
         p = self.rows.shape[1]
         width = max(64, -(-p // 8))
         matrix = self.rows.new_empty(p, p)
@@ -127,7 +127,7 @@ class Factored:
     def solve(
         self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
-        r"""$(F^\top F + \mathrm{shift}\,I)^{-1}v$ and, at shift 0, by pseudo-inverse, what of v lies beyond."""
+        r"""$(F^\top F + \mathrm{shift}\,I)^{-1}v$ and, at shift 0, by pseudo-inverse, v's part beyond the range."""
         gram = self.rows @ self.rows.mT
         if shift > 0:
 
@@ -135,7 +135,7 @@ class Factored:
                 return (v - shifted_solve(gram, (self.rows @ v)[None], shift)[0] @ self.rows) / shift
 
             first = inverted(v)
-            # Once more for what the difference has cost.
+            # Once more, for the digits that the difference has cost.
             return first + inverted(v - shift * first - self.rows.mT @ (self.rows @ first)), torch.zeros_like(v)
         inverse = pseudo_inverse(gram, eps)
         within = inverse @ (self.rows @ v)
@@ -161,7 +161,7 @@ Covariance = Dense | Factored
 
 
 def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
-    r"""$F^\top F$ as its rows if they are fewer than its columns, else whole."""
+    r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full."""
     factored = Factored(rows)
     return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
 
@@ -176,7 +176,7 @@ def shifted_solve(
 
 
 def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float | None = None) -> Float[Tensor, "p p"]:
-    """The pseudo-inverse, blind to what rounding fills: eigenvalues below p epsilons, the dtype's, of the largest."""
+    """The pseudo-inverse, ignoring what rounding fills: eigenvalues below p epsilons, the dtype's, of the largest."""
     eps = torch.finfo(matrix.dtype).eps if eps is None else eps
     return torch.linalg.pinv(matrix, rtol=len(matrix) * eps, hermitian=True)
 
@@ -187,7 +187,7 @@ def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
 
 
 def covariance_of(agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
-    """What a quantity was given as an AGOP, checked."""
+    """The AGOP that a quantity was given, checked."""
     if not isinstance(agop, Dense | Factored):
         if agop.ndim != 2 or agop.shape[0] != agop.shape[1] or agop.numel() == 0:
             raise ShapeError(

@@ -1,4 +1,4 @@
-"""What is left of the loss of modular addition with few waves alone, and without them."""
+"""The loss of modular addition with a few waves alone, and without them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class FourierLosses:
     Attributes:
         restricted: the cross-entropy over all pairs, of the key waves and the mean outputs alone; at least 0; unit:
             nats.
-        excluded: the cross-entropy over the pairs trained on, of the outputs less the key waves; at least 0; unit:
+        excluded: the cross-entropy over the pairs trained on, of the outputs minus the key waves; at least 0; unit:
             nats.
-        shares: of each frequency k = 1, 2, ... up to p/2, its part of what all these waves carry; in [0, 1], with the
+        shares: for each frequency k = 1, 2, ... up to p/2, its share of what all these waves carry; in [0, 1], with the
             sum 1.
     """
 
@@ -42,40 +42,41 @@ def fourier_losses(
     r"""The restricted and the excluded loss of a network that adds modulo p: with its key waves alone, and without.
 
     Reading:
-        Low, high: Restricted low: the waves alone add. Excluded high, the training loss low: without them little is
-            left that knows the trained pairs, which so are not memorised.
-        Generalising: For a + b mod 23 excluded is 0.85 in both once the pairs are memorised; then it rises to 1.3 where
-            the network adds (98 % of unseen pairs) and falls to 0.46 where it does not (58 %). Restricted ends at 0.03
-            and 0.08.
-        Misleads: Which frequencies are key is found anew at each reading, with jumps where one joins; before any stand
-            out they are nearly half of all: look at the shares. Unseen pairs are looked at, so that it is no measure of
+        Low, high: Restricted low: the waves alone do the addition. Excluded high, the training loss low: without the
+            waves, little is left that knows the trained pairs, so these are not memorised.
+        Generalising: For a + b mod 23, excluded is 0.85 in both networks once the pairs are memorised; then it rises to
+            1.3 in the one that adds (98 % of unseen pairs) and falls to 0.46 in the one that does not (58 %).
+            Restricted ends at 0.03 and 0.08.
+        Misleads: The key frequencies are determined again at each reading, with jumps where one joins; before any stand
+            out they are nearly half of all: look at the shares. Unseen pairs are used, so it is not a measure of
             training data alone.
 
     $f_k(a, b) = \cos(w_k(a + b))\,u_k + \sin(w_k(a + b))\,v_k$, $w_k = 2\pi k/p$, with the vectors u and v of p outputs
     for which this is closest to the outputs f over all p² pairs
 
     Restricted is the loss of $\bar f + \sum_k f_k$ over all pairs, excluded that of $f - \sum_k f_k$ over those trained
-    on, k over the key frequencies: those whose waves carry at least as much as the mean frequency's,
-    $\sum_{a,b}\|f_k\|^2$, unless they are given. Since waves in a + b see its residue alone, which is the label, they
-    are the Fourier components, over the labels, of the mean outputs of each: no pair is asked for.
+    on, where k runs over the key frequencies: unless they are given, those whose waves carry at least as much,
+    $\sum_{a,b}\|f_k\|^2$, as the mean frequency's. Because waves in a + b depend only on its residue, which is the
+    label, they are the Fourier components, over the labels, of the mean outputs for each label: the pairs themselves
+    are not needed.
 
     Source:
         Nanda et al., Progress measures for grokking via mechanistic interpretability, arXiv:2301.05217, and their code,
         whose key frequencies are those of the neurons of the network at its end.
     Args:
-        logits: the outputs at all p² pairs, p of each.
+        logits: the outputs at all p² pairs, p for each.
         labels: $(a + b) \bmod p$ of each pair.
         trained: which of the pairs are trained on. In a probe of all pairs, in this order,
             `functools.partial(fourier_losses, trained=...)`.
-        frequencies: the key ones, from 1 to p/2; default: found in these outputs.
+        frequencies: the key frequencies, from 1 to p/2; default: found in these outputs.
     Returns:
         Both losses and the shares; without any waves the shares are 0.
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity; if the samples are not p² with each of p labels p times, or the outputs not p;
-            if `trained` is no mask of them with one True or more, or a frequency is none.
-    Cost: O(p³). Precision: in float64, since either loss may be below what float32 tells from 0.
+        RangeError: at NaN or infinity; if there are not p² samples, p for each of p labels, or not p outputs; if
+            `trained` is not a mask over them with one True or more, or a frequency is out of range.
+    Cost: O(p³). Precision: in float64, since either loss may be below what float32 distinguishes from 0.
     Example:
         >>> import torch, gnomon
         >>> sums = (torch.arange(5).unsqueeze(1) + torch.arange(5)).flatten() % 5
@@ -91,7 +92,7 @@ def fourier_losses(
     means = of_pairs.new_zeros(p, p).index_add(0, residues, of_pairs) / p
     waves = torch.fft.rfft(means, dim=0)
     sizes = torch.view_as_real(waves[1:]).square().sum((1, 2))
-    if p % 2 == 0:  # of all others the other half of the spectrum has as much again
+    if p % 2 == 0:  # for all others the other half of the spectrum holds as much again
         sizes = sizes * (1 - 0.5 * (torch.arange(len(sizes), device=sizes.device) == len(sizes) - 1))
     total = sizes.sum()
     shares = sizes / torch.where(total > 0, total, 1)
@@ -104,7 +105,7 @@ def fourier_losses(
 
 
 def _modulus(logits: Float[Tensor, "n p"], labels: Int[Tensor, "n"]) -> int:
-    """Raises RangeError unless these are p outputs at all p² pairs; not as one of shape, which a probe of few has."""
+    """Raises RangeError unless these are p outputs at all p² pairs; not ShapeError, as a dry run has only a few."""
     n, p = logits.shape
     if n != p**2 or p < 2 or (labels.long().bincount(minlength=p) != p).any():
         raise RangeError(
@@ -117,19 +118,19 @@ def _modulus(logits: Float[Tensor, "n p"], labels: Int[Tensor, "n"]) -> int:
 
 
 def _check_mask(trained: Bool[Tensor, "m"], n: int) -> None:
-    """Raises RangeError unless this says of all pairs whether they are trained on."""
+    """Raises RangeError unless this says for each pair whether it is trained on."""
     if trained.dtype != torch.bool or trained.shape != (n,) or not trained.any():
         got = f"shape {_checks.shape_of(trained)} in {trained.dtype}, {int(trained.sum())} of them"
         raise RangeError("trained", f"one True or False for each of {n} pairs, some True", got, "Pass a mask.")
 
 
 def _leading(shares: Float[Tensor, "q"]) -> Bool[Tensor, "q"]:
-    """Those at the mean and above; up to rounding, where all are alike."""
+    """The frequencies at the mean and above; up to rounding, where all are alike."""
     return (shares * len(shares) > 1 - 1e-9) & (shares > 0)
 
 
 def _given(frequencies: Sequence[int], shares: Float[Tensor, "q"]) -> Bool[Tensor, "q"]:
-    """Those that are named."""
+    """The frequencies that are given."""
     there = range(1, len(shares) + 1)
     named = [*frequencies]
     _checks.settings(

@@ -15,15 +15,15 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
 
     Reading:
         Low, high: 0: all entries alike. Near 1: few carry all.
-        Generalising: Of an embedding's Fourier norms, a + b mod 23: both rise while the pairs are memorised; 0.21 where
-            the network adds (98 % of unseen pairs), 0.08 where it does not (58 %).
-        Misleads: Its end depends on the number of entries: look at the rise. With GrokAlign it rises by 60 to 90 % as
-            much as with weight decay, though both grok (modular-addition).
+        Generalising: For an embedding's Fourier norms, a + b mod 23: it rises in both networks while the pairs are
+            memorised; 0.21 in the one that adds (98 % of unseen pairs), 0.08 in the one that does not (58 %).
+        Misleads: Its final value depends on the number of entries: look at the rise. With GrokAlign it rises by 60 to
+            90 % as much as with weight decay, though both grok (modular-addition).
 
     $G = \frac{1}{2 p^2 \bar v}\sum_{i,j}|v_i - v_j| = \frac{\sum_i (2i - p - 1)\,v_{(i)}}{p\,\sum_i v_i}$, the
     $v_{(i)}$ in increasing order
 
-    Of the `fourier_norms` of an embedding it says how few frequencies a network uses for modular addition.
+    For the `fourier_norms` of an embedding it says how few frequencies a network uses for modular addition.
 
     Source:
         Nanda et al., Progress measures for grokking via mechanistic interpretability, arXiv:2301.05217; Walker et al.,
@@ -31,8 +31,8 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
     Args:
         values: non-negative numbers of one unit, compared along the last axis.
     Returns:
-        In [0, 1 - 1/p]; 1 - 1/p exactly when one entry is not zero, 0 when all are equal, and 0 for zeros. Unchanged
-        by positive scaling and by permuting the entries. Without the small-sample factor p/(p - 1).
+        In [0, 1 - 1/p]; 1 - 1/p exactly when only one entry is not zero, 0 when all are equal, and 0 for zeros.
+        Unchanged by positive scaling and by permuting the entries. Without the small-sample factor p/(p - 1).
     Raises:
         ShapeError, EmptyError: if there is no entry to compare.
         RangeError: at NaN or infinity, or at a negative number.

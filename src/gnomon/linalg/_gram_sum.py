@@ -1,4 +1,4 @@
-"""Sums of outer products of rows that come bit by bit, exact or as a sketch."""
+"""Sums of outer products of rows that arrive bit by bit, exact or as a sketch."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from torch import Tensor
 from gnomon.linalg._covariance import Covariance, Dense, Factored, smaller
 
 BLOCK = 4096
-"""Rows whose product is taken at once: enough to be fast, few enough for the cache and for float32."""
+"""Rows whose product is computed at once: enough to be fast, few enough for the cache and for float32."""
 
 
 @dataclass(frozen=True)
 class Sketch(Factored):
-    r"""Rows F whose product falls short of the matrix G that they stand for, by a known bound.
+    r"""Rows F whose product falls short of the matrix G that they represent, by at most a known bound.
 
     $0 \preceq G - F^\top F \preceq \mathrm{error}\cdot I$
 
@@ -26,15 +26,16 @@ class Sketch(Factored):
 
 
 class GramSum:
-    r"""$F^\top F$ for rows that come bit by bit: as the rows while these are fewer than columns, then whole.
+    r"""$F^\top F$ for rows that arrive bit by bit: held as rows while these are fewer than columns, then in full.
 
-    Products over up to 4,096 rows, or p if that is more, are taken in the rows' own dtype, and their sum is in float64:
-    float32 loses nothing with the number of rows. With a limit, as many rows at most are kept, by Frequent Directions.
+    Products over up to 4,096 rows, or p if that is more, are computed in the rows' own dtype, and summed in float64:
+    float32 loses nothing with the number of rows. With a limit, at most that many rows are kept, by Frequent
+    Directions.
 
     Args:
-        settled: the sum so far, as one matrix, whole if it is square and rows if not; empty for none.
+        settled: the sum so far, as one matrix, in full if it is square and as rows if not; empty for none.
         pending: rows yet to be added. Both lists are changed in place, and may be the states of a metric.
-        limit: how many rows to keep at most.
+        limit: the largest number of rows to keep.
     """
 
     def __init__(self, settled: list[Tensor], pending: list[Tensor], limit: int | None = None) -> None:
@@ -42,10 +43,10 @@ class GramSum:
         self.pending = pending
         self.limit = limit
         self.lost: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64)
-        """By how much the sketch may have fallen further short since this was made: an eigenvalue."""
+        """How much further short the sketch may have fallen since this was created: an eigenvalue."""
 
     def add(self, rows: Float[Tensor, "r p"]) -> None:
-        """Takes in further rows."""
+        """Accepts further rows."""
         self.pending.append(rows)
         if sum(map(len, self.pending)) >= (max(BLOCK, rows.shape[1]) if self.limit is None else self.limit):
             self.settle()
@@ -61,7 +62,7 @@ class GramSum:
             self.settled[:] = [total.rows if isinstance(total, Factored) else total.matrix]
 
     def total(self) -> Covariance | None:
-        """The sum, in float64; None if no rows have come."""
+        """The sum, in float64; None if no rows have arrived."""
         settled = [part for part in self.settled if part.numel()]
         if not settled and not self.pending:
             return None
@@ -76,16 +77,16 @@ class GramSum:
         return Dense(whole.matrix.double()) if isinstance(whole, Dense) else Factored(whole.rows.double())
 
     def width(self) -> int | None:
-        """The number p of columns; None if no rows have come."""
+        """The number p of columns; None if no rows have arrived."""
         return next((part.shape[1] for part in (*self.settled, *self.pending) if part.numel()), None)
 
 
 def frequent_directions(rows: Float[Tensor, "r p"], limit: int) -> tuple[Factored, Float[Tensor, ""]]:
     r"""At most `limit` rows in place of all: $0 \preceq F^\top F - F'^\top F' \preceq \delta I$, and $\delta$.
 
-    The right singular vectors, with squared singular values less the first that is left out, $\delta$. Over a stream
-    the bounds add up, and the sum is at most $\sum_{i>m}\lambda_i/(\mathrm{limit} + 1 - m)$ of the whole for every
-    $m \le$ limit: nothing is lost of a matrix of rank `limit`.
+    The right singular vectors, with squared singular values minus the first that is left out, $\delta$. Over a stream
+    the bounds add up, and their sum is at most $\sum_{i>m}\lambda_i/(\mathrm{limit} + 1 - m)$ of the complete matrix
+    for every $m \le$ limit: a matrix of rank `limit` loses nothing.
 
     Source:
         Ghashami, Liberty, Phillips, Woodruff, Frequent Directions: Simple and Deterministic Matrix Sketching,

@@ -1,4 +1,4 @@
-"""The first singular values of matrices that are known by their products, and where these are large."""
+"""The first singular values of matrices that are known only by their products, and where these are large."""
 
 import math
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from gnomon.linalg._directions import length, unit
 from gnomon.linalg._products import Products
 
 LEAST = 4
-"""Steps that are taken in any case: few directions that carry much would leave a rest that is hard to estimate."""
+"""Steps that are always made: a few directions that carry much would leave a remainder that is hard to estimate."""
 
 ASIDE = 0.025
-"""Up to this part of a value's square, a residual shows that no other value was met in its place."""
+"""Up to this share of a value's square, a residual shows that no other value was found in its place."""
 SMALL = 0.1
-"""Values below this part of the first are known as well as one of this part would be."""
+"""Values below this share of the first are known as accurately as one of this share would be."""
 NEWTON = 8
-"""Steps, each of which stays above the root."""
+"""Newton steps, each of which stays above the root."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Krylov:
 
     Attributes:
         basis: orthonormal vectors of length c, and zeros where a sample needed fewer.
-        scale: a size of each matrix, not 0.
-        captured: the squared norm of $V^\top A$ over that of the scale, so that it neither overflows nor underflows.
-        values: the first k singular values of $V^\top A$, the largest first: from below those of A.
-        errors: how far those of A lie above, at most, with a probability of 95 % or more.
-        passes: the products of each sample.
+        scale: the magnitude of each matrix, not 0.
+        captured: the squared norm of $V^\top A$ over the squared scale, so that it neither overflows nor underflows.
+        values: the first k singular values of $V^\top A$, the largest first: lower bounds on those of A.
+        errors: how far those of A lie above these, at most, with a probability of 95 % or more.
+        passes: the number of products for each sample.
     """
 
     basis: Float[Tensor, "n s c"]
@@ -46,19 +46,20 @@ class Krylov:
 def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Krylov:
     r"""Golub-Kahan bidiagonalisation from a random vector, until the first k values are known.
 
-    $A^\top v_j = \alpha_j u_j + \beta_{j-1} u_{j-1}$, $\quad A u_j = \alpha_j v_j + \beta_j v_{j+1}$, the v
-    orthogonalised against all before. $V^\top A = B U^\top$ with B bidiagonal. It ends when the first value is known
-    to the tolerance. The others are when their errors are a tenth of it, and the residuals of the squares half of it
-    and small: then they are of the first singular values, and not of others that the random vector met first, in 95 %
-    of cases, also where values lie close together.
+    $A^\top v_j = \alpha_j u_j + \beta_{j-1} u_{j-1}$, $\quad A u_j = \alpha_j v_j + \beta_j v_{j+1}$, each v
+    orthogonalised against all before it. $V^\top A = B U^\top$ with B bidiagonal. It ends when the values are known:
+    the first to the tolerance; the others when their errors are a tenth of it, and the residuals of the squares half of
+    it and small: they then belong to the first singular values, and not to others that the random vector met first, in
+    95 % of cases, also where values lie close together.
 
     Source:
         Golub and Kahan 1965; Simon and Zha 2000 for orthogonalising one side alone.
     Args:
         products: the matrices.
         k: how many values, at most min(c, d).
-        tolerance: the error that is allowed, relative to each value, or to a tenth of the first where it is smaller.
-        most: products that are allowed, at least two.
+        tolerance: the allowed error, relative to each value, or to a tenth of the first if the value is smaller than
+            that.
+        most: the number of products allowed, at least two.
     """
     n, c, d = products.shape
     like = products.like
@@ -75,7 +76,7 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
         if not going.any():
             break
         passes += 2 * going
-        # A sample that is done goes on with zeros, which leave all that is known of it as it is.
+        # A finished sample continues with zeros, which leave all that is known about it unchanged.
         v, beta = torch.where(going[:, None], v, 0), torch.where(going, beta, 0)
         basis[:, step] = v
         so_far = basis[:, : step + 1]
@@ -85,11 +86,11 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
         alpha, before = length(back), unit(back)
         bidiagonal[:, step, step] = alpha
         forth = products.right(before) - alpha[:, None] * v
-        for _ in range(2):  # since once leaves rounding along the basis
+        for _ in range(2):  # because one pass leaves rounding errors along the basis
             forth = forth - ((so_far @ forth[:, :, None]).mT @ so_far)[:, 0]
         beta, v = length(forth), unit(forth)
         ended = beta <= 64 * torch.finfo(beta.dtype).eps * bidiagonal.abs().amax((1, 2))
-        if ended.any():  # nothing but rounding is left of this space: on with another
+        if ended.any():  # only rounding errors are left of this space: continue with another
             fresh = products.normal(-1 - step, 1)[:, 0]
             for _ in range(2):
                 fresh = fresh - ((so_far @ fresh[:, :, None]).mT @ so_far)[:, 0]
@@ -105,11 +106,11 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
 def ritz(
     bidiagonal: Float[Tensor, "n s s"], beta: Float[Tensor, "n"], k: int, c: int
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"], Float[Tensor, "n k"]]:
-    r"""The first k singular values as s steps see them, their errors, and the residuals over the values' squares.
+    r"""The first k singular values as seen after s steps, their errors, and the residuals over the values' squares.
 
     The squares are the eigenvalues of $AA^\top$ as seen from the basis: off by no more than the residual, or than the
-    residual's square over the gap to the next, which is seen up to a factor of two. Of the first no gap is trusted: see
-    `beyond`. Errors and residuals are infinite where there are no values yet.
+    residual's square over the gap to the next, which is known up to a factor of two. For the first no gap is trusted:
+    see `beyond`. Errors and residuals are infinite where there are no values yet.
 
     Source:
         Parlett, The Symmetric Eigenvalue Problem, theorems 4.5.1 and 11.7.1.
@@ -122,7 +123,7 @@ def ritz(
     gaps = squares[:, :-1] - squares[:, 1:]
     ends = torch.zeros_like(squares[:, :1])  # beyond the last value nothing is seen
     gap = torch.minimum(torch.cat([gaps, ends], 1), torch.cat([ends + torch.inf, gaps], 1))
-    # At no gap the quotient is infinite, or NaN where there is no residual either.
+    # Without a gap the quotient is infinite, or NaN where there is no residual either.
     error = torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
     errors = (squares + error).sqrt() - values
     logs = [bidiagonal.diagonal(dim1=1, dim2=2), bidiagonal.diagonal(-1, 1, 2), beta[:, None]]
@@ -137,19 +138,19 @@ def ritz(
 
 
 def beyond(squares: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -> Float[Tensor, "n"]:
-    r"""How far the first singular value may lie above what is seen of it, relative to that, in 95 % of cases.
+    r"""How far the first singular value may lie above its value seen so far, relative to that, in 95 % of cases.
 
     The next basis vector is a polynomial of $AA^\top$ times the first vector, of length 1 and with its zeros at the
-    squares $\theta_j$ that are seen. So of a $\lambda$ that is not seen the first vector has no larger part than
-    $\prod_j\alpha_j\beta_j / (\lambda - \theta_j)$. It is random, with a part below $\eta = 0.05\sqrt{\pi/2c}$ in 5 %
-    of cases at most: beyond where the quotient is that, $\lambda$ does not lie, after whatever steps, however close
-    to each other the values lie.
+    squares $\theta_j$ seen so far. So for a $\lambda$ not yet seen, the first vector's component is no larger than
+    $\prod_j\alpha_j\beta_j / (\lambda - \theta_j)$. That vector is random, with a component below
+    $\eta = 0.05\sqrt{\pi/2c}$ in 5 % of cases at most: $\lambda$ does not lie beyond the point where the quotient has
+    this value, after any number of steps, however close to each other the values lie.
 
     Source:
-        Kuczyński and Woźniakowski 1992 have the probability before any step is taken; this is the same afterwards.
+        Kuczyński and Woźniakowski 1992 give the probability before any step; this is the same after the steps.
     Args:
         squares: the largest first.
-        product: the logarithm of that of all $\alpha_j\beta_j$, in the same unit.
+        product: the logarithm of the product of all $\alpha_j\beta_j$, in the same unit.
         c: the length of the vectors.
     """
     over = above(squares, product, c)
@@ -158,11 +159,11 @@ def beyond(squares: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -
 
 
 def above(values: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -> Float[Tensor, "n"]:
-    """How far an eigenvalue may lie above the first that is seen, in 95 % of cases: see `beyond`."""
+    """How far an eigenvalue may lie above the first one seen, in 95 % of cases: see `beyond`."""
     s = values.shape[1]
     target = (product - math.log(0.05 * math.sqrt(math.pi / (2 * c)))).clamp(min=-100 * s)
     gaps = (values[:, :1] - values[:, 1:]).log()
-    # Newton's way to the logarithm of what is beyond, from above: the sum of the logarithms is convex in it.
+    # Newton's method for the logarithm of the excess, from above: the sum of the logarithms is convex in it.
     over = target / s
     for _ in range(NEWTON):
         terms = torch.logaddexp(over[:, None], gaps)
@@ -172,6 +173,6 @@ def above(values: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -> 
 
 
 def sizes(matrices: Float[Tensor, "n s s"]) -> Float[Tensor, "n"]:
-    """The largest entry of each by absolute value; 1 of a matrix of zeros."""
+    """The largest entry of each by absolute value; 1 for a matrix of zeros."""
     largest = matrices.abs().amax((1, 2))
     return torch.where(largest > 0, largest, 1)

@@ -1,4 +1,4 @@
-"""The largest eigenvalues of a symmetric matrix that is known by its products, and a space where it is large."""
+"""The largest eigenvalues of a symmetric matrix that is known only by its products, and a space where it is large."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from gnomon.linalg._directions import length, unit
 from gnomon.linalg._krylov import ASIDE, LEAST, SMALL, above
 
 AHEAD = 2
-"""Values that have to be known beyond several that are asked for: of such as lie close together none is missed then."""
+"""Further values that must be known if several are requested, so that none of those close together is missed."""
 ROOM = 32
-"""Vectors for which room is made at once."""
+"""Vectors for which memory is allocated at once."""
 Multiply = Callable[[Float[Tensor, "p"]], Float[Tensor, "p"]]
 """The product of the matrix with a vector."""
 
@@ -24,11 +24,11 @@ class Lanczos:
     """Eigenvalues and the space in which they were seen.
 
     Attributes:
-        values: the first k, the largest first: from below those of the matrix.
+        values: the first k, the largest first: lower bounds on those of the matrix.
         errors: how far those of the matrix lie from them, at most, with a probability of 95 % or more.
-        basis: orthonormal vectors, one a row.
-        trace: that of the matrix in the space of the basis.
-        passes: the products that it took.
+        basis: orthonormal vectors, one per row.
+        trace: the trace of the matrix in the space of the basis.
+        passes: the number of products used.
     """
 
     values: Float[Tensor, "k"]
@@ -43,29 +43,29 @@ def lanczos(
 ) -> Lanczos:
     r"""Lanczos' method from a random vector, until the first k eigenvalues are known; all vectors orthogonalised.
 
-    $Hq_j = \beta_{j-1}q_{j-1} + \alpha_jq_j + \beta_jq_{j+1}$. It ends by the rules of `krylov`: the first value is
-    known to the tolerance, the others, and two more, by errors of a tenth of it and by residuals that are small.
+    $Hq_j = \beta_{j-1}q_{j-1} + \alpha_jq_j + \beta_jq_{j+1}$. It ends by the rules of `krylov`: when the first value
+    is known to the tolerance, and the others, and two more, with errors of a tenth of it and small residuals.
 
-    That takes 7 to 14 products for the first of a network's Hessian, where SciPy's `eigsh` takes 21 in any case, does
-    not say how far off it is, keeps no basis for the trace, and raises at a matrix of zeros; `krylov` would take two
-    products a step, and tell values from their negatives by none.
+    This takes 7 to 14 products for the first eigenvalue of a network's Hessian, where SciPy's `eigsh` always takes 21,
+    does not report how far off it is, keeps no basis for the trace, and raises for a matrix of zeros; `krylov` would
+    need two products per step, and could not tell values from their negatives.
 
     Source:
-        Lanczos 1950; Parlett, The Symmetric Eigenvalue Problem, theorems 4.5.1 and 11.7.1; of the first value `above`.
+        Lanczos 1950; Parlett, The Symmetric Eigenvalue Problem, theorems 4.5.1 and 11.7.1; for the first value `above`.
     Args:
         multiply: the matrix.
         like: a vector of the dtype and on the device of the products.
-        k: how many values, at most p; 0 for the space alone, of as many steps as are allowed.
-        tolerance: the error that is allowed, relative to each value, or to a tenth of the largest by its absolute value
-            where it is smaller.
-        most: products that are allowed.
-        seed: that of the first vector.
+        k: how many values, at most p; 0 for the space alone, from as many steps as are allowed.
+        tolerance: the allowed error, relative to each value, or to a tenth of the largest in absolute value if the
+            value is smaller than that.
+        most: the number of products allowed.
+        seed: the seed of the first vector.
     """
     p = len(like)
     steps = max(1, min(p, most))
     basis, tridiagonal = like.new_empty(0, p), like.new_zeros(steps + 1, steps + 1)
     values, errors = like.new_zeros(k), like.new_full((k,), torch.inf)
-    # Drawn on the processor in single precision: the same numbers on every device, in every precision.
+    # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
     generator = torch.Generator().manual_seed(seed)
     q = unit(torch.randn(p, generator=generator).to(like))
     for j in range(steps):
@@ -75,11 +75,11 @@ def lanczos(
         so_far = basis[: j + 1]
         q = multiply(q)
         tridiagonal[j, j] = q @ basis[j]
-        for _ in range(2):  # since once leaves rounding along the basis
+        for _ in range(2):  # because one pass leaves rounding errors along the basis
             q = q - (so_far @ q) @ so_far
         beta, q = length(q), unit(q)
         if beta <= 64 * torch.finfo(beta.dtype).eps * tridiagonal.abs().max():
-            # Nothing but rounding is left of this space: on with another.
+            # Only rounding errors are left of this space: continue with another.
             beta, q = torch.zeros_like(beta), torch.randn(p, generator=generator).to(like)
             for _ in range(2):
                 q = unit(q - (so_far @ q) @ so_far)
@@ -94,7 +94,7 @@ def lanczos(
 def _ritz(
     tridiagonal: Float[Tensor, "s1 s1"], k: int, tolerance: float | int, p: int
 ) -> tuple[Float[Tensor, "k"], Float[Tensor, "k"], bool]:
-    """The first k eigenvalues as s steps see them, their errors, and whether these are small; as `ritz` has it."""
+    """The first k eigenvalues as seen after s steps, their errors, and whether these are small; as in `ritz`."""
     couplings = tridiagonal.diagonal(1)
     s = len(couplings)
     scale = tridiagonal.abs().amax()

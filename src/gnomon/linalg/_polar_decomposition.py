@@ -29,11 +29,11 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
     r"""The polar decomposition with the orthogonal factor on the right.
 
     Reading:
-        Low, high: Of the distance of a layer's rotation from that at the start: 0 where it only stretches.
+        Low, high: For the distance of a layer's rotation from the initial one: 0 where it only stretches.
         Generalising: Tells nothing: in the plane 2.03 where two clusters are apart (100 % of unseen points), 1.22 where
             they overlap (70 %).
-        Misleads: Where the weight passes a singular one: the rotation is then on the other side, 2 away, and the
-            network hardly another (truncation-practice).
+        Misleads: Where the weight passes through a singular one: the rotation is then on the other side, 2 away, while
+            the network hardly differs (truncation-practice).
 
     $W = |W|R$ with $|W| = USU^\top$, $R = UV^\top$ for $W = USV^\top$
 
@@ -44,12 +44,13 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
     Args:
         matrix: W, with no more rows than columns, of full row rank.
     Returns:
-        Both factors. R is invariant under positive scaling of W; for orthogonal A and B, AWB has $A|W|A^\top$ and ARB.
+        Both factors. R is invariant under positive scaling of W; for orthogonal A and B, AWB has the factors
+        $A|W|A^\top$ and ARB.
     Raises:
         ShapeError: if the matrix has more rows than columns.
         EmptyError: if it has no rows.
-        RangeError: at NaN or infinity, or if the matrix has not full row rank to rounding: R would not be unique.
-    Cost: O(h² q). Precision: R is orthogonal to rounding. Gradients are those of the singular value decomposition,
+        RangeError: at NaN or infinity, or if the matrix lacks full row rank up to rounding: R would not be unique.
+    Cost: O(h² q). Precision: R is orthogonal up to rounding. Gradients are those of the singular value decomposition,
         which are NaN where two singular values are equal.
     Example:
         >>> import torch, gnomon

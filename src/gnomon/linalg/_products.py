@@ -1,4 +1,4 @@
-"""Matrices that are known by their products alone: one a sample, all multiplied at once."""
+"""Matrices that are known only by their products: one per sample, all multiplied at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Products:
-    """Matrices A_i (c d) of some samples, and where the random vectors that they are multiplied with come from.
+    """Matrices A_i (c d) of some samples, and the source of the random vectors that they are multiplied by.
 
     Attributes:
         shape: n, c and d.
         like: a tensor of the dtype and on the device of the products.
-        right: from u (n d) to each A u (n c).
-        left: from v (n c) to each vᵀA (n d).
-        first: the number of the first sample: each has random vectors of its own, whatever samples are beside it.
-        seed: of these.
+        right: maps u (n d) to each A u (n c).
+        left: maps v (n c) to each vᵀA (n d).
+        first: the index of the first sample: each has its own random vectors, whatever the other samples are.
+        seed: the seed of these.
     """
 
     shape: tuple[int, int, int]
@@ -29,11 +29,11 @@ class Products:
     seed: int = 0
 
     def normal(self, draw: int, count: int) -> Float[Tensor, "n m c"]:
-        """Standard normal vectors, `count` a sample: the same whenever this draw is asked for."""
+        """Standard normal vectors, `count` per sample: the same whenever this draw is requested."""
         n, c, _ = self.shape
         vectors = torch.empty(n, count, c)
         for i, rows in enumerate(vectors):
             number = hash((self.seed, self.first + i, draw)) % 2**63
-            # Drawn on the processor in single precision: the same numbers on every device, in every precision.
+            # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
             rows.normal_(generator=torch.Generator().manual_seed(number))
         return vectors.to(self.like)

@@ -15,24 +15,24 @@ from gnomon.errors import EmptyError, RangeError, ShapeError
 
 @half_as_single
 def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
-    r"""The one positive semi-definite matrix whose square this is.
+    r"""The one positive semi-definite matrix whose square is the given matrix.
 
     $G^{1/2} = V\Lambda^{1/2}V^\top$ for $G = V\Lambda V^\top$
 
     Its differential solves $dR\,R + R\,dR = dG$: gradients divide by sums of eigenvalues of R, never by gaps between
-    them, so that equal eigenvalues do no harm. In the null space of G, where the root is not differentiable, they
-    are 0.
+    them, so equal eigenvalues cause no problem. In the null space of G, where the root is not differentiable, they are
+    0.
 
     Args:
         matrix: G, symmetric, with no eigenvalue below 0 beyond rounding; its lower triangle is read.
     Returns:
-        Symmetric, with the eigenvectors of G; unit: the root of G's. Turns with G, and $(cG)^{1/2} = c^{1/2}G^{1/2}$.
+        Symmetric, with the eigenvectors of G; unit: the root of G's. Rotates with G, and $(cG)^{1/2} = c^{1/2}G^{1/2}$.
     Raises:
         ShapeError: if the matrix is not square.
         EmptyError: if it has no entries.
         RangeError: at NaN or infinity, or at an eigenvalue below minus p single-precision epsilons of the largest.
-    Cost: O(p³). Precision: half the digits in directions whose eigenvalue is rounding beside the largest. The gradient
-        can be taken once.
+    Cost: O(p³). Precision: half the digits in directions whose eigenvalue is at the level of rounding compared with the
+        largest. The gradient can be taken once.
     Example:
         >>> import torch, gnomon
         >>> gnomon.psd_root(torch.tensor([[4.0, 0.0], [0.0, 9.0]]))
@@ -61,7 +61,7 @@ class Root(torch.autograd.Function):
     def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
         """The root; keeps its eigenvalues and eigenvectors."""
         values, vectors = torch.linalg.eigh(matrix)
-        # Of single precision whatever the dtype: sums in float64 may be of products that were taken in float32.
+        # Of single precision whatever the dtype: sums in float64 may be of products that were computed in float32.
         least = -len(values) * torch.finfo(torch.float32).eps * values.abs().amax()
         if (values < least).any():
             raise RangeError(
@@ -77,7 +77,7 @@ class Root(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: SavedTensors, gradient: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
-        """The gradient in the matrix."""
+        """The gradient with respect to the matrix."""
         roots, vectors = ctx.saved_tensors
         sums = roots.unsqueeze(1) + roots
         turned = vectors.mT @ gradient @ vectors

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 BLOCK = 2**18
-"""Entries that are worked on at once: they stay in the processor's cache, and no copy of all is made."""
+"""Entries that are processed at once: they stay in the CPU's cache, and no copy of all is made."""
 
 
 def top_share(matrix: Float[Tensor, "n r s"]) -> Float[Tensor, "n"]:

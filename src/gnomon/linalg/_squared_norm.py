@@ -1,4 +1,4 @@
-"""The squared norm of matrices that are known by their products, with an interval that holds it."""
+"""The squared norm of matrices that are known only by their products, with an interval that contains it."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from gnomon.linalg._krylov import Krylov
 from gnomon.linalg._products import Products
 
 BLOCK = 8
-"""Random vectors between two looks at the error, whose products stand in memory together."""
+"""Random vectors between two checks of the error, whose products are held in memory together."""
 FEW_DEGREES = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912)
-"""The quantiles of Student's t of one to six degrees of freedom, for which no short formula is near."""
+"""The quantiles of Student's t with one to six degrees of freedom, for which no short formula is accurate."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SquaredNorm:
         value: the estimate.
         low: where the interval begins.
         high: where it ends.
-        passes: the products of each sample.
+        passes: the number of products for each sample.
     """
 
     scale: Float[Tensor, "n"]
@@ -35,12 +35,12 @@ class SquaredNorm:
     passes: Int[Tensor, "n"]
 
     def relative(self) -> Float[Tensor, "n"]:
-        """By which factor, less 1, the truth may be above or below the estimate."""
+        """The factor, minus 1, by which the true value may be above or below the estimate."""
         apart = torch.maximum(self.value / self.low, self.high / self.value) - 1
         return torch.where(self.value > 0, apart, 0)
 
     def where(self, condition: Bool[Tensor, "n"], other: "SquaredNorm") -> "SquaredNorm":
-        """This where the condition holds of a sample, and the other elsewhere."""
+        """This where the condition holds for a sample, and the other elsewhere."""
         mine, others = vars(self), vars(other)
         return SquaredNorm(**{name: torch.where(condition, mine[name], others[name]) for name in mine})
 
@@ -50,22 +50,22 @@ def squared_norm(
 ) -> SquaredNorm:
     r"""Hutchinson's estimate: for a normal z, the squared length of $z^\top A$ has the squared norm as its mean.
 
-    Where a basis is known, $\|V^\top A\|^2$ is taken from it, and only what is left is estimated. The mean over m
-    vectors is distributed nearly as $\chi^2_\nu/\nu$ with $\nu = m\,(\sum\sigma^2)^2/\sum\sigma^4$: exactly, where
-    all singular values other than 0 are equal. $\sum\sigma^4$ is the mean of the squares of
+    Where a basis is known, $\|V^\top A\|^2$ is taken from it, and only the remainder is estimated. The mean over m
+    vectors is distributed nearly as $\chi^2_\nu/\nu$ with $\nu = m\,(\sum\sigma^2)^2/\sum\sigma^4$: exactly, if all
+    singular values other than 0 are equal. $\sum\sigma^4$ is the mean of the squares of
     $\langle z_i^\top A, z_j^\top A\rangle$, and $(\sum\sigma^2)^2$ that of $\|z_i^\top A\|^2\|z_j^\top A\|^2$, of which
-    there are more than there are vectors; of one direction both are the same. $\sum\sigma^6$ is that of products in a
-    ring of three: it tells few strong directions among many weak ones, see `interval`.
+    there are more than there are vectors; for a single direction both are the same. $\sum\sigma^6$ is the mean of
+    products in a ring of three: it distinguishes few strong directions among many weak ones, see `interval`.
 
     Source:
         Hutchinson 1990; Satterthwaite 1946 for the distribution; Meyer et al. 2021 (Hutch++) for taking a part exactly,
         Chen and Hallman 2023 for taking it from a Krylov space.
     Args:
         products: the matrices.
-        tolerance: the relative error that ends it, of each sample.
-        most: products that are allowed.
-        known: what is known of the matrices.
-        worth: where more products than these would be needed, one block is taken and no more.
+        tolerance: the relative error at which it ends, for each sample.
+        most: the number of products allowed.
+        known: what is known about the matrices.
+        worth: if more products than this would be needed, one block is taken and no more.
     """
     n, like = products.shape[0], products.like
     going = torch.ones(n, dtype=torch.bool, device=like.device)
@@ -93,7 +93,7 @@ def squared_norm(
         count = (block + 1) * BLOCK
         share = share_of(fourth, squared)
         pairs = count * (BLOCK - 1)
-        # With its standard error, of so many rings: a strong direction that few vectors have met is seen badly.
+        # With its standard error for this many rings: a strong direction that few vectors have met is estimated poorly.
         largest = share_of(sixth, fourth * (squared / pairs).sqrt()) + (share * 6 / pairs / (BLOCK - 2)).sqrt()
         found = interval(total, share, largest, count, pairs // 2)
         value, low, high = (captured + part for part in found)
@@ -114,13 +114,14 @@ def share_of(part: Float[Tensor, "n"], whole: Float[Tensor, "n"]) -> Float[Tenso
 def interval(
     total: Float[Tensor, "n"], share: Float[Tensor, "n"], largest: Float[Tensor, "n"], count: int, pairs: int
 ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    r"""The mean of so many squared lengths, and where its 95 % interval begins and ends.
+    r"""The mean of this many squared lengths, and where its 95 % interval begins and ends.
 
-    As if d equal directions with the share $\ell$ of each, `largest`, had all that varies, and nothing else did:
-    $\ell = \sum\sigma^6/(\sum\sigma^4\sum\sigma^2)$ and $d = r/\ell^2$ with r, `share`, have three moments right. Their
-    part is estimated as $\chi^2_{md}/md$ times it, whose quantiles are after Wilson and Hilferty 1931. The share is
-    itself estimated, from so many pairs of vectors, which are as good as independent where many directions carry the
-    norm: so quantiles of Student's t stand for the normal ones. Where one does it is 1, for any vectors.
+    As if d equal directions, with the share $\ell$ each, `largest`, accounted for all that varies:
+    $\ell = \sum\sigma^6/(\sum\sigma^4\sum\sigma^2)$ and $d = r/\ell^2$ with r, `share`, make three moments right. The
+    estimate of their part is distributed as $\chi^2_{md}/md$ times it, with quantiles after Wilson and Hilferty 1931.
+    The share is itself estimated, from so many pairs of vectors, which are as good as independent where many directions
+    carry the norm: so quantiles of Student's t replace the normal ones. Where one direction does, the share is 1, for
+    any vectors.
     """
     mean = total / count
     share = torch.where(mean > 0, share, 0)
@@ -133,7 +134,7 @@ def interval(
 
 
 def student(degrees: int) -> float:
-    """Within so many deviations of its middle lie 95 % of Student's t."""
+    """The distance from the centre within which 95 % of Student's t distribution lies."""
     if degrees <= len(FEW_DEGREES):
         return FEW_DEGREES[degrees - 1]
     return 1.959964 + 2.3723 / degrees + 2.8225 / degrees**2

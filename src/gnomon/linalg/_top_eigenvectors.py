@@ -1,4 +1,4 @@
-"""The directions of the input to which outputs are most sensitive."""
+"""The input directions to which outputs are most sensitive."""
 
 import math
 from collections.abc import Sequence
@@ -31,28 +31,28 @@ class Eigenvectors:
 def top_eigenvectors(
     agop: Float[Tensor, "p p"] | Covariance, count: int, *, shape: Sequence[int] | None = None
 ) -> Eigenvectors:
-    r"""The eigenvectors of the average gradient outer product with the largest eigenvalues, as images if told so.
+    r"""The eigenvectors of the average gradient outer product with the largest eigenvalues, optionally as images.
 
     Reading:
-        Low, high: No number: look at them as images, the directions of the input to which the outputs react most.
-        Generalising: On digits noise over all pixels in a network that memorised, parts of strokes in one that
+        Low, high: Not a number: look at them as images, the input directions to which the outputs react most.
+        Generalising: On digits, noise over all pixels in a network that memorised, parts of strokes in one that
             generalises.
-        Misleads: Where eigenvalues lie close together: the vectors are then any of their plane, and change from reading
-            to reading.
+        Misleads: Where eigenvalues lie close together: the vectors are then arbitrary within their plane, and change
+            from reading to reading.
 
     $G v_i = \lambda_i v_i$, $\lambda_1 \ge \lambda_2 \ge \dots$
 
     Args:
-        agop: a positive semi-definite matrix, whole or as rows.
-        count: how many; no more than p, or than there are rows.
+        agop: a positive semi-definite matrix, in full or as rows.
+        count: how many; no more than p, or than the number of rows.
         shape: the axes of one input, such as (3, 32, 32); vectors of length p if None.
     Returns:
         Each vector with its largest entry positive; unit of the values: that of the AGOP. Where eigenvalues are equal,
         any basis of their space.
     Raises:
         ShapeError: if the matrix is not square, or `shape` does not have p entries.
-        RangeError: at NaN or infinity, or if there are not as many eigenvectors.
-    Cost: O(p³), or O(r² p) of r rows.
+        RangeError: at NaN or infinity, or if there are not that many eigenvectors.
+    Cost: O(p³), or O(r² p) for r rows.
     Example:
         >>> import torch, gnomon
         >>> found = gnomon.top_eigenvectors(torch.diag(torch.tensor([1.0, 9.0, 4.0, 0.0])), 2, shape=(2, 2))

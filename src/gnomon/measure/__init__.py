@@ -1,4 +1,4 @@
-"""One quantity a file: pure functions of tensors, whose argument names say what they look at.
+"""One quantity per file: pure functions of tensors, whose argument names say what they look at.
 
 Made by `make exports`: what is public follows from the files.
 """

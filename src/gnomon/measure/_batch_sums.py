@@ -13,11 +13,11 @@ from gnomon.errors import EmptyError
 from gnomon.measure._losses import Loss, sample_losses
 
 FEWEST = 3
-"""Batches whose gradients are held whatever they take: of fewer there is no error."""
+"""The number of batches whose gradients are held whatever they take: with fewer there is no error estimate."""
 
 
 class BatchSums:
-    """What `GradientSums` does, in whose name errors are raised, or in that of `batch_gradients`."""
+    """The work of `GradientSums` and `batch_gradients`, in whose names errors are raised."""
 
     def __init__(self, loss: Loss, batches: int, seed: int, memory: int | None) -> None:
         _checks.settings(
@@ -32,18 +32,18 @@ class BatchSums:
         self._sizes: list[int] = []
 
     def add(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
-        """Takes in some samples."""
+        """Adds some samples."""
         _checks.samples(1, x=x, labels=labels)
         _checks.finite(x=x)
         parameters = trainable(model, x)
         x, labels = outside_inference(x), outside_inference(labels)
         if not self._sums:
             held = sum(parameter.nbytes for parameter in parameters.values())
-            # They are held, put side by side layer by layer, and taken from their mean.
+            # They are held, stacked layer by layer, and subtracted from their mean.
             count = min(self._batches, max(FEWEST, self._budget // (4 * held)))
             self._sums, self._sizes = [{} for _ in range(count)], [0] * count
         size = chunk_size(model, x, budget=self._budget)
-        # Goes on behind the samples before, so that batches stay equally large.
+        # Continues where the earlier samples ended, so that batches stay equally large.
         start, count = sum(self._sizes), len(self._sums)
         order = torch.randperm(len(x), generator=self._generator)
         for turn in range(min(len(x), count)):
@@ -56,7 +56,7 @@ class BatchSums:
             self._sizes[batch] += len(rows)
 
     def spread(self) -> tuple[Int[Tensor, "b"], Float[Tensor, ""], Float[Tensor, "b"], Float[Tensor, "b"]]:
-        """Of all samples so far, what `BatchGradients` holds."""
+        """The contents of `BatchGradients`, for all samples so far."""
         there = [part for part, size in zip(self._sums, self._sizes, strict=True) if size > 0]
         sizes = [size for size in self._sizes if size > 0]
         if not there:
@@ -79,5 +79,5 @@ class BatchSums:
 
 
 def _length(parts: list[Float[Tensor, "*b"]]) -> Float[Tensor, "*b"]:
-    """That of vectors whose parts have these lengths; layers may stand on several devices."""
+    """The length of vectors whose parts have these lengths; layers may be on several devices."""
     return torch.linalg.vector_norm(torch.stack([part.to(parts[0].device) for part in parts]), dim=0)

@@ -1,4 +1,4 @@
-"""Counts, means and deviations of samples by class, and what is checked of them."""
+"""Counts, means and deviations of samples by class, and checks of them."""
 
 import math
 import warnings
@@ -12,28 +12,29 @@ from gnomon.errors import EmptyError, RangeError
 from gnomon.linalg import Covariance, Dense
 
 _CLOSE = 10
-"""How many times their spread samples may be away from 0 before they are summed from elsewhere."""
+"""How many times their spread samples may be away from 0 before they are summed about another point."""
 _LOOK = 64
-"""Samples from which the spread is judged."""
+"""The number of samples from which the spread is judged."""
 
 
 def at_least_single(rows: Float[Tensor, "n p"]) -> Float[Tensor, "n p"]:
-    """Half precision taken up to float32: it cannot count to 60,000, nor hold such sums."""
+    """Half precision converted to float32: it cannot count to 60,000, nor hold such sums."""
     return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
 def further(
     counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
-    r"""Counts and means with further samples, and the rows by whose Gram product the scatter grows.
+    r"""Counts and means after further samples, and the rows whose Gram product is added to the scatter.
 
-    As the sum with the further samples' own `ClassMoments` would have it, and without rows for the step between means:
+    The result is that of adding the further samples' own `ClassMoments`, but needs no rows for the step between means:
     each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
-    the new samples' scatter is theirs about $\mu_b$ plus $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
+    the scatter of the new samples is their scatter about $\mu_b$ plus
+    $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
     """
     if len(counts) <= len(labels):
         return _further(counts, means, features, labels)
-    # Of many classes most are not among these samples.
+    # If there are many classes, most are not among these samples.
     there, labels = torch.unique(labels, return_inverse=True)
     total, moved, rows = _further(counts[there], means[there], features, labels)
     return counts.index_copy(0, there, total), means.index_copy(0, there, moved), rows
@@ -42,18 +43,18 @@ def further(
 def _further(
     counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
-    """What `further` gives, with all classes at once."""
+    """The result of `further`, for all classes at once."""
     classes = len(counts)
     first = _first_of_each(features.detach(), labels, classes)
     if _lie_close(features, labels, first):
-        # From one sample of each class, since sums of the samples themselves would round at the size of the mean.
+        # Relative to one sample of each class, since sums of the samples themselves would round at the mean's size.
         total, further_means, rows = _from_origin(counts, means - first, features - first[labels], labels)
         return total, further_means + first, rows
     return _from_origin(counts, means, features, labels)
 
 
 def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
-    """Raises unless features (n *p) are finite and labels (n) are classes."""
+    """Raises unless the features (n *p) are finite and the labels (n) are classes."""
     _checks.settings(("classes", classes, "at least 2", classes >= 2))
     _checks.floating(features=features)
     _checks.samples(features=features)
@@ -80,19 +81,19 @@ def check_classes(counts: Int[Tensor, "k"]) -> None:
 
 
 def roundings(terms: int) -> float:
-    """How many epsilons a sum of so many terms may be off: of many, as random ones add up."""
+    """How many epsilons a sum of this many terms may be off: for many terms, as random errors add up."""
     return float(min(terms, 4 * math.sqrt(terms)))
 
 
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
-    """Raises RangeError unless the dtype of what is within holds the squares of deviations; all may be 0."""
+    """Raises RangeError unless the within-class scatter's dtype holds the squares of deviations; all may be 0."""
     rows = within.matrix if isinstance(within, Dense) else within.rows
     scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
     spread, size = torch.linalg.vector_norm(centred_means.detach()), torch.linalg.vector_norm(means.detach())
     deviation, about, mean = (float(part.detach()) for part in (scatter, spread, size))
     limits = torch.finfo(rows.dtype)
     too_large = not max(deviation, about) < limits.max**0.5
-    # Below, the squares of what still matters are no longer normal numbers.
+    # Below this, the squares of values that still matter are no longer normal numbers.
     too_small = max(deviation, mean) < (limits.tiny / limits.eps) ** 0.5 and (deviation > 0 or bool(means.any()))
     if too_large or too_small:
         raise RangeError(
@@ -112,7 +113,7 @@ def _first_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], cla
 
 
 def _lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: Float[Tensor, "k p"]) -> bool:
-    """Whether samples of a class differ by so little, beside their size, that sums of them would cost digits."""
+    """Whether samples of a class differ so little, relative to their size, that summing them would cost digits."""
     spread = (features[:_LOOK].detach() - first[labels[:_LOOK]]).square().mean(0).sqrt()
     return bool((first.abs().amax(0) > _CLOSE * spread).any())
 
@@ -120,7 +121,7 @@ def _lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: 
 def _from_origin(
     counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
-    """What `further` gives, by sums of the features as they are."""
+    """The result of `further`, by sums of the features as they are."""
     classes = len(counts)
     added = torch.bincount(labels, minlength=classes)
     sums = features.new_zeros(classes, features.shape[1]).index_add(0, labels, features)

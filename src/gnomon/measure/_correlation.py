@@ -1,4 +1,4 @@
-"""The two matrices that the neural feature ansatz compares, and how."""
+"""The two matrices that the neural feature ansatz compares, and how they are compared."""
 
 import torch
 from jaxtyping import Float
@@ -14,14 +14,14 @@ def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
 
 
 def correlation(a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool) -> Float[Tensor, ""]:
-    """The cosine between all entries of two matrices, less their means if centred."""
+    """The cosine between all entries of two matrices, minus their means if centred."""
     if centred:
         a, b = a - a.mean(), b - b.mean()
     return cosine(a.flatten(), b.flatten())
 
 
 def root_of(covariance: Covariance) -> Covariance:
-    r"""$G^{1/2}$, held as G is."""
+    r"""$G^{1/2}$, stored in the same form as G."""
     if isinstance(covariance, Dense):
         return Dense(psd_root(covariance.matrix))
     _, values, directions = torch.linalg.svd(covariance.rows, full_matrices=False)

@@ -1,4 +1,4 @@
-"""The curvature of a loss: its matrices by their products, and what these say of eigenvalues and traces."""
+"""The curvature of a loss: its matrices as operators, and eigenvalues and traces from products with them."""
 
 from functools import partial
 
@@ -14,15 +14,15 @@ from gnomon.measure._estimates import Accuracy
 from gnomon.measure._losses import Loss, sample_losses
 
 FEW = 64
-"""The products that are allowed for a trace where no accuracy is asked for."""
+"""The products that are allowed for a trace where no accuracy is requested."""
 STEPS = 16
-"""The vectors of the space in which a trace is exact."""
+"""The number of vectors that span the space in which a trace is exact."""
 BLOCK = 8
-"""Random vectors between two looks at the error."""
+"""The number of random vectors between two checks of the error."""
 SMALL = 0.1
-"""Values below this part of the largest are known as well as one of this part would be."""
+"""Errors of values below this fraction of the largest are measured relative to this fraction of it."""
 Matrix = LossOperator | GaussNewtonOperator
-"""One of the two, by its products."""
+"""One of the two, as an operator."""
 
 
 def hessian(
@@ -31,8 +31,7 @@ def hessian(
     """The Hessian of the mean loss.
 
     Raises:
-        ShapeError, EmptyError, RangeError, UnsupportedModuleError: if network, samples, labels and loss do not go
-            together.
+        ShapeError, EmptyError, RangeError, UnsupportedModuleError: if network, samples, labels and loss do not match.
     """
     _check(x, labels)
     return LossOperator(model, x, labels, partial(_losses, loss), memory=_half(memory))
@@ -57,10 +56,10 @@ def _losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Shaped[Tensor, "n 
 
 
 def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) -> Estimate:
-    """The k largest, from a Krylov space that fits into the memory.
+    """The k largest eigenvalues, from a Krylov space that fits into the memory.
 
     Raises:
-        RangeError: if there are not as many.
+        RangeError: if there are fewer than k.
     """
     p = matrix.vectors.size
     if not 1 <= k <= min(p, accuracy.passes):
@@ -72,20 +71,21 @@ def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) 
 
 
 def size_of(values: Float[Tensor, "k"]) -> Float[Tensor, "k"]:
-    """What the errors of eigenvalues are measured by."""
+    """The sizes relative to which the errors of eigenvalues are measured."""
     return values.abs().clamp_min(SMALL * values.abs().amax())
 
 
 def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
-    r"""Exact in a Krylov space, where the matrix is large, and by Hutchinson's estimate elsewhere.
+    r"""The trace: exact in a Krylov space, where the matrix is large, and by Hutchinson's estimate elsewhere.
 
-    For a normal z, orthogonal to that space, the mean of $z^\top Hz$ is the trace of what is left, and its variance
-    twice the squared norm of that, of which the squares of $z_i^\top Hz_j$ of different vectors tell. Where there are
-    no more parameters than products, the space is all of it, and the trace exact.
+    For a normal z, orthogonal to that space, the mean of $z^\top Hz$ is the trace of the remaining part of the matrix,
+    and its variance is twice the squared norm of that part, which is estimated from the squares of $z_i^\top Hz_j$ for
+    different vectors. Where there are no more parameters than products, the Krylov space is the complete space, and the
+    trace is exact.
 
     Source:
-        Hutchinson 1990; Meyer et al. 2021 (Hutch++) for taking a part exactly, Chen and Hallman 2023 for taking it from
-        a Krylov space.
+        Hutchinson 1990; Meyer et al. 2021 (Hutch++) for computing a part exactly, Chen and Hallman 2023 for taking that
+        part from a Krylov space.
     """
     like = matrix.vectors.zeros()
     p, most = len(like), accuracy.passes
@@ -93,7 +93,7 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
     space = lanczos(matrix.multiply, like, 0, 0, steps, accuracy.seed)
     inside = space.trace.double()
     value, error, count = inside, torch.zeros_like(inside), 0
-    # In double precision, as squares of what single precision can hold; drawn as in `lanczos`, behind its vectors.
+    # In double precision, as squares of what single precision can hold; drawn as in `lanczos`, after its vectors.
     total, squares = torch.zeros_like(inside), torch.zeros_like(inside)
     generator = torch.Generator().manual_seed(accuracy.seed + 1)
     while space.passes < p and space.passes + count + BLOCK <= most:
@@ -111,11 +111,11 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
 
 
 def _room(matrix: Matrix, memory: int | None) -> int:
-    """How many vectors of all parameters fit into half of the memory."""
+    """How many vectors over all parameters fit into half of the memory."""
     return _half(memory) // (matrix.vectors.size * matrix.vectors.like.element_size())
 
 
 def _half(memory: int | None) -> int:
-    """Half of the memory, for the vectors beside a graph, or for a second graph."""
+    """Half of the memory, for the vectors in addition to a graph, or for a second graph."""
     budget = DEFAULT_BUDGET if memory is None else memory
     return budget - budget // 2

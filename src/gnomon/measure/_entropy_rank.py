@@ -1,4 +1,4 @@
-"""The effective rank by entropy."""
+"""The effective rank, defined by entropy."""
 
 import torch
 from jaxtyping import Float
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def entropy_rank(values: Float[Tensor, "q"]) -> Float[Tensor, ""]:
-    """The exponential of the entropy of the shares of these singular values; 0 if all are 0, with gradient 0."""
+    """The exponential of the entropy of the singular values' shares; 0 with gradient 0 if all are 0."""
     total = values.sum()
     shares = values / torch.where(total > 0, total, 1)
     entropy = -(shares * torch.where(shares > 0, shares, 1).log()).sum()

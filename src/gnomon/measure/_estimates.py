@@ -1,4 +1,4 @@
-"""What is estimated from products with the Jacobian, in the place of what is computed from its entries."""
+"""Quantities estimated from products with the Jacobian instead of computed from its entries."""
 
 import math
 import warnings
@@ -14,11 +14,11 @@ from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
 from gnomon.linalg import Estimate, Krylov, Products, SquaredNorm, joined, krylov, length, squared_norm
 
 MOST = 256
-"""The products that are allowed for each sample where nothing is said."""
+"""The products that are allowed for each sample by default."""
 OF_FIRST = 0.05
-"""The part of the error that is left to a first value: steps make it small soon, random vectors that of a norm late."""
+"""The first singular value's part of the error: steps reduce it quickly, random vectors that of a norm slowly."""
 WORTH = 48
-"""Where the norm would need more random vectors than these, the directions that carry most of it are taken exactly."""
+"""If the norm would need more random vectors than this, the directions that carry most of it are computed exactly."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Accuracy:
     """What an estimate may cost.
 
     Attributes:
-        rtol: the error over the value at which it ends; at most `passes` products with each Jacobian are made for it,
-            by random vectors that follow from the `seed`.
+        rtol: the relative error at which it stops; at most `passes` products with each Jacobian are computed for it,
+            with random vectors that are determined by the `seed`.
     """
 
     rtol: float | int
@@ -36,7 +36,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, rtol: float | int, passes: int | None, seed: int) -> "Accuracy":
-        """What a user asks for.
+        """What a user requests.
 
         Raises:
             RangeError: if one of them is out of range.
@@ -51,7 +51,7 @@ class Accuracy:
 
     @property
     def of_squares(self) -> float:
-        """The error over the value that is allowed of squares, for their roots."""
+        """The relative error that is allowed for squares, so that their roots have the requested one."""
         return (1 + self.rtol) ** 2 - 1
 
 
@@ -61,7 +61,7 @@ def estimated(
     exact: Callable[[Float[Tensor, "n c *d"], slice], Float[Tensor, "n *_"]],
     estimate: Callable[[Products, slice], Estimate],
 ) -> Estimate:
-    """A quantity of all samples, chunk by chunk, given with its place among them: exact where outputs are few."""
+    """A quantity for all samples, by chunks, which come with their places among them: exact where outputs are few."""
     parts: list[Estimate] = []
     start = 0
     for part in jacobian.parts():
@@ -77,7 +77,7 @@ def estimated(
 
 
 def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
-    """The Frobenius norms; kept with the operator, since several quantities ask for them."""
+    """The Frobenius norms; kept with the operator, since several quantities need them."""
 
     def estimate(products: Products, _: slice) -> Estimate:
         known = jacobian.known.get((accuracy, products.first))
@@ -91,9 +91,9 @@ def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
 
 
 def said(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None = None) -> Estimate:
-    """The estimate, with a warning if it is less accurate than asked for.
+    """The estimate, with a warning if it is less accurate than requested.
 
-    Measured by its value, or the first of several, unless a size is given.
+    The error is measured relative to the value, or to the largest of several, unless a size is given.
     """
     if size is None:
         size = estimate.value if estimate.value.ndim == 1 else estimate.value.amax(1, keepdim=True)
@@ -111,10 +111,11 @@ def said(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None 
 
 
 def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
-    """The squared norms, for norms to this accuracy: by random vectors alone where these are few.
+    """The squared norms, for norms to this accuracy: by random vectors alone where few of them suffice.
 
-    Hutch++ and XTrace spend products on a space in any case: after as many they are up to twice as far off where many
-    directions carry the norm, and no nearer where few do, since a space is then found here too (benchmarks/norm.py).
+    Hutch++ and XTrace spend products on a space in any case: after the same number of products they are up to twice as
+    far off where many directions carry the norm, and no closer where few do, since a space is then found here too
+    (benchmarks/norm.py).
     """
     tolerance = products.like.new_full((products.shape[0],), accuracy.of_squares)
     plain = squared_norm(products, tolerance, accuracy.passes, worth=WORTH)
@@ -132,12 +133,12 @@ def squared_norm_of(products: Products, accuracy: Accuracy) -> SquaredNorm:
 
 @dataclass(frozen=True)
 class FirstAndNorm:
-    """The first singular values and the norms, as far as their quotient needs: the error of either counts towards it.
+    """The first singular values and the norms, as accurate as their quotient needs, to whose error both contribute.
 
     Attributes:
-        first: the first value's square over that of the norm's scale: the middle of what it may be, since nothing says
-            where between the bounds it lies.
-        apart: by which factor it may be larger or smaller.
+        first: the square of the first value over that of the norm's scale: the middle of its interval, since nothing
+            says where between the bounds it lies.
+        apart: the factor by which it may be larger or smaller.
         norm: the squared norm; its passes are those of both.
     """
 
@@ -156,7 +157,7 @@ class FirstAndNorm:
     def beside(
         cls, known: Krylov, rtol: float | int, norm_to: Callable[[Float[Tensor, "n"]], SquaredNorm]
     ) -> "FirstAndNorm":
-        """From what is known, and the norm to a tolerance."""
+        """From the known singular value, and the norm computed to a tolerance."""
         first, error = known.values[:, 0] / known.scale, known.errors[:, 0] / known.scale
         apart = torch.where(first > 0, (first + error) / first, 1)
         norm = norm_to(((1 + rtol) / apart - 1).clamp_min(rtol / 4))
@@ -164,7 +165,7 @@ class FirstAndNorm:
 
     @classmethod
     def kept(cls, jacobian: JacobianOperator, products: Products, accuracy: Accuracy) -> "FirstAndNorm":
-        """Those of a chunk of an operator, which keeps them: several quantities follow from them."""
+        """The values of a chunk of an operator, which keeps them: several quantities follow from them."""
         key = accuracy, products.first
         if key not in jacobian.known:
             jacobian.known[key] = cls.of(products, accuracy)
@@ -172,7 +173,7 @@ class FirstAndNorm:
         return found
 
     def share(self) -> Estimate:
-        """The share of the squared norm that the first singular value's square has."""
+        """The share of the first singular value's square in the squared norm."""
         norm = self.norm
         share, low, high = (
             torch.where(norm.value > 0, first / squared, 0).clamp(max=1)
@@ -212,17 +213,17 @@ def root_of(norm: SquaredNorm) -> Estimate:
 
 
 def certain(value: Float[Tensor, "n *_"], passes: int) -> Estimate:
-    """What is known without an error, from so many passes."""
+    """A value that is known without an error, from this many passes."""
     return Estimate(value, torch.zeros_like(value), torch.full((len(value),), passes, device=value.device))
 
 
 def to_dtype(estimate: Estimate, dtype: torch.dtype) -> Estimate:
-    """The same in the dtype of the network's outputs."""
+    """The same estimate in the dtype of the network's outputs."""
     return Estimate(estimate.value.to(dtype), estimate.error.to(dtype), estimate.passes)
 
 
 def products_of(part: TapeProducts, seed: int) -> Products:
-    """A chunk's products, inputs as vectors, in float32 or more: half precision has no decompositions."""
+    """A chunk's products, with inputs as vectors, in float32 at least: half precision has no decompositions."""
     n, c, *d = part.shape
     dtype = part.tape.logits.dtype
     like = part.tape.x.new_empty(0, dtype=torch.promote_types(dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""How the vectors of the classes stand to each other: lengths and angles."""
+"""The lengths of the classes' vectors, and the angles between them."""
 
 import torch
 from jaxtyping import Float
@@ -9,17 +9,18 @@ from gnomon.errors import ShapeError
 from gnomon.linalg import length, unit
 
 BLOCK = 1024
-"""Vectors whose cosines with all others are held at once. Of more than these, and than dimensions, sums are taken of
-p x p products: of so many vectors none of the quantities is near 0 where that would cost digits."""
+"""The number of vectors whose cosines with all others are held at once. For more vectors than this, and than
+dimensions, sums are computed from p x p products: with so many vectors no quantity is near 0, where that would cost
+digits."""
 
 
 def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    """The coefficient of variation of the lengths of the vectors, which come under the argument's name."""
+    """The coefficient of variation of the lengths of the vectors, which are passed under the argument's name."""
     (vectors,) = named.values()
     _checks.rows(**named)
     _checks.finite(**named)
     lengths = length(vectors)
-    # A ratio, so that the largest can be divided out: squares neither overflow nor underflow.
+    # It is a ratio, so the largest can be divided out: squares neither overflow nor underflow.
     largest = lengths.detach().amax()
     lengths = lengths / torch.where(largest > 0, largest, 1)
     mean = lengths.mean()
@@ -29,7 +30,7 @@ def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
 def variation_of_cosines(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""The standard deviation of the cosines of all q = k(k - 1)/2 pairs of different vectors.
 
-    Of many vectors U from $\sum_{c\ne c'}\cos = \|\sum_c u_c\|^2 - \sum_c\|u_c\|^2$ and
+    For many vectors U, from $\sum_{c\ne c'}\cos = \|\sum_c u_c\|^2 - \sum_c\|u_c\|^2$ and
     $\sum_{c\ne c'}\cos^2 = \|U^\top U\|_F^2 - \sum_c\|u_c\|^4$.
     """
     directions = unit(at_least_two(**named))
@@ -46,7 +47,7 @@ def variation_of_cosines(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
 
 
 def distance_from_simplex(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
-    """The mean distance of the cosines of all pairs from that of a simplex, -1/(k - 1)."""
+    """The mean distance of the cosines of all pairs from the cosine in a simplex, -1/(k - 1)."""
     directions = unit(at_least_two(**named))
     k = len(directions)
     apart = directions.new_zeros((), dtype=torch.float64)
@@ -57,10 +58,10 @@ def distance_from_simplex(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
 
 
 def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: float) -> Float[Tensor, ""]:
-    r"""The Frobenius norm of the difference of the cosines between all vectors from that wanted, with themselves 1.
+    r"""The Frobenius norm of the matrix of cosines of all vectors minus the one wanted, whose diagonal is 1.
 
-    Of many vectors, with S the cosines wanted, from $\|UU^\top - S\|^2 = \|U^\top U\|^2 - 2\langle UU^\top, S\rangle
-    + \|S\|^2$.
+    For many vectors, with S the wanted cosines, from
+    $\|UU^\top - S\|^2 = \|U^\top U\|^2 - 2\langle UU^\top, S\rangle + \|S\|^2$.
     """
     directions = unit(vectors)
     k = len(directions)
@@ -74,7 +75,7 @@ def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: float) -> Float[T
 
 
 def at_least_two(**named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
-    """The vectors, if they are finite, and two or more."""
+    """The vectors, if they are finite and at least two."""
     ((argument, vectors),) = named.items()
     _checks.rows(**named)
     _checks.finite(**named)
@@ -89,14 +90,14 @@ def at_least_two(**named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
 
 
 def _many(directions: Float[Tensor, "k p"]) -> bool:
-    """Whether there are so many that their cosines are not held."""
+    """Whether there are so many vectors that their cosines are not stored."""
     return len(directions) > max(BLOCK, directions.shape[1] + 1)
 
 
 def _sums(
     directions: Float[Tensor, "k p"],
 ) -> tuple[Float[Tensor, "p p"], Float[Tensor, "p"], Float[Tensor, "k"]]:
-    r"""$U^\top U$ and the sum of all, and the squared length of each, 1 or 0: in float64, since differences follow."""
+    r"""$U^\top U$, the sum of all, and the squared length of each, 1 or 0: in float64, as they are then subtracted."""
     gram = torch.zeros((), dtype=torch.float64, device=directions.device)
     total, squares = gram, []
     for some in torch.split(directions, BLOCK):

@@ -1,17 +1,17 @@
-"""The error of what follows from batches, seen by leaving out one at a time."""
+"""The error of a value computed from batches, estimated by leaving out one at a time."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 CONFIDENCE = 0.95
-"""That an interval holds the value."""
+"""The probability that an interval contains the value."""
 
 
 def half_width(left_out: Float[Tensor, "b"]) -> Float[Tensor, ""]:
-    """Half the width of the 95 % interval around a value, from what it is without each batch in turn.
+    """Half the width of the 95 % interval around a value, from its values without each batch in turn.
 
-    By Student's distribution, since batches are few; infinity of fewer than three, of which the rest has no spread.
+    By Student's distribution, since batches are few; infinity for fewer than three, where the rest has no spread.
     """
     from scipy.special import stdtrit  # SciPy's import takes time: only where it is used
 

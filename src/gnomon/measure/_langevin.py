@@ -11,10 +11,10 @@ from torch import Tensor
 from gnomon.autodiff import Replicas
 
 PRODUCTS = 10
-"""Of power iterations: within a few percent of the largest curvature, where a factor of 16 is to spare."""
+"""Power iterations: these come within a few percent of the largest curvature, with a factor of 16 to spare."""
 
 Draw = Callable[[], tuple[Shaped[Tensor, "k m *d"], Shaped[Tensor, "k m *y"], Float[Tensor, "k"]]]
-"""To the samples that each chain sees next, their targets, and their mean loss at the start."""
+"""Returns the samples that each chain sees next, their targets, and their mean loss at the start."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Langevin:
 
     Attributes:
         n_beta: the samples over the temperature.
-        localisation: the strength of the pull to the start.
+        localisation: the strength of the pull towards the start.
         step_size: $\epsilon$; None for a quarter of the inverse of the largest curvature.
-        chains: how many there are.
-        steps: how many each takes.
-        batch: the samples that each sees at a step.
-        seed: that of samples and noise.
+        chains: the number of chains.
+        steps: the number of steps of each chain.
+        batch: the number of samples that each chain sees at a step.
+        seed: the seed of samples and noise.
     """
 
     n_beta: float | int
@@ -46,15 +46,15 @@ class Langevin:
         targets: Shaped[Tensor, "n *y"],
         losses: Float[Tensor, "n"],
     ) -> tuple[Float[Tensor, "k s"], Float[Tensor, ""]]:
-        """By chain and step how far the loss is above that at the start, on the same samples; and the step size.
+        """By chain and step, how far the loss is above its value at the start on the same samples; and the step size.
 
         Args:
             replicas: the network.
             x: all samples.
-            targets: theirs.
-            losses: theirs at the start.
+            targets: their targets.
+            losses: their losses at the start.
         """
-        # Drawn on the processor in single precision: the same numbers on every device, in every precision.
+        # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
         generator = torch.Generator().manual_seed(self.seed)
         start = replicas.start
 
@@ -80,8 +80,9 @@ class Langevin:
     def _fitting(self, replicas: Replicas, draw: Draw, noise: Callable[[], Tensor]) -> Float[Tensor, ""]:
         """A quarter of the inverse of the largest curvature; a chain is stable up to four times that inverse.
 
-        Of the loss it is found by power iterations, as the change of the gradient over as far as the pull alone would
-        let one parameter go: where an exact second derivative is zero on both sides of a kink, chains feel one.
+        The curvature of the loss is found by power iterations, as the change of the gradient over the distance to which
+        the pull alone would let one parameter go: at a kink the exact second derivative is zero on both sides, but the
+        chains feel one.
         """
         radius = 1 / math.sqrt(self.localisation)
         some, theirs, _ = draw()
@@ -96,7 +97,7 @@ class Langevin:
 
 
 def split_r_hat(traces: Float[Tensor, "k s"]) -> Float[Tensor, ""]:
-    r"""How far apart the halves of chains are, beside how far each spreads: 1 where they have forgotten the start.
+    r"""How far apart the halves of chains are, relative to the spread of each: 1 where they have forgotten the start.
 
     $\sqrt{\frac{m-1}m + \frac BW}$ with the variance B of the means of the halves, m draws each, and the mean W of
     their variances; 1 where there is none, NaN without chains.

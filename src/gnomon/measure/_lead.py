@@ -1,4 +1,4 @@
-"""The label's output beside the others."""
+"""The label's output compared with the others."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +8,7 @@ from gnomon import _checks
 
 
 def lead(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-    """The label's output minus the largest other one; infinity where there is none."""
+    """The label's output minus the largest other one; infinity where there is no other."""
     _checks.outputs(logits, labels)
     own = labels.long().unsqueeze(1)
     others = logits.scatter(1, own, -torch.inf)

@@ -1,4 +1,4 @@
-"""The least-squares classifier of given features, and what another loses beside it."""
+"""The least-squares classifier of given features, and how much another classifier loses compared with it."""
 
 import math
 
@@ -12,7 +12,7 @@ from gnomon.linalg import smaller
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 FEW = 1024
-"""Up to so many classes their outputs at the class means are held, k a class."""
+"""Up to this many classes, the outputs at the class means are stored, k per class."""
 
 
 def parts_of_loss(
@@ -37,14 +37,15 @@ def parts_of_loss(
 def fitted(
     class_moments: ClassMoments, weight_decay: float | int, *, with_bias: bool
 ) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
-    r"""Weight and bias in float64, where outputs at large means keep the digits that they have.
+    r"""Weight and bias in float64, so that outputs at large means keep their digits.
 
-    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the mean's part
-    comes last, by Sherman and Morrison, so that nothing as large as its square is ever added to the covariance:
-    $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$. Where C has a
-    kernel and the mean a part m in it, that part alone does it: $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
+    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the part of the
+    mean is added last, by the Sherman-Morrison formula, so that nothing as large as its square is ever added to the
+    covariance: $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$.
+    Where C has a kernel and the mean has a part m in it, that part alone determines this term:
+    $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
     """
-    # What the moments' own dtype has rounded is no direction of the features.
+    # A direction within the rounding of the moments' own dtype is not a direction of the features.
     eps = torch.finfo(class_moments.means.dtype).eps
     moments = in_float64(class_moments)
     shares, mean = moments.weights, moments.global_mean
@@ -81,22 +82,22 @@ def decays(weight_decay: float | int) -> None:
 
 
 def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
-    """Half the mean squared output around the class means, and the weight decay."""
+    """Half the mean squared output around the class means, plus the weight decay."""
     within = class_moments.within.quadratic_trace(weight) / class_moments.n
     return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2
 
 
 def at_means(weight: Tensor, offset: Tensor, class_moments: ClassMoments, *, one_hot: bool) -> Tensor:
-    r"""Half the mean squared distance of the class means' outputs from their labels, or from 0, classes by share.
+    r"""Half the mean squared distance of the class means' outputs from their labels, or from 0, weighted by share.
 
-    Of many classes, whose means no classifier sends to their labels, without their k x k outputs: with
+    For many classes, whose means no classifier maps to their labels, it is computed without the k x k outputs: with
     $r = W\mu_G + b$, and since $\sum_c w_c(\mu_c - \mu_G) = 0$, it is half of
     $\operatorname{tr}W\Sigma_B W^\top + \|r\|^2 - 2\sum_c w_c(\langle W_c, \mu_c - \mu_G\rangle + r_c) + 1$.
     """
     shares, centred = class_moments.weights, class_moments.centred_means
     middle = weight @ class_moments.global_mean + offset
     if len(weight) <= max(FEW, weight.shape[1] + 1):
-        # Summed in this order, outputs at means far from the origin cancel once, and in a vector.
+        # In this order, outputs at means far from the origin cancel only once, in a vector.
         outputs = centred @ weight.mT + middle
         eye = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
         return (shares @ (outputs - eye if one_hot else outputs).square()).sum() / 2
@@ -107,7 +108,7 @@ def at_means(weight: Tensor, offset: Tensor, class_moments: ClassMoments, *, one
 
 
 def in_dtype_of_moments(classifier: Tensor, bias: Tensor | None, class_moments: ClassMoments) -> tuple[Tensor, Tensor]:
-    """Checked weight and bias in the moments' dtype; the bias zero if there is none."""
+    """Checked weight and bias in the moments' dtype; the bias is zero if there is none."""
     means = class_moments.means
     _checks.same_shape(class_means=means, classifier=classifier)
     offset = torch.zeros_like(classifier[:, 0]) if bias is None else bias

@@ -1,4 +1,4 @@
-"""The loss of each sample: one of the two common ones by its name, or a function of the user's."""
+"""The loss of each sample: one of the two common ones, by name, or a user's function."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -11,14 +11,14 @@ from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
 
 Loss = Literal["cross_entropy", "mse"] | Callable[[Tensor, Tensor], Tensor]
-"""By name; or from outputs and labels to one value a sample, such as `partial(cross_entropy, reduction="none")`."""
+"""By name; or from outputs and labels to one value per sample, such as `partial(cross_entropy, reduction="none")`."""
 
 
 def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, "n"]:
-    """The loss of each sample; that of one output and its label is a number, whichever axes these have.
+    """The loss of each sample; for one output and its label it is a number, whichever axes these have.
 
     Raises:
-        ShapeError, EmptyError, RangeError: if outputs, labels and loss do not go together.
+        ShapeError, EmptyError, RangeError: if outputs, labels and loss do not match.
     """
     formula, targets = formula_and_targets(loss, logits, labels)
     losses: object = formula(logits, targets)
@@ -33,10 +33,10 @@ def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor,
 def formula_and_targets(
     loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]
 ) -> tuple[Callable[[Tensor, Tensor], Tensor], Real[Tensor, "n *_"]]:
-    """The loss as operations of torch that look at no value, and what they take it to, which was looked at.
+    """The loss as torch operations that read no tensor's values, and its targets, which have been checked.
 
     Raises:
-        ShapeError, EmptyError, RangeError: if outputs, labels and loss do not go together.
+        ShapeError, EmptyError, RangeError: if outputs, labels and loss do not match.
     """
     if callable(loss):
         _checks.samples(1, logits=logits, labels=labels)
@@ -60,7 +60,7 @@ def _squares(logits: Float[Tensor, "n c"], targets: Real[Tensor, "n c"]) -> Floa
 
 
 def _numbers(logits: Float[Tensor, "n c"], labels: Float[Tensor, "n *y"]) -> Float[Tensor, "n c"]:
-    """The labels, one an output."""
+    """The labels, one per output."""
     _checks.rows(logits=logits)
     _checks.samples(1, logits=logits, labels=labels)
     _checks.finite(logits=logits, labels=labels)

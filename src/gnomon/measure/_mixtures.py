@@ -11,11 +11,11 @@ from gnomon.linalg import Estimate, student
 from gnomon.measure._estimates import Accuracy, certain
 
 BLOCK = 16
-"""Mixtures between two looks at the error."""
+"""The number of mixtures between two checks of the error."""
 
 
 class Mixtures(nn.Module):
-    """A network whose outputs are mixtures of another's: the others times vectors (c m)."""
+    """A network whose outputs are mixtures of another network's outputs: these times vectors (c m)."""
 
     def __init__(self, model: nn.Module, vectors: Float[Tensor, "c m"]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Mixtures(nn.Module):
 def kernel_to_point(
     model: nn.Module, x: Shaped[Tensor, "n *d"], point: Shaped[Tensor, "1 *d"], accuracy: Accuracy, memory: int | None
 ) -> Estimate:
-    """The traces of the kernel's blocks between each sample and a point: exact of few outputs."""
+    """The traces of the kernel's blocks between each sample and a point: exact for few outputs."""
     like = forward(model, x[:2]).logits
     outputs = like.shape[1]
     if outputs <= FEW_OUTPUTS:
@@ -54,11 +54,11 @@ def kernel_between(
     accuracy: Accuracy,
     memory: int | None,
 ) -> Estimate:
-    r"""The traced kernel of all samples with all: exact of few outputs.
+    r"""The traced kernel between all pairs of samples: exact for few outputs.
 
-    Of one mixture of the outputs the kernel is the Gram matrix of its gradients, whose mean over mixtures is the trace.
-    How the mixtures' kernels vary gives each entry its error: products of different mixtures would tell it better, as
-    in `traces`, but are as many as the mixtures squared.
+    The kernel of one mixture of the outputs is the Gram matrix of its gradients, whose mean over mixtures is the trace.
+    The error of each entry is estimated from the variation of the mixtures' kernels: products of different mixtures
+    would give a better estimate, as in `traces`, but their number is the square of that of the mixtures.
     """
     like = forward(model, x[:2]).logits[0]
     outputs = len(like)
@@ -75,7 +75,7 @@ def kernel_between(
 def means(
     look: Callable[[Float[Tensor, "c"]], Float[Tensor, "n m"]], like: Float[Tensor, "c"], accuracy: Accuracy
 ) -> Estimate:
-    """The mean of what `look` makes of normal vectors, entry by entry, until the error is small beside the largest."""
+    """The mean of `look` over normal vectors, entry by entry, until the error is small relative to the largest."""
     generator = torch.Generator().manual_seed(accuracy.seed)
     mean = squares = like.new_zeros((), dtype=torch.float64)
     for count in range(1, accuracy.passes + 1):
@@ -92,21 +92,21 @@ def means(
 def traces(
     look: Callable[[Float[Tensor, "c m"]], Float[Tensor, "n 2"]], like: Float[Tensor, "c"], accuracy: Accuracy
 ) -> Estimate:
-    r"""The traces $\operatorname{tr}\Theta_i$ of blocks that are known by their mixtures.
+    r"""The traces $\operatorname{tr}\Theta_i$ of blocks that are known through their mixtures.
 
-    For normal v the mean of $v^\top\Theta_i v$ is the trace, and its variance $2\|S\|_F^2$ with the symmetric part S of
-    $\Theta_i$. Of m mixtures those $v_j^\top\Theta_i v_l$ with j = l give the trace, and the others' squares
-    $\|S\|_F^2$: there are more of them than of squared deviations. It ends when the error is small beside the largest
-    value.
+    For normal v the mean of $v^\top\Theta_i v$ is the trace, and its variance is $2\|S\|_F^2$, with the symmetric part
+    S of $\Theta_i$. Of the $v_j^\top\Theta_i v_l$ for m mixtures, those with j = l give the trace, and the squares of
+    the others give $\|S\|_F^2$: there are more of these than of squared deviations. It stops when the error is small
+    relative to the largest value.
 
     Source:
         Hutchinson 1990.
     Args:
-        look: from some vectors to the sums of these, of each sample: `traces_and_squares`.
+        look: from some vectors to the sums over them, for each sample: `traces_and_squares`.
         like: a row of outputs.
-        accuracy: what is asked for.
+        accuracy: the requested accuracy.
     """
-    # Drawn on the processor in single precision: the same numbers on every device, in every precision.
+    # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
     generator = torch.Generator().manual_seed(accuracy.seed)
     total: Tensor | float = 0.0
     for count in range(BLOCK, accuracy.passes + 1, BLOCK):
@@ -119,7 +119,7 @@ def traces(
 
 
 def traces_and_squares(kernel: Float[Tensor, "n m m"]) -> Float[Tensor, "n 2"]:
-    """M times the mean of what stands on each diagonal, and of the squares of what stands off it, made symmetric."""
+    """M times the mean of each block's diagonal, and of the squares of its symmetrised off-diagonal entries."""
     symmetric = (kernel + kernel.mT) / 2
     diagonal = symmetric.diagonal(dim1=1, dim2=2)
     beside = (symmetric.square().sum((1, 2)) - diagonal.square().sum(1)) / (kernel.shape[1] - 1)

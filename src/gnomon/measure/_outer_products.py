@@ -12,13 +12,13 @@ from gnomon.measure._estimates import Accuracy
 from gnomon.measure._spread import Spread, spread
 
 FIRST = 8
-"""Random vectors a sample after which the error is looked at, at least."""
+"""The least number of random vectors per sample before the error is checked."""
 PAIRS = 64
-"""Of so many pairs of vectors it is seen how they vary, at least: more of each where there are few samples."""
+"""The least number of pairs of vectors from which their variance is estimated: more per sample if samples are few."""
 SOME = 32
-"""Samples from which it is seen how errors spread over directions, at most."""
+"""The largest number of samples from which it is estimated how errors spread over directions."""
 SPARE = 1.1
-"""By so much more vectors are taken than the error after the first ones asks for, which is itself an estimate."""
+"""The factor by which more vectors are used than the error after the first ones requires, as that is an estimate."""
 
 
 def mean_outer_product(
@@ -27,10 +27,10 @@ def mean_outer_product(
     shape: tuple[int, int],
     accuracy: Accuracy,
 ) -> tuple[Estimate, Float[Tensor, ""]]:
-    r"""$\frac1n\sum_i A_i^\top A_i$ of matrices that are known by their products, and its norm; the error is of that.
+    r"""$\frac1n\sum_i A_i^\top A_i$ of matrices known by their products, and its norm, in which the error is measured.
 
     For normal v the outer product of $v^\top A_i$ with itself has $A_i^\top A_i$ as its mean. It is exact where that
-    takes no more products than the accuracy does, and these are allowed.
+    needs no more products than the accuracy does, and these are allowed.
     """
     samples, outputs = shape
     drawn = Drawn(samples)
@@ -56,8 +56,8 @@ class Drawn:
     """What random vectors have given so far.
 
     Attributes:
-        samples: how many there are.
-        count: the vectors of each.
+        samples: the number of samples.
+        count: the number of vectors for each.
     """
 
     def __init__(self, samples: int) -> None:
@@ -67,7 +67,7 @@ class Drawn:
         self._spread = Spread()
 
     def add(self, parts: Iterator[Products], stop: int) -> None:
-        """Goes on up to so many vectors a sample; by the first ones it is seen how errors spread."""
+        """Continues up to this many vectors per sample; the first ones show how errors spread."""
         kept, wanted = [], 0 if self.count else SOME
         for part in parts:
             some, before = [], None
@@ -102,12 +102,12 @@ class Drawn:
         return self._spread.width(self.noise(), float(self.mean().square().sum()))
 
     def size(self) -> float:
-        """The norm of what is estimated: that of the estimate has the mean square error in it."""
+        """The norm of the estimated matrix: that of the estimate itself includes the mean square error."""
         return math.sqrt(max(0.0, float(self.mean().square().sum()) - self.noise()))
 
 
 def variances(g: Float[Tensor, "*n p"], h: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
-    r"""For two normal draws: in the mean the squared distance of $gg^\top$ from its mean.
+    r"""For two normal draws, a value whose mean is the mean squared distance of $gg^\top$ from its mean.
 
     $(\operatorname{tr}\Sigma)^2 + \operatorname{tr}\Sigma^2$ with their covariance $\Sigma$.
     """

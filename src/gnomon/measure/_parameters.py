@@ -1,4 +1,4 @@
-"""Parameters by name: what is checked of them, and their weights as matrices."""
+"""Parameters by name: checks of them, and their weights as matrices."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from gnomon.errors import EmptyError
 
 
 def check_parameters(**arguments: Mapping[str, Float[Tensor, "*d"]]) -> None:
-    """Raises unless each argument is a mapping from names to finite tensors of floating point."""
+    """Raises unless each argument is a mapping from names to finite floating-point tensors."""
     for argument, parameters in arguments.items():
         by_name = isinstance(parameters, Mapping)
         _checks.settings((argument, parameters, "a mapping from names to tensors", by_name))
@@ -24,14 +24,14 @@ def check_parameters(**arguments: Mapping[str, Float[Tensor, "*d"]]) -> None:
 
 
 def alike(parts: Iterable[Float[Tensor, "*_"]]) -> list[Float[Tensor, "*_"]]:
-    """These in their widest dtype, at least float32, on the device of the first: layers may stand in several."""
+    """These in their widest dtype, at least float32, on the device of the first: layers may differ in both."""
     parts = list(parts)
     dtype = functools.reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)
     return [part.to(parts[0].device, dtype) for part in parts]
 
 
 def weights_of(parameters: Mapping[str, Float[Tensor, "*d"]]) -> dict[str, Float[Tensor, "q p"]]:
-    """Those of two axes or more, as matrices of one row for each entry of the first axis."""
+    """The parameters of two axes or more, as matrices with one row for each entry of the first axis."""
     check_parameters(parameters=parameters)
     names = [name for name, part in parameters.items() if part.ndim > 1 and part.numel() > 0]
     if not names:

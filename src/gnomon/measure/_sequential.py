@@ -1,4 +1,4 @@
-"""Networks whose layers stand one after the other, and points of their input space."""
+"""Networks whose layers follow one another, and points of their input space."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from gnomon.errors import ShapeError, UnsupportedModuleError
 
 
 def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules in their order, with their names; one that stands twice comes twice."""
+    """The modules in their order, with their names; one that occurs twice is yielded twice."""
     for name, child in zip(model._modules, model, strict=True):
         if isinstance(child, nn.Sequential):
             yield from children(child, f"{prefix}{name}.")
@@ -20,10 +20,10 @@ def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.M
 
 
 def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
-    """The linear layers by name, and how many of them have a ReLU behind.
+    """The linear layers by name, and how many of them are followed by a ReLU.
 
     Raises:
-        UnsupportedModuleError: unless linear layers and ReLUs take turns, at least one of each, on one process.
+        UnsupportedModuleError: unless linear layers and ReLUs alternate, with at least one of each, on one process.
     """
     expected = "an nn.Sequential of Linear and ReLU in turn"
     if not isinstance(model, nn.Sequential):
@@ -47,7 +47,7 @@ def input_points(x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
     """The points as rows of float64.
 
     Raises:
-        ShapeError: if they have not so many numbers.
+        ShapeError: if they do not have this many numbers.
         EmptyError: if there are none.
         RangeError: if they are not of floating point, or hold NaN or infinity.
     """

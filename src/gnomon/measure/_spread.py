@@ -1,4 +1,4 @@
-"""How far a mean of outer products of normal vectors may lie off."""
+"""How far off a mean of outer products of normal vectors may be."""
 
 import math
 from dataclasses import dataclass
@@ -8,31 +8,33 @@ from jaxtyping import Float
 from torch import Tensor
 
 SKEWED = 16.82
-r"""Where $\lambda$ is estimated as $\lambda\chi^2_N/N$, whose variance is $\lambda^2\varepsilon^2$ with
-$\varepsilon^2 = 2/N$, half the 95 % interval around the estimate has $q^2\varepsilon^2 + 16.82\,\varepsilon^4$ as its
-square over that of the estimate, q = 1.96, up to higher powers: an estimate that is low finds its variance low too. By
-Cornish and Fisher's expansion it is $2q(qA^2/2 - AA' + B)$, $A = (2q^2 + 1)/3$, $B = (13q^3 + 17q)/36$."""
+r"""The coefficient of the second term below. If $\lambda$ is estimated as $\lambda\chi^2_N/N$, whose variance is
+$\lambda^2\varepsilon^2$ with $\varepsilon^2 = 2/N$, the square of half the 95 % interval around the estimate is
+$q^2\varepsilon^2 + 16.82\,\varepsilon^4$ times the square of the estimate, with q = 1.96, up to higher powers: when the
+estimate is low, so is its estimated variance. By the Cornish-Fisher expansion the coefficient is
+$2q(qA^2/2 - AA' + B)$, $A = (2q^2 + 1)/3$, $B = (13q^3 + 17q)/36$."""
 MANY = 1e6
-"""Over so many directions an error is as large as it is in the mean."""
+"""The number of directions over which an error is as large as its mean."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    r"""How the errors of an estimate spread over directions: of their covariance S, over its trace.
+    r"""How the errors of an estimate, with covariance S, spread over directions, relative to the trace of S.
 
     Attributes:
-        directions: $(\operatorname{tr}S)^2/\operatorname{tr}S^2$, so many, if all were as large.
-        along: the part that lies along the estimate itself: errors of its size.
+        directions: $(\operatorname{tr}S)^2/\operatorname{tr}S^2$, the number of directions, if all were equally large.
+        along: the part that lies along the estimate itself: errors in its size.
     """
 
     directions: float = 1.0
     along: float = 1.0
 
     def width(self, noise: float, size: float) -> float:
-        r"""Half of the 95 % interval, for a mean square error and the squared norm of the estimate.
+        r"""Half the width of the 95 % interval, for a mean square error and the squared norm of the estimate.
 
-        The square of an error is a sum of $\chi^2_1$ with the eigenvalues of S as weights: one is what lies along the
-        estimate, the others are taken as equal. By the three moments that this gives, and `SKEWED`.
+        The square of an error is a sum of $\chi^2_1$ with the eigenvalues of S as weights: one belongs to the direction
+        along the estimate, and the others are taken to be equal. The width follows from the three moments that this
+        gives, and from `SKEWED`.
 
         Source:
             Buckley and Eagleson 1988, for the quantile from three moments.
@@ -50,13 +52,13 @@ class Spread:
 
 
 def spread(rows: Float[Tensor, "n m p"]) -> Spread:
-    r"""From m draws of each sample, all normal, with covariances $\Sigma_i$ of samples.
+    r"""The spread, from m normal draws for each sample, with covariance $\Sigma_i$ for sample i.
 
-    Outer products of draws have the covariances $(I + K)(\Sigma_i\otimes\Sigma_i)$, K the transposition. Up to common
-    factors $\operatorname{tr}S$ is $\sum_i(\operatorname{tr}\Sigma_i)^2 + \operatorname{tr}\Sigma_i^2$,
+    Outer products of draws have the covariances $(I + K)(\Sigma_i\otimes\Sigma_i)$, with K the transposition. Up to
+    common factors $\operatorname{tr}S$ is $\sum_i(\operatorname{tr}\Sigma_i)^2 + \operatorname{tr}\Sigma_i^2$,
     $\operatorname{tr}S^2$ is $2\sum_{ik}(\operatorname{tr}\Sigma_i\Sigma_k)^2 + \operatorname{tr}(\Sigma_i\Sigma_k)^2$,
-    and along G lies $2\sum_i\operatorname{tr}(G\Sigma_i)^2/\|G\|^2$. Each is the mean of what different draws give: two
-    of a sample, and two of either in tr S².
+    and the part along G is $2\sum_i\operatorname{tr}(G\Sigma_i)^2/\|G\|^2$. Each is estimated by its mean over
+    different draws: two of a sample, and two of either sample in tr S².
     """
     n, m, _ = rows.shape
     flat = rows.flatten(0, 1).double()
@@ -77,7 +79,7 @@ def spread(rows: Float[Tensor, "n m p"]) -> Spread:
 
 
 def apart(products: Float[Tensor, "r r"], m: int) -> Float[Tensor, ""]:
-    """The sum of the squares of what stands between different draws of one sample, of m each."""
+    """The sum of the squared entries between different draws of one sample, with m draws each."""
     n = len(products) // m
     own = products.view(n, m, n, m).diagonal(dim1=0, dim2=2).square()
     return own.sum() - products.diagonal().square().sum()

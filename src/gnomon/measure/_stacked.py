@@ -1,4 +1,4 @@
-"""Matrices that are known by their products, row under row as one: its first singular value and its norm."""
+"""Matrices that are known by their products, stacked row-wise into one: its first singular value and its norm."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ from gnomon.linalg import BLOCK, Krylov, Products, SquaredNorm, interval, krylov
 from gnomon.measure._estimates import OF_FIRST, Accuracy, FirstAndNorm
 
 PAIRS = 64
-"""Of so many random vectors at least, those of all samples together, it is seen how they vary."""
+"""The least number of random vectors, over all samples, from which their variance is estimated."""
 Parts = Callable[[], Iterator[Products]]
-"""The matrices of some samples after others, whenever they are asked for."""
+"""Yields the matrices of the samples chunk by chunk, from the beginning at each call."""
 
 
 def first_and_norm_of_all(parts: Parts, shape: tuple[int, int, int], like: Tensor, accuracy: Accuracy) -> FirstAndNorm:
-    """As far as their quotient needs: Golub-Kahan steps for the first value, random vectors for what they leave."""
+    """As accurate as their quotient needs: Golub-Kahan steps for the first value, random vectors for the rest."""
     known = krylov(transposed(parts, shape, like, accuracy.seed), 1, accuracy.rtol * OF_FIRST, accuracy.passes // 2)
     rest = accuracy.passes - int(known.passes)
     return FirstAndNorm.beside(
@@ -26,7 +26,7 @@ def first_and_norm_of_all(parts: Parts, shape: tuple[int, int, int], like: Tenso
 
 
 def transposed(parts: Parts, shape: tuple[int, int, int], like: Tensor, seed: int) -> Products:
-    """With a column for each row: then the vectors that are kept have the length of a row."""
+    """The transpose, with a column for each row: the vectors that are kept then have the length of a row."""
     n, c, d = shape
 
     def left(v: Float[Tensor, "1 d"]) -> Float[Tensor, "1 r"]:
@@ -43,7 +43,7 @@ def transposed(parts: Parts, shape: tuple[int, int, int], like: Tensor, seed: in
 
 
 def squared_norm_of_all(parts: Parts, n: int, known: Krylov, tolerance: Float[Tensor, "1"], most: int) -> SquaredNorm:
-    """As `squared_norm`, beside what is known; each of n samples has vectors of its own, so that few will do."""
+    """As `squared_norm`, given a known part; each of the n samples has its own random vectors, so that few suffice."""
     some = max(2, min(BLOCK, math.ceil(PAIRS / n)))
     total, fourth, squared = torch.zeros(3, 1, dtype=known.captured.dtype, device=known.captured.device)
     for count in range(some, max(some, most) + 1, some):

@@ -1,4 +1,4 @@
-"""How the networks of convolutions and BatchNorm are made, and how their weights begin."""
+"""How networks of convolutions and BatchNorm are built and initialised."""
 
 import math
 from collections.abc import Callable
@@ -13,9 +13,10 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def build(make: Callable[[], Network], generator: torch.Generator | None, **sizes: int) -> Network:
-    """The network that `make` makes, its weights drawn from `generator`; RangeError if a size is below 1.
+    """The network that `make` builds, its weights drawn from `generator`; RangeError if a size is below 1.
 
-    Convolutions start normal with variance 2 / fan-out, BatchNorm as the identity, linear layers as PyTorch's default.
+    Convolution weights are drawn from a normal distribution with variance 2 / fan-out; BatchNorm starts as the
+    identity, linear layers with PyTorch's default initialisation.
     """
     _checks.settings(*((name, size, "at least 1", size >= 1) for name, size in sizes.items()))
     with torch.device("meta"):

@@ -12,18 +12,18 @@ from gnomon.errors import RangeError, public
 def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Generator | None = None) -> nn.Sequential:
     r"""A ReLU network of 3 × 3 convolutions and two linear layers, without biases; Kaiming's initialisation.
 
-    Each block has two convolutions: one to its width, and one of that width with stride 2, which halves the image.
-    Then the average over 2 × 2 pixels, twice, and two linear layers. Without biases the network is positively
-    homogeneous. Weights are normal with variance $2 / m$, m the layer's outputs times the pixels of its kernel
-    (fan-out); the last layer, which no ReLU follows, too.
+    Each block has two convolutions: one to its width, and one of that width with stride 2, which halves the image. Then
+    come two averages over 2 × 2 pixels and two linear layers. Without biases the network is positively homogeneous.
+    Weights are normal with variance $2 / m$, where m is the layer's outputs times the pixels of its kernel (fan-out),
+    also in the last layer, which no ReLU follows.
 
     Source:
         Walker et al., arXiv:2506.12284, figure 5: six convolutions and two linear layers.
     Args:
-        widths: of the input's channels, the blocks, and the output; default: the paper's.
+        widths: the widths of the input's channels, the blocks, and the output; default: the paper's.
         generator: where the weights come from; default: torch's global one.
     Returns:
-        The network, from (n, channels, h, w) to (n, classes). For b blocks h and w are from 3·2ᵇ + 1 to 7·2ᵇ, where
+        The network, from (n, channels, h, w) to (n, classes). For b blocks, h and w range from 3·2ᵇ + 1 to 7·2ᵇ, where
         the averages leave one pixel: 25 to 56 for three, such as CIFAR's 32.
     Raises:
         RangeError: if there are fewer than three widths, or one is not positive.

@@ -33,7 +33,7 @@ class DenseLayer(nn.Module):
 class DenseNet(nn.Module):
     """A densely connected network for small images; `features` gives what its linear head sees.
 
-    With `bc` it is a DenseNet-BC: bottlenecks of 4 `growth` channels, and between two blocks half of the channels.
+    With `bc` it is a DenseNet-BC: bottlenecks of 4 `growth` channels, and the channels halved between two blocks.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ def densenet40(
 ) -> DenseNet:
     """DenseNet-40: three blocks of 12 layers, neither bottlenecks nor compression, 16 channels at first.
 
-    Between two blocks, a 1 x 1 convolution and the average over 2 x 2 pixels. No dropout. Weights start as in
-    `resnet18`, which is the source's initialisation but for the head.
+    Between two blocks, a 1 x 1 convolution and the average over 2 x 2 pixels. No dropout. Weights are initialised as in
+    `resnet18`, which is the source's initialisation except for the head.
 
     Source:
-        Huang et al., arXiv:1608.06993, table 2, with growth rates 12 here and for 100, 24 for 250. Which the papers on
-        neural collapse took for these depths they do not say.
+        Huang et al., arXiv:1608.06993, table 2, with growth rates of 12 here and at depth 100, 24 at depth 250. The
+        papers on neural collapse do not say which they used for these depths.
     Args:
-        channels: of the images, which have at least 4 x 4 pixels.
+        channels: channels of the images, which have at least 4 x 4 pixels.
         classes: outputs.
-        growth: k, the channels that each layer adds.
+        growth: k, the number of channels that each layer adds.
         generator: where the weights come from; default: torch's global one.
     Raises:
         RangeError: listing every number that is below 1.
@@ -111,8 +111,8 @@ def densenet201(
     """DenseNet-201, with the first convolution of `densenet100`: 6, 12, 48 and 32 bottlenecks, on 8 x 8 pixels or more.
 
     Source:
-        Huang et al., table 1, for ImageNet. Cut are the stride and the 7 x 7 of its first convolution, and the
-        BatchNorm, ReLU and max-pooling after that.
+        Huang et al., table 1, for ImageNet. The stride and the 7 x 7 size of its first convolution are omitted, and so
+        are the BatchNorm, ReLU and max-pooling after that.
     """
     return densenet(channels, classes, (6, 12, 48, 32), growth, 2 * growth, True, generator)
 
@@ -134,7 +134,7 @@ def densenet(
     bc: bool,
     generator: torch.Generator | None,
 ) -> DenseNet:
-    """The network of so many layers in each block."""
+    """The network with this many layers in each block."""
     return build(
         lambda: DenseNet(channels, classes, counts, growth, start, bc=bc),
         generator,

@@ -18,8 +18,8 @@ def mlp(
     Large scales make a network memorise first and generalise late, if at all (Liu et al., Omnigrok, 2023).
 
     Args:
-        widths: of the input, the hidden layers and the output, at least two.
-        bias: whether layers have biases; the papers' nets have none, which makes them positively homogeneous.
+        widths: the widths of the input, the hidden layers and the output, at least two.
+        bias: whether layers have biases; the papers' networks have none, which makes them positively homogeneous.
         scale: multiplies every initial weight and bias.
         generator: where the weights come from; default: torch's global one.
 

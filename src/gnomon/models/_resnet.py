@@ -9,7 +9,7 @@ from gnomon.models._build import build
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions, each normalised, and the way round them."""
+    """Two 3 x 3 convolutions, each normalised, and the shortcut around them."""
 
     expansion = 1
 
@@ -22,13 +22,13 @@ class BasicBlock(nn.Module):
         self.shortcut = shortcut(channels, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways, through a ReLU."""
+        """The sum of both paths, through a ReLU."""
         y = functional.relu(self.bn1(self.conv1(x)))
         return functional.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two of 1 x 1, the last of which widens fourfold, and the way round them."""
+    """A 3 x 3 convolution between two of 1 x 1, the last of which widens fourfold, and the shortcut around them."""
 
     expansion = 4
 
@@ -44,14 +44,14 @@ class Bottleneck(nn.Module):
         self.shortcut = shortcut(channels, out, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways, through a ReLU."""
+        """The sum of both paths, through a ReLU."""
         y = functional.relu(self.bn1(self.conv1(x)))
         y = functional.relu(self.bn2(self.conv2(y)))
         return functional.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
 
 
 def shortcut(channels: int, out: int, stride: int) -> nn.Module:
-    """The way round a block: the identity, or, where the shape changes, a 1 x 1 convolution."""
+    """The shortcut around a block: the identity, or, where the shape changes, a 1 x 1 convolution."""
     if stride == 1 and channels == out:
         return nn.Identity()
     return nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
@@ -98,12 +98,13 @@ def resnet18(
 ) -> ResNet:
     """ResNet-18 for small images: a 3 x 3 first convolution of stride 1, and no max-pooling after it.
 
-    Convolutions start normal with variance 2 / fan-out, BatchNorm as the identity, the head as PyTorch's default.
+    Convolution weights are drawn from a normal distribution with variance 2 / fan-out; BatchNorm starts as the
+    identity, the head with PyTorch's default initialisation.
 
     Source:
         He et al. 2015; the small-image variant is that of Han, Papyan, Donoho, arXiv:2106.02073, and others before.
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: outputs.
         width: channels of the first stage; each of the three others doubles them.
         generator: where the weights come from; default: torch's global one.
@@ -125,9 +126,9 @@ def resnet34(
 def resnet50(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:
-    """ResNet-50 for small images: as `resnet34`, of bottlenecks, and so with four times the features.
+    """ResNet-50 for small images: as `resnet34`, with bottlenecks, and so with four times the features.
 
-    A bottleneck's stride is in its 3 x 3 convolution, where PyTorch has it, not in the first, where He et al. do.
+    A bottleneck's stride is in its 3 x 3 convolution, where PyTorch has it, not in the first, where He et al. have it.
     """
     return resnet(channels, classes, Bottleneck, (3, 4, 6, 3), width, generator)
 
@@ -140,7 +141,7 @@ def resnet(
     width: int,
     generator: torch.Generator | None,
 ) -> ResNet:
-    """The residual network of so many blocks in each stage."""
+    """The residual network with this many blocks in each stage."""
     return build(
         lambda: ResNet(channels, classes, block, counts, width),
         generator,

@@ -1,4 +1,4 @@
-"""A transformer of one layer, as small as the one that learns modular addition."""
+"""A one-layer transformer, as small as the one that learns modular addition."""
 
 import math
 
@@ -12,26 +12,26 @@ from gnomon.errors import RangeError, public
 class OneLayerTransformer(nn.Module):
     r"""Attention and a ReLU layer over a few tokens, read off at the last of them; no LayerNorm, no dropout.
 
-    With x the embeddings plus positions, of which only the last place $x_t$ asks and is answered:
+    With x the embeddings plus positions, of which only the last one, $x_t$, is a query and has an output:
     $r = x_t + W_O\,[\mathrm{softmax}(q_h^\top K_h/\sqrt k)\,V_h]_h$,
     $f = W_U\,(r + W_{out}\,\mathrm{ReLU}(W_{in}\,r + b_{in}) + b_{out})$
 
-    The last place attends to all places, so that no mask is needed, and the other places' outputs are never made. It
-    maps embeddings, not tokens, to logits: `model(model.embed(tokens))`. Thus Jacobians in the input exist, and
-    attention is written out, since fused attention has no second derivative.
+    The last position attends to all positions, so no mask is needed, and the outputs of the other positions are never
+    computed. The network maps embeddings, not tokens, to logits: `model(model.embed(tokens))`. Thus Jacobians with
+    respect to the input exist, and attention is written out, since fused attention has no second derivative.
 
     Weights are drawn as in the source: normal with variance 1/width, the unembedding 1/outputs; biases start at 0.
 
     Source:
         Nanda et al., Progress measures for grokking via mechanistic interpretability, arXiv:2301.05217, and their
-        code. Departs from it where the unembedding leaves out the token "=", if `outputs` is `tokens` - 1.
+        code. Departs from it in that the unembedding leaves out the token "=", if `outputs` is `tokens` - 1.
     Args:
-        tokens: in the vocabulary.
-        outputs: c, the logits.
-        context: t, the tokens of a sample.
-        width: d, of the embeddings.
-        heads: of attention; each is `width` / `heads` wide.
-        hidden: m, the neurons.
+        tokens: the number of tokens in the vocabulary.
+        outputs: c, the number of logits.
+        context: t, the number of tokens per sample.
+        width: d, the width of the embeddings.
+        heads: the number of attention heads; each is `width` / `heads` wide.
+        hidden: m, the number of neurons.
         generator: where the weights come from; default: torch's global one.
     Raises:
         RangeError: if a size is not positive, or `heads` does not divide `width`.
@@ -82,7 +82,7 @@ class OneLayerTransformer(nn.Module):
         x = embeddings + self.W_pos
         query, key, value = x[:, -1:] @ self.W_Q.T, x @ self.W_K.T, x @ self.W_V.T
         by_head = (*x.shape[:2], self.heads, -1)
-        # With one query a sample, sums of products take less time than batches of matrix products this small.
+        # With one query per sample, sums of products take less time than batches of matrix products this small.
         scores = (query * key).reshape(by_head).sum(3) / math.sqrt(x.shape[2] / self.heads)
         attention = scores.softmax(1).unsqueeze(3)
         mixed = (attention * value.reshape(by_head)).sum(1).flatten(1)

@@ -10,8 +10,8 @@ from gnomon.models._build import build
 class VGG(nn.Module):
     """Five stages of 3 x 3 convolutions, each ending in max-pooling; `features` gives what its linear head sees.
 
-    A pool keeps the part of a window at the image's edge. So 28 x 28 leave one pixel, as 32 x 32 do, and multiples of
-    32 are pooled as ever.
+    Pooling keeps partial windows at the image's edge. So 28 x 28 images leave one pixel, as 32 x 32 ones do, and
+    multiples of 32 are pooled as usual.
     """
 
     def __init__(self, channels: int, classes: int, counts: tuple[int, ...], width: int) -> None:
@@ -39,17 +39,17 @@ class VGG(nn.Module):
 
 @public
 def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
-    """VGG-11 for small images: its eight convolutions with BatchNorm, and one linear layer for its three.
+    """VGG-11 for small images: its eight convolutions with BatchNorm, and one linear layer in place of its three.
 
-    Cut are the two hidden linear layers of 4096, with their dropout, and the pooling to 7 x 7 before them: 32 x 32
-    images end as one pixel. BatchNorm follows each convolution, which then needs no bias. Weights start as in
+    The two hidden linear layers of 4096, with their dropout, and the pooling to 7 x 7 before them are omitted: 32 x 32
+    images end as one pixel. BatchNorm follows each convolution, which then needs no bias. Weights are initialised as in
     `resnet18`.
 
     Source:
-        Simonyan and Zisserman, arXiv:1409.1556, configuration A; BatchNorm for dropout as in Papyan, Han, Donoho 2020,
-        whose networks Han, Papyan, Donoho, arXiv:2106.02073, take over.
+        Simonyan and Zisserman, arXiv:1409.1556, configuration A; BatchNorm in place of dropout as in Papyan, Han,
+        Donoho 2020, whose networks Han, Papyan, Donoho, arXiv:2106.02073, adopt.
     Args:
-        channels: of the images.
+        channels: channels of the images.
         classes: outputs.
         width: channels of the first stage; the second, third and fourth double them, the fifth does not.
         generator: where the weights come from; default: torch's global one.
@@ -66,7 +66,7 @@ def vgg13(channels: int = 3, classes: int = 10, *, width: int = 64, generator: t
 
 
 def vgg(channels: int, classes: int, counts: tuple[int, ...], width: int, generator: torch.Generator | None) -> VGG:
-    """The network of so many convolutions in each stage."""
+    """The network with this many convolutions in each stage."""
     return build(
         lambda: VGG(channels, classes, counts, width), generator, channels=channels, classes=classes, width=width
     )

@@ -1,4 +1,4 @@
-"""Figures for a paper, drawn with matplotlib, which the extra `plot` brings: histories, readings, regions, spectra.
+"""Figures for a paper, drawn with matplotlib, which comes with the extra `plot`: histories, readings, regions, spectra.
 
 Each function takes `ax`, the axes to draw into (default: those of a new figure), and returns the figure and its axes.
 """

@@ -24,16 +24,16 @@ def classes(
     are drawn as they are.
 
     Args:
-        features: one row a sample.
+        features: one row per sample.
         labels: their classes.
         ax: where to draw; default: the axes of a new figure.
-        size: of the points, in points of the page.
+        size: the size of the points, in typographic points.
 
     Returns:
-        The figure and its axes, whose two directions have one scale.
+        The figure and its axes, whose two directions have the same scale.
 
     Raises:
-        ShapeError: if there is not one label for each row of features, or they have one dimension only.
+        ShapeError: if there is not one label for each row of features, or the features have only one dimension.
         EmptyError: if there is no sample.
         RangeError: at NaN or infinity.
     """

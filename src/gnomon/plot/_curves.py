@@ -14,13 +14,13 @@ from gnomon.plot._values import Numbers, in_order, numbers, spread, value_of
 
 @dataclass(frozen=True)
 class Curve:
-    """One number a step.
+    """One number per step.
 
     Attributes:
-        steps: those of training, rising.
-        means: over the samples, NaN where there is none.
-        band: the quartiles, between which the middle half of the samples lies; None where there is one value, or where
-            each sample is right or wrong, 1 or 0.
+        steps: the steps of training, increasing.
+        means: the means over the samples, NaN where there is none.
+        band: the quartiles, between which the middle half of the samples lies; None where there is only one value, or
+            where each sample is right or wrong, 1 or 0.
     """
 
     steps: Numbers
@@ -28,7 +28,7 @@ class Curve:
     band: tuple[Numbers, Numbers] | None
 
     def above_zero(self) -> "Curve":
-        """What a logarithmic axis has room for: a gap for all else, and a band that ends at the line."""
+        """What a logarithmic axis can show: a gap for everything else, and a band that ends at the line."""
         means = np.where(self.means > 0, self.means, np.nan)
         if self.band is None:
             return Curve(self.steps, means, None)
@@ -36,13 +36,13 @@ class Curve:
         return Curve(self.steps, means, (np.where(low > 0, low, np.fmin(means, high)), high))
 
     def where(self, kept: Any) -> "Curve":  # noqa: ANN401 - a mask of NumPy's
-        """At these steps alone."""
+        """The curve at these steps only."""
         band = None if self.band is None else (self.band[0][kept], self.band[1][kept])
         return Curve(self.steps[kept], self.means[kept], band)
 
 
 def curve(history: Sequence[Read] | Series, name: str, run: str = "") -> Curve:
-    """That of a quantity in readings or in a history.
+    """The curve of a quantity in readings or in a history.
 
     Raises:
         EmptyError: if there are no readings.
@@ -52,7 +52,7 @@ def curve(history: Sequence[Read] | Series, name: str, run: str = "") -> Curve:
 
 
 def of_readings(readings: Sequence[Read], name: str) -> Curve:
-    """From the values of all samples."""
+    """A curve from the values of all samples."""
     steps = np.array([reading.step for reading in readings], float)
     rows = [value_of(reading, name) for reading in readings]
     means, low, high = np.array([spread(row) for row in rows]).T
@@ -61,7 +61,7 @@ def of_readings(readings: Sequence[Read], name: str) -> Curve:
 
 
 def of_series(history: Series, name: str) -> Curve:
-    """From numbers that are there already."""
+    """A curve from means and quartiles that are already there."""
     if name not in history.names:
         there = ", ".join(history.quantities) or "none"
         raise RangeError("quantity", f"one of {there}", repr(name), "Ask the probe for it.")

@@ -1,4 +1,4 @@
-"""What is drawn, as far as a picture needs to know it: the floors that measure lie above, and draw what they have."""
+"""What is drawn, as far as a figure needs to know it: the packages that measure lie above, and draw what they have."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -12,11 +12,11 @@ class Read(Protocol):
 
     @property
     def step(self) -> int:
-        """That of training."""
+        """The step of training."""
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """By name a tensor, an estimate or a dataclass of tensors."""
+        """A tensor, an estimate or a dataclass of tensors, by name."""
 
     def scalars(self) -> dict[str, float]:
         """The same as plain numbers."""
@@ -28,18 +28,18 @@ class Series(Protocol):
 
     @property
     def steps(self) -> list[int]:
-        """Those of training, rising."""
+        """The steps of training, increasing."""
 
     @property
     def names(self) -> list[str]:
-        """Those of all numbers, extremes and quartiles among them."""
+        """The names of all numbers, including extremes and quartiles."""
 
     @property
     def quantities(self) -> list[str]:
-        """Those of quantities alone."""
+        """The names of the quantities alone."""
 
     def __getitem__(self, name: str) -> Tensor:
-        """One number a step, NaN where there is none."""
+        """One number per step, NaN where there is none."""
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class Corners(Protocol):
 
     @property
     def count(self) -> Tensor:
-        """How many of them are each region's."""
+        """How many corners each region has."""
 
 
 @runtime_checkable

@@ -16,10 +16,10 @@ def histogram(
 
     Args:
         axes: where to draw.
-        groups: the values, by what the legend says of them.
-        bins: how many.
+        groups: the values, by their names in the legend.
+        bins: the number of bins.
         log: whether the values' axis is logarithmic, if they are above 0 and span a decade.
-        share: whether bars are the share of their group, in percent, in the place of the number of samples.
+        share: whether bars are the share of their group, in percent, instead of the number of samples.
     """
     together = np.concatenate(list(groups.values()))
     low, high = together.min(), together.max()

@@ -1,4 +1,4 @@
-"""Several quantities while a network trains, or several networks, a panel a quantity."""
+"""Several quantities while one network trains, or several, with one panel per quantity."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,27 +13,28 @@ from gnomon.plot._curves import Curve, draw, of_series
 from gnomon.plot._drawn import Series
 
 Lines = dict[tuple[str, str], Curve]
-"""By run and by what stands before the quantity's name: the split, the layer, or both."""
+"""By run and by what comes before the quantity's name: the split, the layer, or both."""
 
 
 @public
 def histories(
     runs: Mapping[str, Series], names: Sequence[str], *, ax: Axes | None = None, logarithmic: Collection[str] = ()
 ) -> tuple[Figure, Axes | list[Axes]]:
-    """Draws quantities against the step of training, a panel each; splits, layers and runs are lines of it.
+    """Draws quantities against the step of training, one panel each, with splits, layers and runs as lines.
 
-    What `History.plot` and `compare(...).plot` draw with. The line is the mean over the samples, the band the middle
-    half of them, where each is not merely right or wrong. The steps' axis is logarithmic where they span two decades.
+    `History.plot` and `compare(...).plot` draw with this. The line is the mean over the samples, the band the middle
+    half of them, where each is not merely right or wrong. The step axis is logarithmic where the steps span two
+    decades.
 
     Args:
         runs: each a `gnomon.History`, by the names that the legend shows; one may have an empty name.
-        names: the quantities', such as `test/accuracy`. Those that differ only in what stands before the last slash
-            share a panel.
+        names: the names of the quantities, such as `test/accuracy`. Those that differ only before the last slash share
+            a panel.
         ax: where to draw all of them together; default: a new figure.
-        logarithmic: the names of which the axis of values is logarithmic, if a value is above 0.
+        logarithmic: the names whose value axis is logarithmic, if a value is above 0.
 
     Returns:
-        The figure and its axes; of several panels a list of them.
+        The figure and its axes; for several panels, a list of axes.
 
     Raises:
         EmptyError: if there are no runs, no names or no readings.
@@ -79,9 +80,9 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
 
 
 def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dict[str, Any]]:
-    """How each line is drawn in all panels: a run has a colour, and its splits and layers dashes.
+    """How each line is drawn in all panels: each run has a colour, and its splits and layers have dashes.
 
-    Of one run a layer has a colour and a split its dashes, or each line its own.
+    With a single run, each layer has a colour and each split its dashes, or each line has its own.
     """
     keys = list(dict.fromkeys(key for lines in panels.values() for key in lines))
     kinds = keys if several else [(layer, split) for split, _, layer in (part.partition("/") for _, part in keys)]

@@ -26,8 +26,8 @@ def history(
     """Draws a quantity against the step of training, on a logarithmic axis: its mean over the samples.
 
     Args:
-        readings: the `gnomon.History` of one run, or a list of its readings; or those of several by the names that the
-            legend shows. A reading at step 0 has no place on the axis.
+        readings: the `gnomon.History` of one run, or a list of its readings; or those of several runs, by the names
+            that the legend shows. A reading at step 0 has no place on the axis.
         quantity: its name in the readings, such as `jacobian_norm`, `test/accuracy` or `mse_decomposition.total`.
         ax: where to draw; default: the axes of a new figure.
         log_y: whether the quantity's axis is logarithmic too.

@@ -21,7 +21,7 @@ def images(
     """Draws grey or signed images side by side, each scaled by its own largest |value|.
 
     Args:
-        images: one each, of shape (n, h, w).
+        images: the images, of shape (n, h, w).
         ax: where to draw; default: the axes of a new figure.
         signed: whether blue is negative and red positive, or white 0 and black the largest; default: whether there is a
             negative value.
@@ -31,7 +31,7 @@ def images(
 
     Raises:
         ShapeError: if the images are not of shape (n, h, w).
-        EmptyError: if there is none.
+        EmptyError: if there are none.
         RangeError: at NaN or infinity.
     """
     _checks.samples(3, images=images)

@@ -1,4 +1,4 @@
-"""Kernels and other matrices, by what they say of pairs."""
+"""Kernels and other matrices, by what they say about pairs."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,24 +22,24 @@ def kernel(
     ax: Axes | None = None,
     label: str = "",
 ) -> tuple[Figure, Axes]:
-    """Draws the entries of an NTK, a Gram matrix or any other as colours, samples of one class beside each other.
+    """Draws the entries of an NTK, a Gram matrix or another matrix as colours, samples of one class next to each other.
 
     A network that tells the classes apart has bright blocks along the diagonal.
 
     Args:
-        matrix: of pairs of samples (n m); of an NTK with its outputs (n m c c) the trace over these is drawn.
+        matrix: over pairs of samples (n m); for an NTK with its outputs (n m c c), the trace over these is drawn.
         labels: the samples' classes, by which rows and columns are ordered; the matrix is then square. Default: the
-            order in which they are.
+            given order.
         ax: where to draw; default: the axes of a new figure.
-        label: what the entries are, beside the colour bar.
+        label: what the entries are, next to the colour bar.
 
     Returns:
-        The figure and its axes. Blue is negative and red positive where there is a negative entry; else dark is 0 and
-        yellow the largest. Where few entries are far larger than the others the colours end before, and the bar has an
-        arrow.
+        The figure and its axes. If there is a negative entry, blue is negative and red positive; otherwise dark is 0
+        and yellow the largest. Where a few entries are far larger than the others, the colours end below them, and the
+        bar has an arrow.
 
     Raises:
-        ShapeError: if it is no such matrix, or there is not one label for each row and column.
+        ShapeError: if the matrix has neither shape, or there is not one label for each row and column.
         EmptyError: if it has no entries.
         RangeError: at NaN or infinity.
     """
@@ -65,7 +65,7 @@ def kernel(
 
 
 def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
-    """The entries as colours, NaN and infinity left white, with their bar."""
+    """The entries as colours, NaN and infinity left white, with a colour bar."""
     entries = np.where(np.isfinite(entries), entries, np.nan)
     signed = bool((entries < 0).any())
     most, beyond = _largest(np.abs(entries[np.isfinite(entries)]))
@@ -90,7 +90,7 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
 def _largest(sizes: Numbers) -> tuple[float, bool]:
     """Where the colours end, and whether entries lie beyond: a few far larger ones do not leave the others one colour.
 
-    That is at the largest, or at that of 98 % of the entries if the largest is more than four times that.
+    They end at the largest entry, or at the 98 % quantile if the largest is more than four times that.
     """
     usual, largest = float(np.quantile(sizes, 0.98)), float(sizes.max())
     return (usual, True) if 0 < 4 * usual < largest else (largest or 1.0, False)

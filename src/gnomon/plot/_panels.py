@@ -1,4 +1,4 @@
-"""One panel of what was read at one step: which kind of picture its values ask for, and that picture."""
+"""One panel of what was read at one step: which kind of picture its values call for, and that picture."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ class Panel:
 
     Attributes:
         kind: what draws it.
-        axes: those of the values, as the quantity's annotation has them; None if unknown.
-        log: whether the axis of values is logarithmic, if they are above 0.
+        axes: the names of the values' axes, as in the quantity's annotation; None if unknown.
+        log: whether the value axis is logarithmic, if the values are above 0.
         right: which samples are classified correctly, if that is known.
-        held: the values by what stands before the quantity's name.
+        held: the values, by what comes before the quantity's name.
     """
 
     kind: "Kind"
@@ -39,7 +39,7 @@ class Panel:
     held: dict[str, Tensor] = field(default_factory=dict)
 
     def draw(self, axes: Axes) -> None:
-        """Into these axes, or that there is nothing to draw."""
+        """Draws into these axes, or writes there that there is nothing to draw."""
         self.held = {name: value.cpu().double() for name, value in self.held.items()}
         if any(value.isfinite().any() for value in self.held.values()):
             self.kind(axes, self)
@@ -52,7 +52,7 @@ Kind = Callable[[Axes, Panel], None]
 
 
 def kind_of(value: Tensor, axes: tuple[str, ...] | None) -> Kind:
-    """How a value of this shape is drawn, the names of its axes known or not."""
+    """How a value of this shape is drawn, whether or not the names of its axes are known."""
     if value.numel() == 1 and value.ndim < 3:
         return points
     if value.ndim == 1:
@@ -75,12 +75,12 @@ def falling(value: Tensor) -> bool:
 
 
 def alone(kind: Kind, right: Tensor | None) -> bool:
-    """Whether one quantity on several splits takes as many panels."""
+    """Whether one quantity on several splits needs as many panels."""
     return kind in (entries, pictures) or (kind is samples and right is not None)
 
 
 def points(axes: Axes, panel: Panel) -> None:
-    """One number each, with its digits beside it; where each sample is right or wrong, 1 or 0, their mean."""
+    """One number each, with its digits next to it; where each sample is right or wrong, 1 or 0, their mean."""
     values = {name: value.mean().item() for name, value in panel.held.items()}
     shown = {name: value for name, value in values.items() if np.isfinite(value)}
     log = panel.log and min(shown.values()) > 0
@@ -104,7 +104,7 @@ def points(axes: Axes, panel: Panel) -> None:
 
 
 def samples(axes: Axes, panel: Panel) -> None:
-    """How many have which value; those classified correctly apart from the others, each as shares of its own."""
+    """How many samples have which value; correct ones apart from wrong ones, each as shares of their group."""
     groups: dict[str, Numbers] = {}
     for name, value in panel.held.items():
         own = value.flatten(1) if value.ndim > 1 else value[:, None]
@@ -119,7 +119,7 @@ def samples(axes: Axes, panel: Panel) -> None:
 
 
 def lines(axes: Axes, panel: Panel) -> None:
-    """Against the place along the last axis: the mean over the rows, and the middle half of these."""
+    """The mean over the rows, and the middle half of these, against the place along the last axis."""
     axis = panel.axes[-1] if panel.axes else ""
     start = 0 if axis == "k" else 1
     log = panel.log or (axis not in PLACES and all(falling(value) for value in panel.held.values()))
@@ -156,7 +156,7 @@ def entries(axes: Axes, panel: Panel) -> None:
 
 
 def pictures(axes: Axes, panel: Panel) -> None:
-    """The first finite ones as images, the mean over all axes between."""
+    """The first finite entries as images, averaged over all axes in between."""
     (value,) = panel.held.values()
     whole = value[value.flatten(1).isfinite().all(1)][:IMAGES]
     if len(whole):

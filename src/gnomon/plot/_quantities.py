@@ -1,4 +1,4 @@
-"""What was read at one step, a panel a quantity."""
+"""What was read at one step, one panel per quantity."""
 
 import textwrap
 from collections.abc import Collection, Mapping
@@ -23,26 +23,27 @@ def quantities(
     logarithmic: Collection[str] = (),
     right: Mapping[str, Tensor] | None = None,
 ) -> tuple[Figure, Axes | list[Axes]]:
-    """Draws quantities at one step, a panel each, as their shapes ask for.
+    """Draws quantities at one step, one panel each, according to their shapes.
 
-    What `Reading.plot` draws with. One number is a point; one value a sample a histogram; values that fall from the
-    first on a spectrum; one value a class or a layer a line; a matrix its entries as colours; of three axes and more
-    the first eight samples are drawn as images, the mean over all but the last two axes of each.
+    `Reading.plot` draws with this. One number is drawn as a point; one value per sample as a histogram; values that
+    fall from the first on as a spectrum; one value per class or per layer as a line; a matrix as colours of its
+    entries; with three or more axes, the first eight samples are drawn as images, each averaged over all but its last
+    two axes.
 
     Args:
-        values: by name, such as `test/nc1`. What differs only in what stands before the last slash shares a panel,
-            but for matrices and images, and where samples are drawn apart.
+        values: by name, such as `test/nc1`. Names that differ only before the last slash share a panel, except for
+            matrices and images, and where samples are drawn apart.
         ax: where to draw, for one panel; default: a new figure.
-        axes_of: by name, the axes as the quantity's annotation has them, such as ("n",); default: unknown.
-        logarithmic: the names of which the axis of values is logarithmic, if they are above 0.
+        axes_of: by name, the axes as in the quantity's annotation, such as ("n",); default: unknown.
+        logarithmic: the names whose value axis is logarithmic, if the values are above 0.
         right: by name, which samples are classified correctly, (n); these are drawn apart from the others.
 
     Returns:
-        The figure and its axes; of several panels a list of them.
+        The figure and its axes; for several panels, a list of axes.
 
     Raises:
         EmptyError: if there are no values.
-        RangeError: if there are several panels, and axes are given.
+        RangeError: if there are several panels and axes are given.
     """
     panels: dict[tuple[str, Kind], Panel] = {}
     order = list(dict.fromkeys(name.rpartition("/")[2] for name in values))

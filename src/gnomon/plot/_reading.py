@@ -23,7 +23,7 @@ def reading(
         readings: one `gnomon.Reading`, or several by the names that the legend shows; all are counted in the same bins.
         quantity: its name in the readings, such as `centroid_alignment` or `test/accuracy`.
         ax: where to draw; default: the axes of a new figure.
-        bins: how many.
+        bins: the number of bins.
 
     Returns:
         The figure and its axes.

@@ -28,22 +28,22 @@ def regions(
     label: str = "",
     log_values: bool = False,
 ) -> tuple[Figure, Axes]:
-    """Draws the linear regions of a network on a plane, coloured by a value each, or in colours without meaning.
+    """Draws the linear regions of a network on a plane, coloured by a value for each, or in colours without meaning.
 
     Args:
         regions: the partition, a `gnomon.regions.Regions`.
-        values: one for each region, such as `regions.norms`, for which a colour bar is drawn; default: regions of one
-            activation pattern have one colour, of six.
+        values: one for each region, such as `regions.norms`, for which a colour bar is drawn; default: regions with the
+            same activation pattern have the same colour, one of six.
         ax: where to draw; default: the axes of a new figure.
-        label: what the values are, beside the colour bar.
-        log_values: whether the colours' scale is logarithmic.
+        label: what the values are, next to the colour bar.
+        log_values: whether the colour scale is logarithmic.
 
     Returns:
-        The figure and its axes, in the plane's coordinates. The regions are pixels in a PDF or SVG, at its `dpi`.
+        The figure and its axes, in the plane's coordinates. In a PDF or SVG the regions are pixels, at its `dpi`.
 
     Raises:
         ShapeError: if there is not one value for each region.
-        RangeError: at NaN or infinity, or at values that are not above 0 and a logarithmic scale.
+        RangeError: at NaN or infinity, or at values that are not above 0 with a logarithmic scale.
     """
     figure, axes = style.canvas(ax, 4.2, 3.6)
     rows = zip(numbers(regions.polygons.vertices), regions.polygons.count.tolist(), strict=True)
@@ -72,7 +72,7 @@ def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int
     Args:
         regions: the partition, a `gnomon.regions.Regions`.
         ax: where to draw; default: the axes of a new figure.
-        pixels: how many there are of the classes' colours along each axis.
+        pixels: the number of pixels of the classes' colours along each axis.
 
     Returns:
         The figure and its axes, in the plane's coordinates.

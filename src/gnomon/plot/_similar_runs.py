@@ -1,4 +1,4 @@
-"""What became of the networks that a verdict is drawn from."""
+"""What became of the networks that a verdict is based on."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,14 +14,14 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
     """Draws the unseen accuracy of the most similar runs against the doublings of the steps since they were similar.
 
     Args:
-        verdict: what `gnomon.verdict` said.
+        verdict: what `gnomon.verdict` returned.
         ax: where to draw; default: the axes of a new figure.
 
     Returns:
         The figure and its axes.
 
     Raises:
-        EmptyError: if the verdict is drawn from no runs, as with too few readings.
+        EmptyError: if the verdict is based on no runs, as with too few readings.
     """
     if not verdict.similar:
         raise EmptyError("verdict", "one with similar runs", verdict.message, "Read more often.")

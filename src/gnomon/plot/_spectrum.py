@@ -23,13 +23,13 @@ def spectrum(
     log_y: bool = True,
     band: bool = True,
 ) -> tuple[Figure, Axes]:
-    """Draws k values against their places from 1 to k: singular values, eigenvalues, or one value a layer.
+    """Draws k values against their places from 1 to k: singular values, eigenvalues, or one value per layer.
 
     Args:
-        values: of one matrix, (k), or of one a sample, (n k), of which the mean is drawn; or several of these by the
+        values: those of one matrix, (k), or of one per sample, (n k), whose mean is drawn; or several of these, by the
             names that the legend shows.
         ax: where to draw; default: the axes of a new figure.
-        log_y: whether the values' axis is logarithmic.
+        log_y: whether the value axis is logarithmic.
         band: whether the middle half of the samples is shaded.
 
     Returns:

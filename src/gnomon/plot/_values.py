@@ -22,7 +22,7 @@ def numbers(tensor: Tensor) -> Numbers:
 
 
 def by_name(things: T | Mapping[str, T]) -> Mapping[str, T]:
-    """Several by name, or one without."""
+    """Several things by name, or one without a name."""
     return things if isinstance(things, Mapping) else {"": things}
 
 

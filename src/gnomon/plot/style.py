@@ -19,7 +19,7 @@ INK, MUTED, GRID, AXIS = "#1f2933", "#5b6875", "#e3e7ec", "#b8c0ca"
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
 SEQUENTIAL = ("#ffffff", "#bdbdbd", "#737373", "#111111")
 VALUES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
-"""Viridis: even in lightness, and read by the colour-blind."""
+"""Viridis: even in lightness, and readable by the colour-blind."""
 CLASSES = ("#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94", "#f7b6d2", "#c7c7c7", "#dbdb8d", "#9edae5")
 """Pale, so that points and lines stand out: the light half of matplotlib's tab20."""
 STYLE: Any = {
@@ -34,7 +34,7 @@ STYLE: Any = {
     "svg.fonttype": "path",
     "svg.hashsalt": "gnomon",
 }
-"""matplotlib's settings, in which figures are made."""
+"""matplotlib's settings, under which figures are made."""
 
 
 def colour(place: int) -> str:
@@ -43,28 +43,28 @@ def colour(place: int) -> str:
 
 
 def line(place: int, dash: int | None = None) -> dict[str, Any]:
-    """How the line at `place`, from 0, is drawn: its colour and its dashes, so that print without colours tells too.
+    """How the line at `place`, from 0, is drawn: colour and dashes, so that lines differ in print without colours too.
 
-    The dashes are those of the place as well, or of one of their own.
+    The dashes are those of the same place, or of a place of their own.
     """
     dashes = DASHES[(place if dash is None else dash) % len(DASHES)]
     return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
 
 
 def canvas(ax: Axes | None, width: float = 4.8, height: float = 3.2) -> tuple[Figure, Axes]:
-    """The axes with their figure; default: those of a new figure of pyplot's, of this width and height in inches."""
+    """The axes with their figure; default: those of a new pyplot figure, of this width and height in inches."""
     if ax is not None:
-        return ax.figure.figure, ax  # of the whole figure, where the axes stand in a part
+        return ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
     from matplotlib import pyplot
 
-    # Outside of the context, which would take back what a notebook's backend sets as the first figure loads it.
+    # Outside the context, which would undo what a notebook's backend sets when the first figure loads it.
     figure = pyplot.figure(figsize=(width, height), layout="compressed")
     with matplotlib.rc_context(STYLE):
         return figure, figure.subplots()
 
 
 def grid(count: int, *, height: float = 1.9, sharex: bool = True) -> tuple[Figure, list[Axes]]:
-    """A new figure of pyplot's with so many panels, in up to three columns, as `canvas` makes one of one panel."""
+    """A new pyplot figure with so many panels, in up to three columns, as `canvas` creates one with one panel."""
     from matplotlib import pyplot
 
     columns = count if count < 4 else 2 if count == 4 else 3
@@ -89,7 +89,7 @@ def frame(axes: Axes) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """Above the axes what the lines are, where they have names."""
+    """A legend above the axes, for the lines that have names."""
     labels = axes.get_legend_handles_labels()[1]
     if labels:
         columns = 3 if len("".join(labels)) < 45 else 1
@@ -100,7 +100,7 @@ def legend(axes: Axes) -> None:
 
 
 def common_legend(figure: Figure, panels: list[Axes]) -> None:
-    """Above all panels what the lines are that have names, each once."""
+    """A legend above all panels, for the lines that have names, each once."""
     found = {
         label: handle
         for axes in panels
@@ -116,7 +116,7 @@ def common_legend(figure: Figure, panels: list[Axes]) -> None:
 
 
 def words(name: str) -> str:
-    """A quantity's name as it stands beside an axis."""
+    """A quantity's name as it is written next to an axis."""
     return name.replace("_", " ")
 
 
@@ -135,7 +135,7 @@ def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> N
 
 
 def steps(axes: Axes, low: float | int, high: float | int, *, zero: bool) -> None:
-    """The axis of steps, after 0 from `low` to `high`: logarithmic over two decades or more, with 0 at its left end."""
+    """The step axis, after 0 from `low` to `high`: logarithmic over two decades or more, with 0 at its left end."""
     if high < 100 * low:
         linear(axes, "x", 5)
     elif not zero:

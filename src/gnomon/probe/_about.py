@@ -1,4 +1,4 @@
-"""What a quantity says of itself: its docstring is the one place for what it is, its range and its unit."""
+"""What a quantity says about itself: its docstring is the one place for what it is, its range and its unit."""
 
 import inspect
 import re
@@ -24,13 +24,14 @@ SYMBOLS = {"ell": "ℓ", "langle": "⟨", "leftarrow": "←", "perp": "⊥", "ra
 
 @dataclass(frozen=True)
 class About:
-    """What a quantity says of itself.
+    """What a quantity says about itself.
 
     Attributes:
-        sentence: the first of its docstring; empty if there is none.
+        sentence: the first sentence of its docstring; empty if there is none.
         range: where its values lie, such as "[0, 1]", "0 or 1" or "[0, ∞)"; empty if it does not say.
-        unit: theirs; empty if they have none.
-        axes: of its values, by the names in its annotation, such as ("n",) of one value a sample; None if unknown.
+        unit: the unit of its values; empty if they have none.
+        axes: the axes of its values, by the names in its annotation, such as ("n",) for one value per sample; None if
+            unknown.
     """
 
     sentence: str = ""
@@ -40,18 +41,18 @@ class About:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether an axis of its values is: where their range goes from 0 or above to infinity."""
+        """Whether an axis of its values is logarithmic: if their range goes from 0 or above to infinity."""
         return self.range.endswith("∞)")
 
 
 @cache
 def about(name: str, docstring: str | None = None) -> About:
-    """What is known of a quantity by its name: of gnomon's own what their docstrings say, else nothing.
+    """What is known about a quantity by its name: for gnomon's own what their docstrings say, otherwise nothing.
 
     Args:
-        name: as in readings and histories, with split and layer before it and a dataclass's field behind it, such as
+        name: as in readings and histories, with split and layer before it and a dataclass's field after it, such as
             `test/mse_decomposition.total`.
-        docstring: that of a quantity that is not gnomon's own, or that goes by another name.
+        docstring: the docstring of a quantity that is not gnomon's own, or that has another name.
     """
     quantity, _, part = name.rpartition("/")[2].partition(".")
     function = getattr(measure, quantity, None) if quantity in measure.__all__ else None
@@ -71,7 +72,7 @@ def about(name: str, docstring: str | None = None) -> About:
 
 
 def docstring_of(name: str, quantity: object) -> str | None:
-    """That of a quantity, which may be a user's own; None for gnomon's own under its name, where it is found again."""
+    """A quantity's docstring, perhaps a user's; None for gnomon's own under its name, by which it is found again."""
     while isinstance(quantity, partial):
         quantity = quantity.func
     own = getattr(measure, name.rpartition("/")[2], None) is quantity
@@ -79,12 +80,12 @@ def docstring_of(name: str, quantity: object) -> str | None:
 
 
 def first(text: str) -> str:
-    """The first sentence, formulas as plain text."""
+    """The first sentence, with formulas as plain text."""
     return plain(re.split(r"\n\n|(?<=\.)\s|;\s", text, maxsplit=1)[0])
 
 
 def section(text: str, name: str) -> str:
-    """The lines below such a heading."""
+    """The lines below the heading of this name."""
     lines = re.search(rf"^{name}:\n((?: {{4}}.*\n?|\n)*)", text, re.MULTILINE)
     return lines[1] if lines else ""
 
@@ -101,7 +102,7 @@ def found(texts: Sequence[str]) -> tuple[str, str]:
 
 
 def axes_of(annotation: object) -> tuple[str, ...] | None:
-    """Those of a tensor; None of anything else."""
+    """The axes of a tensor; None for anything else."""
     axes = getattr(annotation, "dim_str", None)
     return None if axes is None else tuple(axes.split())
 
@@ -116,7 +117,7 @@ def plain(text: str) -> str:
 
 
 def symbol(word: str) -> str:
-    """What a command of TeX prints; the word itself, if that is not known."""
+    """What a TeX command prints; the word itself, if that is not known."""
     case = "CAPITAL" if word[0].isupper() else "SMALL"
     try:
         return SYMBOLS.get(word) or unicodedata.lookup(f"GREEK {case} LETTER {word.upper()}")

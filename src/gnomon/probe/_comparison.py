@@ -17,36 +17,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Histories by name, of one training and another, or of several seeds.
+    """Histories by name, of different training runs, or of several seeds.
 
     Attributes:
-        histories: by the names that a legend shows.
+        histories: the histories, by the names that a legend shows.
     """
 
     histories: Mapping[str, History]
 
     @property
     def quantities(self) -> list[str]:
-        """The names of all quantities that one of them has."""
+        """The names of all quantities that any of them has."""
         return [*dict.fromkeys(name for history in self.histories.values() for name in history.quantities)]
 
     @within("Comparison")
     def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
-        """Draws quantities of all histories against the step of training, a panel each, as `History.plot` does.
+        """Draws quantities of all histories against the training step, one panel each, as `History.plot` does.
 
-        Each history has a colour, and each split or layer its dashes. What only some have, only these show.
+        Each history has a colour, and each split or layer its dash pattern. What only some histories have is drawn for
+        these only.
 
         Args:
             names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it; default: all.
             ax: where to draw all of them together; default: a new figure.
 
         Returns:
-            The figure and its axes; of several panels a list of them.
+            The figure and its axes; for several panels, a list of axes.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
             EmptyError: if there are no readings.
-            RangeError: if there is no quantity of a name.
+            RangeError: if there is no quantity of a given name.
         """
         from gnomon import plot
 
@@ -69,12 +70,12 @@ def compare(*histories: History, **named: History) -> Comparison:
     """Puts histories side by side: `compare(plain=history, grokalign=other).plot("test/accuracy")`.
 
     Args:
-        histories: those without a name; they are called run 1, run 2, and so on.
-        named: others by name; `**{"rate 0.1": history}` gives one that is no word of Python's.
+        histories: histories without a name; they are called run 1, run 2, and so on.
+        named: others by name; `**{"rate 0.1": history}` gives a name that is not a Python identifier.
 
     Raises:
         EmptyError: if there are none.
-        RangeError: if one is no `History`, or two have one name.
+        RangeError: if one is not a `History`, or two have the same name.
     Example:
         >>> import torch, gnomon
         >>> runs = {}

@@ -1,4 +1,4 @@
-"""What reading costs beside training, and whether a budget has room for one more reading."""
+"""What reading costs compared with training, and whether a budget has room for one more reading."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +12,9 @@ class Cost:
 
     Attributes:
         readings: how many were taken.
-        skipped: how many were due and left out, to keep the budget.
-        reading_seconds: spent on them.
-        training_seconds: from the first look on, not spent on them.
+        skipped: how many were due but left out, to stay within the budget.
+        reading_seconds: the seconds spent on readings.
+        training_seconds: the seconds since the first reading began that were not spent on readings.
     """
 
     readings: int
@@ -24,7 +24,7 @@ class Cost:
 
     @property
     def overhead(self) -> float:
-        """Seconds of reading for each of training; infinite before there was any."""
+        """Seconds of reading per second of training; infinite before there was any training."""
         return self.reading_seconds / self.training_seconds if self.training_seconds > 0 else float("inf")
 
 
@@ -44,7 +44,7 @@ class Meter:
     def allows(self, agreed: Callable[[bool], bool]) -> bool:
         """Whether there is room for a reading like those so far; the first is always allowed. Counts a refusal.
 
-        Processes that read together have a clock each: what they have `agreed` on counts.
+        Processes that read together each have their own clock: what they have `agreed` on counts.
         """
         self._begin()
         if self.budget is None:
@@ -67,7 +67,7 @@ class Meter:
             self._readings += 1
 
     def cost(self) -> Cost:
-        """All so far."""
+        """The cost so far."""
         since = 0.0 if self._start is None else time.perf_counter() - self._start
         return Cost(self._readings, self._skipped, self._seconds, since - self._seconds)
 

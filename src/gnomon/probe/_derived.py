@@ -1,4 +1,4 @@
-"""What quantities may ask for by name that follows from what is observed."""
+"""What quantities may request by name that is derived from what is observed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ from gnomon.measure import ClassMoments
 
 
 def classes_of(logits: Float[Tensor, "n k"]) -> int:
-    """The number of classes: that of the outputs."""
+    """The number of classes, which is that of the outputs."""
     return logits.shape[1]
 
 
@@ -33,14 +33,14 @@ def class_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
 
 
 def centred_means_of(class_moments: ClassMoments) -> Float[Tensor, "k p"]:
-    """These class means less the mean over all samples."""
+    """These class means minus the mean over all samples."""
     return class_moments.present().centred_means
 
 
 def classifier_of(
     model: nn.Module, x: Shaped[Tensor, "n *d"], head: tuple[str, ...], positions: Positions | None
 ) -> Float[Tensor, "k p"]:
-    """The weight of the final linear layer, which a hook may make in the forward pass."""
+    """The weight of the final linear layer, which a hook may compute in the forward pass."""
     return linear_head(model, x, head, positions).weight
 
 
@@ -57,22 +57,23 @@ def layer_weight_of(model: nn.Module, x: Float[Tensor, "n *d"]) -> Float[Tensor,
 
 
 def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> Covariance:
-    """The average gradient outer product at the network's input, without the Jacobians: a pass of its own.
+    """The average gradient outer product at the network's input, without the Jacobians, in a separate pass.
 
-    Held as rows where these are fewer than the input's entries: whole, it would take 181 GB for an image of 224 pixels.
+    Held as rows if these are fewer than the input's entries: as a matrix it would take 181 GB for an image of 224
+    pixels.
     """
     return gradient_products(model, x, [""], memory=memory)[""]
 
 
 def as_asked(quantity: Callable[..., object], argument: str, value: object) -> object:
-    """What a quantity is given: the AGOP whole, unless the quantity is gnomon's own and takes it as rows."""
+    """What is passed to a quantity: the AGOP as a matrix, unless the quantity is gnomon's own and accepts rows."""
     if argument == "agop" and isinstance(value, Dense | Factored) and not own(quantity):
         return value.dense()
     return value
 
 
 def own(quantity: object) -> bool:
-    """Whether it is one of gnomon's functions, as it stands or with settings."""
+    """Whether it is one of gnomon's functions, alone or with settings bound."""
     if isinstance(quantity, partial):
         return own(quantity.func)
     return isinstance(quantity, FunctionType) and str(quantity.__module__).partition(".")[0] == "gnomon"
@@ -83,7 +84,7 @@ QUANTITIES = {
     for name, quantity in vars(measure).items()
     if isinstance(quantity, FunctionType) and name in measure.__all__ and name not in OBSERVATIONS
 }
-"""gnomon's own: each can be looked at by another under its name."""
+"""gnomon's own: each can be used by another under its name."""
 DERIVED: dict[str, Callable[..., object]] = QUANTITIES | {
     "agop": agop_of,
     "bias": bias_of,
@@ -93,19 +94,19 @@ DERIVED: dict[str, Callable[..., object]] = QUANTITIES | {
     "classifier": classifier_of,
     "layer_weight": layer_weight_of,
 }
-"""By the name under which quantities ask for them."""
+"""By the name under which quantities request them."""
 
 
 OF_ANY_SAMPLES = (classes_of, classifier_of, bias_of, layer_weight_of)
-"""What is the same of any samples, and so is computed of the first ones."""
+"""What is the same for any samples, and so is computed on the first ones."""
 
 
 def across_layers(arguments: Mapping[str, Sequence[str]], order: Sequence[str]) -> list[str]:
-    """The quantities that look at the final linear layer and at features, which then have to be of one layer.
+    """The quantities that use the final linear layer and features, which then have to be of the same layer.
 
     Args:
-        arguments: by quantity what it looks at.
-        order: in which each comes behind what it looks at.
+        arguments: by quantity, what it uses.
+        order: an order in which each comes after what it uses.
     """
     seen: dict[str, frozenset[str]] = {}
     for name in order:
@@ -121,14 +122,14 @@ def require_layers(model: nn.Module, *layers: str | Sequence[str] | None) -> Non
 
 
 def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One name or several, as several; none for None."""
+    """One name or several, as a tuple; empty for None."""
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def require_one_layer(
     model: nn.Module, x: Tensor, layers: Iterable[Layer], head: tuple[str, ...], positions: Positions | None
 ) -> None:
-    """Raises UnsupportedModuleError unless these are the final linear layer, or what stands for it."""
+    """Raises UnsupportedModuleError unless these are the final linear layer, or what stands in for it."""
     for layer in layers:
         if isinstance(layer, str) and (layer_named(model, layer),) != linear_head(model, x, head, positions).layers:
             raise UnsupportedModuleError(

@@ -1,4 +1,4 @@
-"""A reading of very few samples, before training: what quantities need, and the network or the samples lack."""
+"""A reading on very few samples, before training: what quantities need and the network or the samples lack."""
 
 import warnings
 from collections import defaultdict
@@ -24,7 +24,7 @@ from gnomon.probe._side_effects import side_effects_said
 from gnomon.probe._wrapped import has_shapes
 
 CLASSES = 128
-"""Up to so many classes give a sample each; of more, only the first and the last."""
+"""Up to this many classes contribute a sample each; with more, only the first and the last do."""
 
 
 def dry_run(
@@ -36,15 +36,15 @@ def dry_run(
     memory: int | None,
     positions: Positions | None = None,
 ) -> tuple[dict[str, GnomonError], set[str]]:
-    """Which quantities cannot be had, by name, and why; leaves everything as it was.
+    """Which quantities are unavailable, by name, and why; leaves everything as it was.
 
-    Observations are made, and gnomon's own functions are called, on one sample of each class, or two in all; where
-    samples come in batches, of the first. A function of the user's is not called before it is due: it may keep a state,
-    cost much, or want all samples. A network that is not yet where its samples are, or has lazy layers without a shape,
-    is left alone.
+    Observations are made, and gnomon's own functions are called, on one sample of each class, or two in all; if samples
+    come in batches, from the first batch. A user's function is not called before it is due: it may keep state, be
+    expensive, or need all samples. A network that is not yet on the samples' device, or has lazy layers without a
+    shape, is left alone.
 
     Returns:
-        What lacks for good, and the names of the parameters to which passes write, in eval mode too.
+        What is permanently unavailable, and the names of the parameters to which passes write even in eval mode.
     """
     why: dict[str, GnomonError] = {}
     if "labels" not in samples.first:
@@ -106,7 +106,7 @@ def dry_run(
 
 
 def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
-    """Whether something that a quantity looks at cannot be had, which then holds of the quantity too."""
+    """Whether something that a quantity uses is unavailable, which then makes the quantity unavailable too."""
     lacking = [why[key] for key in plan.arguments[name].values() if key in why]
     if lacking:
         why[name] = lacking[0]
@@ -114,7 +114,7 @@ def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
 
 
 def reported(plan: Plan, why: Mapping[str, GnomonError]) -> dict[str, GnomonError]:
-    """Of what was asked for, that which cannot be had."""
+    """What was requested and is unavailable."""
     return {name: why[name] for name in plan.reported if name in why}
 
 
@@ -124,7 +124,7 @@ def device_of(model: nn.Module) -> torch.device | None:
 
 
 def ready(model: nn.Module, samples: Samples) -> bool:
-    """Whether the network is where the samples are, or they can go there, and has all its shapes."""
+    """Whether the network is on the samples' device, or they can be moved to its own, and it has all its shapes."""
     at = samples.first["x"].device
     return has_shapes(model) and all(
         parameter.device == at if samples.tensors else parameter.device.type != "meta"
@@ -133,9 +133,9 @@ def ready(model: nn.Module, samples: Samples) -> bool:
 
 
 def few(n: int, labels: Tensor | None, most: int) -> tuple[Int[Tensor, "m"], bool]:
-    """The first sample of each class, so that the smallest and the largest label are there; and whether all are.
+    """The first sample of each class, so that the smallest and the largest label are there, and whether all are.
 
-    Two of them where they are more than `most`, and more than two.
+    Two of these samples if there are more than `most`, and more than two.
     """
     if labels is None or labels.ndim != 1:
         return torch.arange(min(2, n)), False
@@ -155,9 +155,9 @@ def look(
     memory: int | None,
     positions: Positions | None = None,
 ) -> Tensor:
-    """One observation; for the Jacobian, equal rows, made by one backward pass and not c.
+    """One observation; for the Jacobian, equal rows, computed by one backward pass instead of c.
 
-    They are as many as the outputs if that takes no more than a quarter of the memory, else fewer.
+    There are as many rows as outputs if that takes no more than a quarter of the memory, otherwise fewer.
     """
     if name in features:
         of = {name: features[name]}
@@ -171,7 +171,7 @@ def look(
 
 
 def agop_in_brief(model: nn.Module, x: Tensor, memory: int | None) -> Covariance:
-    """An AGOP of one row a sample, made by one backward pass and not c."""
+    """An AGOP of one row per sample, computed by one backward pass instead of c."""
     return Factored(look(model, x, "centroid", {}, memory).flatten(1))
 
 
@@ -182,11 +182,11 @@ IN_BRIEF: dict[Quantity, Quantity] = {
     hessian_trace: partial(hessian_trace, passes=16),
     local_learning_coefficient: partial(local_learning_coefficient, chains=2, draws=4, burn_in=0),
 }
-"""What stands in for a function that costs much."""
+"""What stands in for an expensive function."""
 
 
 def in_brief(quantity: Quantity) -> Quantity:
-    """The quantity, or what stands in for it; settings that it was given are kept, so that wrong ones are seen."""
+    """The quantity, or what stands in for it; settings that it was given are kept, so that wrong ones are noticed."""
     if isinstance(quantity, partial):
         return partial(in_brief(quantity.func), *quantity.args, **quantity.keywords)
     return IN_BRIEF.get(quantity, quantity)
@@ -194,7 +194,7 @@ def in_brief(quantity: Quantity) -> Quantity:
 
 @contextmanager
 def unsaid() -> Iterator[None]:
-    """No warnings: a few samples lack what all have."""
+    """Suppresses warnings: a few samples lack what all have."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -202,7 +202,7 @@ def unsaid() -> Iterator[None]:
 
 @contextmanager
 def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: bool = False) -> Iterator[None]:
-    """Keeps what is raised inside, if it lasts."""
+    """Keeps the error that is raised inside, if it is permanent."""
     try:
         with suppress(torch.linalg.LinAlgError), within("Probe"):  # type: ignore[attr-defined]
             yield
@@ -213,7 +213,7 @@ def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: boo
 
 @contextmanager
 def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
-    """What the network or torch itself raises inside, as an error of gnomon's."""
+    """Turns what the network or torch itself raises inside into one of gnomon's errors."""
     try:
         yield
     except (GnomonError, torch.OutOfMemoryError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
@@ -233,13 +233,13 @@ def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
 
 
 def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
-    """Whether neither training nor more samples would mend it.
+    """Whether neither training nor more samples would fix it.
 
-    A number out of range may be one of untrained weights, or of too few samples for a full rank: it counts only if it
+    A number out of range may come from untrained weights, or from too few samples for full rank: it counts only if it
     is about the samples themselves, which stay, about a setting, or about moments of fewer samples than features.
     """
     if isinstance(error, RangeError):
-        # Where settings are wrong, the message names them behind the colon.
+        # If settings are wrong, the message names them after the colon.
         samples_or_settings = error.argument in (None, "x", "labels", "layer", "memory", "positions")
         return samples_or_settings or (error.argument == "class_moments" and fewer)
     if isinstance(error, EmptyError):
@@ -248,7 +248,7 @@ def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
 
 
 def say(why: Mapping[str, GnomonError]) -> None:
-    """Raises one error for all, quantities with one reason together."""
+    """Raises one error for all quantities, those with the same reason together."""
     if not why:
         return
     names: defaultdict[str, list[str]] = defaultdict(list)

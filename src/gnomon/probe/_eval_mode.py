@@ -1,4 +1,4 @@
-"""How a network is read: in eval mode, exactly, and so that nothing of the reading stays behind."""
+"""How a network is read: in eval mode, exactly, and so that the reading leaves no trace."""
 
 import threading
 import traceback
@@ -17,9 +17,9 @@ from gnomon.probe._surroundings import plain, surroundings
 T = TypeVar("T")
 
 ONE_AT_A_TIME = threading.RLock()
-"""Readings wait for each other: what they put back of the process is there only once."""
+"""Readings wait for each other: the state of the process that they restore exists only once."""
 READERS: WeakKeyDictionary[nn.Module, threading.Thread] = WeakKeyDictionary()
-"""By network the thread that reads it, which is that of its training."""
+"""By network, the thread that reads it, which is the one that trains it."""
 
 
 def in_eval_mode(
@@ -28,17 +28,17 @@ def in_eval_mode(
     written: Collection[str] | None = (),
     streams: Sequence[Callable[[], object]] = (),
 ) -> tuple[T, set[str]]:
-    """What `look` returns, called in eval mode and without gradients; afterwards all is what it was.
+    """What `look` returns, called in eval mode and without gradients; afterwards everything is as it was.
 
-    That is modes, parameters, buffers, the modules' attributes, grad mode, autocast, and the streams of random numbers
-    of Python, NumPy and torch, also if an interrupt comes at any moment. A function, since between a context's entering
-    and its block there is room for an interrupt.
+    This covers modes, parameters, buffers, the modules' attributes, grad mode, autocast, and the random number streams
+    of Python, NumPy and torch, even if an interrupt comes at any moment. It is a function, since an interrupt may come
+    between entering a context and its block.
 
     Args:
         model: the network.
         look: what to do.
-        written: the names of parameters that passes write to, which are then kept by value; all for None.
-        streams: what puts back random numbers of others, such as those of a loader.
+        written: the names of parameters that passes write to, which are then kept by value; None for all.
+        streams: functions that restore other random numbers, such as those of a loader.
 
     Returns:
         The result, and the names of the parameters that a pass wrote to.
@@ -57,8 +57,8 @@ def in_eval_mode(
 
 
 def give_back() -> None:
-    """Lets the next reading begin; not by a `with`, at whose end there is room for an interrupt."""
-    with suppress(RuntimeError):  # This thread does not have the lock: the interrupt came before it got it.
+    """Lets the next reading begin; not by a `with`, at the end of which an interrupt may come."""
+    with suppress(RuntimeError):  # This thread does not hold the lock: the interrupt came before it acquired it.
         ONE_AT_A_TIME.release()
 
 
@@ -75,7 +75,7 @@ def _in_eval_mode(
         for each in process:
             each()
         kept.put_back()
-        for each in process:  # A network's own `train` may draw numbers too.
+        for each in process:  # A network's own `train` may draw random numbers too.
             each()
 
     try:
@@ -94,14 +94,14 @@ def _in_eval_mode(
 
 
 def end_contexts(interrupt: BaseException) -> None:
-    """Ends what an interrupt left open, the last first: now, and not with the traceback, after all is put back."""
+    """Ends what an interrupt left open, last first: now, and not with the traceback, after everything is restored."""
     for frame, _ in reversed([*traceback.walk_tb(interrupt.__traceback__)]):
-        with suppress(RuntimeError):  # It still runs.
+        with suppress(RuntimeError):  # It is still running.
             frame.clear()
 
 
 def check_thread(model: nn.Module) -> None:
-    """Raises RangeError if the network is read by another thread than before: one that does not train it, perhaps."""
+    """Raises RangeError if the network is read in another thread than before: perhaps one that does not train it."""
     now = threading.current_thread()
     reader = READERS.setdefault(model, now)
     if reader is not now and not reader.is_alive():

@@ -1,4 +1,4 @@
-"""What a reading will cost, before it is made: from looks at few of its samples."""
+"""What a reading will cost, before it is made: estimated from a few of its samples."""
 
 import warnings
 from collections import defaultdict
@@ -16,27 +16,27 @@ from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Samples
 
 ENOUGH = 0.1
-"""Seconds of a look which is long enough for the clock."""
+"""Seconds that a look has to take to be long enough for the clock."""
 CLEAR = 3
-"""Times the first look's seconds from which on it is the samples that take them."""
+"""How many times as long as the first a look must be for its seconds to be spent on the samples."""
 MOST = 5 * ENOUGH
-"""Seconds after which no more samples are looked at, where at least two looks were taken."""
+"""Seconds after which no more samples are used, if at least two looks were taken."""
 
 
 @dataclass(frozen=True)
 class ExpectedCost:
-    """What a reading will cost, as far as looks at few samples tell; `str` gives it in words.
+    """What a reading will cost, as far as a few samples tell; `str` gives it in words.
 
-    Of a large network eight samples are looked at, of a small one as many as take a tenth of a second; loaders are gone
-    through once, to count. What grows faster than the samples, as `ntk` does, costs more, and what cannot be had of so
-    few is left out.
+    With a large network eight samples are used, with a small one as many as take a tenth of a second; loaders are
+    iterated once, to count. What grows faster than the number of samples, as `ntk` does, costs more than this, and what
+    cannot be computed on so few is left out.
 
     Attributes:
         seconds: wall time.
-        memory: the bytes of tensors that stand in memory together, beside the network and the samples.
+        memory: the bytes of tensors that are in memory together, in addition to the network and the samples.
         samples: how many are read, in all splits.
-        outputs: of the network; 0 if nothing is seen of it.
-        by_products: whether products with the Jacobian are taken in its place.
+        outputs: the network's number of outputs; 0 if nothing is observed of it.
+        by_products: whether products with the Jacobian are used in its place.
     """
 
     seconds: float
@@ -53,7 +53,7 @@ class ExpectedCost:
 
 
 def together(costs: Iterable[ExpectedCost]) -> ExpectedCost:
-    """Those of the splits, which are read one after another."""
+    """The cost of all splits, which are read one after another."""
     costs = list(costs)
     return ExpectedCost(
         sum(cost.seconds for cost in costs),
@@ -71,9 +71,9 @@ def expected(
     plan: Plan,
     memory: int | None,
 ) -> ExpectedCost:
-    """That of a split, of whose first batch some samples are looked at, by what `look_of` makes.
+    """The cost of a split, from looks at some samples of its first batch, made by `look_of`.
 
-    Two, then more each time, until a look is long enough: where one at two is long, eight are read in all.
+    Two samples, then more each time, until a look is long enough: if a look at two is long, eight are read in all.
     """
     first = samples.first_on(device_of(model))
     x, n = first["x"], samples.count()
@@ -84,7 +84,7 @@ def expected(
         look = look_of((GnomonError, LinAlgError))
         seconds: defaultdict[str, float] = defaultdict(float)
         with timed(seconds, "", x), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of too few samples; the reading says its own
+            warnings.simplefilter("ignore")  # about too few samples; the reading gives its own
             look.at(model, Samples(tuple(part[:size] for part in first.values())), independent=False)
         return seconds[""]
 
@@ -101,11 +101,11 @@ def expected(
 
 
 def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float, int]:
-    """The seconds of n samples, from what up to `most` take, and how many were looked at in the end.
+    """The seconds for n samples, from what up to `most` take, and how many were used in the end.
 
-    On a straight line through the first look and the last, which is long enough, and much longer than the first: of few
-    samples most of the time is not theirs.
-    The first is taken twice, for what is made in a first pass, and short ones, for other work on the machine.
+    On a straight line through the first look and the last, which is long enough, and much longer than the first: with
+    few samples most of the time is not spent on them. The first is taken twice, because of what a first pass sets up,
+    and so are short ones, because of other work on the machine.
     """
 
     def least(size: int) -> float:

@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 
 class History:
-    """Readings by step, as plain numbers: of each quantity the mean over the samples, extremes and quartiles.
+    """Readings by step, as plain numbers: for each quantity the mean over the samples, extremes and quartiles.
 
-    `history["test/accuracy"]` is one number a step, NaN at steps without one. `Probe.history` is that of a probe, and
-    `append` adds a reading of any. A step that comes again, as where training goes on from a checkpoint, takes the
-    place of what was read from there on.
+    `history["test/accuracy"]` is one number per step, NaN at steps without one. `Probe.history` is a probe's own
+    history, and `append` adds a reading of any probe. A step that comes again, as when training resumes from a
+    checkpoint, replaces what was read from there on.
 
-    In a file it is one line of JSON a reading, appended at once, so that a killed process loses none; null stands for
+    In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
     NaN and infinity. The records of `gnomon run` and of `jsonlines_sink` are such files.
 
     Args:
-        path: the file. What it holds already is read first; default: in memory alone.
-        samples: whether the values of all samples are kept as well: at 10,000 samples some 200 kB a quantity and
+        path: the file. What it already holds is read first; default: in memory only.
+        samples: whether the values of all samples are kept as well: with 10,000 samples some 200 kB per quantity and
             reading.
     Attributes:
-        steps: of the readings, rising.
-        names: of all numbers.
+        steps: the steps of the readings, increasing.
+        names: the names of all numbers.
     Raises:
-        DataError: if the file is no history, or holds those of several arms.
+        DataError: if the file is not a history, or holds those of several arms.
     Example:
         >>> import torch, gnomon
         >>> history, layer = gnomon.History(), torch.nn.Linear(2, 2)
@@ -58,7 +58,7 @@ class History:
         self.path = None if path is None else Path(path)
         self._samples = samples
         self._rows: list[Row] = []
-        self._names: tuple[str, ...] | None = None  # those of the rows, once somebody asks
+        self._names: tuple[str, ...] | None = None  # those of the rows, once they are requested
         self._docstrings: dict[str, str] = {}
         if self.path is not None and self.path.exists():
             self._extend(rows_of(self.path, None))
@@ -66,14 +66,15 @@ class History:
     @classmethod
     @public
     def load(cls, path: str | Path, *, arm: str | None = None) -> "History":
-        """What a file holds, without writing to it further.
+        """The history in a file, without writing to the file further.
 
         Args:
             path: the file.
-            arm: of the records of an experiment with several, the name of one.
+            arm: for the records of an experiment with several arms, the name of one.
 
         Raises:
-            DataError: if there is no such file, or it is no history; or if it has several arms, which are named.
+            DataError: if there is no such file, or it is not a history; or if it has several arms, which the error
+                names.
         """
         history = cls()
         history._extend(rows_of(Path(path), arm))
@@ -81,11 +82,11 @@ class History:
 
     @within("History")
     def append(self, reading: Reading) -> None:
-        """Adds a reading, in the place of those at its step and behind.
+        """Adds a reading, replacing those at its step and after it.
 
         Raises:
-            DataError: if a quantity has the name of what a line holds beside, or the line cannot be written; then
-                nothing of it stays.
+            DataError: if a quantity has the name of something else that a line holds, or the line cannot be written;
+                then nothing of it remains.
         """
         row = row_of(reading, samples=self._samples)
         if self.path is not None:
@@ -100,7 +101,7 @@ class History:
 
     @within("History")
     def save(self, path: str | Path) -> None:
-        """Writes all of it into a file, whole or not at all.
+        """Writes the history to a file, completely or not at all.
 
         Raises:
             DataError: if it cannot be written.
@@ -115,24 +116,24 @@ class History:
 
     @property
     def steps(self) -> list[int]:
-        """The steps of the readings, rising."""
+        """The steps of the readings, increasing."""
         return [row.step for row in self._rows]
 
     @property
     def names(self) -> list[str]:
-        """The names of all numbers, in the order in which they first came."""
+        """The names of all numbers, in the order in which they first appeared."""
         if self._names is None:
             self._names = tuple(dict.fromkeys(name for row in self._rows for name in row.numbers))
         return [*self._names]
 
     @property
     def quantities(self) -> list[str]:
-        """These names without those of extremes, quartiles and errors."""
+        """The names of all numbers but extremes, quartiles and errors."""
         return quantities(self.names)
 
     @within("History")
     def __getitem__(self, name: str) -> Float[Tensor, "t"]:
-        """One number a step, float64; NaN at those that have none of this name."""
+        """One number per step, float64; NaN at steps that have none of this name."""
         self._require(name, self.names)
         return torch.tensor([row.numbers.get(name, math.nan) for row in self._rows], dtype=torch.float64)
 
@@ -148,7 +149,7 @@ class History:
 
     @within("History")
     def to_pandas(self) -> "pandas.DataFrame":
-        """A `pandas.DataFrame` with a row a step and a column a number.
+        """A `pandas.DataFrame` with one row per step and one column per number.
 
         Raises:
             MissingExtraError: if pandas is not installed.
@@ -157,18 +158,18 @@ class History:
         return frame({name: self[name].numpy() for name in self.names}, index=self.steps).rename_axis("step")
 
     def about(self, name: str) -> About:
-        """What a quantity says of itself: its docstring's first sentence, range and unit.
+        """What a quantity says about itself: its docstring's first sentence, range and unit.
 
-        Of gnomon's own it is found by the name, of others where their readings were appended and not read from a file.
+        For gnomon's own it is found by name, for others if their readings were appended and not read from a file.
         """
         return about_in(self._docstrings, name)
 
     @within("History")
     def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
-        """Draws quantities against the step of training, a panel each: the mean, and the middle half of the samples.
+        """Draws quantities against the training step, one panel each: the mean, and the middle half of the samples.
 
-        Splits and layers are lines of a panel. Its axis of values is logarithmic where the quantity's docstring says
-        that its range is from 0 or above to infinity, that of steps where these span two decades.
+        Splits and layers are lines in a panel. Its value axis is logarithmic if the quantity's docstring says that its
+        range is from 0 or above to infinity, its step axis if the steps span two decades.
 
         Args:
             names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it, or `mse_decomposition`
@@ -176,12 +177,12 @@ class History:
             ax: where to draw all of them together; default: a new figure.
 
         Returns:
-            The figure and its axes; of several panels a list of them.
+            The figure and its axes; for several panels, a list of axes.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
             EmptyError: if there are no readings.
-            RangeError: if there is no quantity of a name.
+            RangeError: if there is no quantity of a given name.
         """
         from gnomon import plot
 
@@ -190,14 +191,14 @@ class History:
 
     @within("History")
     def verdict(self, split: str = "train", validation: str = "validation") -> Verdict:
-        """Whether more training is worth it, as `gnomon.verdict` says it of the readings so far.
+        """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
         Args:
-            split: of which training data are; a probe of one split has no names before its quantities.
-            validation: the split of samples that are held out; without an accuracy there it is not asked.
+            split: the split of the training data; a probe of one split has no names before its quantities.
+            validation: the split of held-out samples; it is not used if it has no accuracy.
 
         Raises:
-            RangeError: if a quantity that it looks at is not read, or has no value at any step.
+            RangeError: if a quantity that it uses is not read, or no step has a value of all of them.
         """
         wanted = corpus().quantities
         splits = any(name.startswith(f"{split}/") for name in self.names)
@@ -253,7 +254,7 @@ class History:
 
 
 def from_records(records: Iterable[Mapping[str, Any]]) -> History:
-    """What lines of a file hold, as `as_record` gives them, of one arm: a history in memory."""
+    """A history in memory from the lines of a file for one arm, as `as_record` gives them."""
     history = History()
     history._extend(map(row_in, records))
     return history

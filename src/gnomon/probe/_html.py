@@ -1,4 +1,4 @@
-"""Readings and histories in a notebook: one table that needs nothing but itself, in light and in dark."""
+"""Readings and histories in a notebook: one self-contained table, for light and dark mode."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gnomon.probe._history import History
 
 WIDE, HIGH, EDGE = 120, 26, 3
-"""Of a course, in pixels, and the room around it."""
+"""The size of a course, in pixels, and the margin around it."""
 STYLE = """
 .gnomon-table{--ink:#1f2933;--muted:#5b6875;--grid:#e3e7ec;--page:#fff;--line:#0072b2;color-scheme:light dark;
 background:var(--page);color:var(--ink);font:13px/1.4 system-ui,sans-serif;padding:8px 10px;overflow-x:auto}
@@ -37,11 +37,11 @@ border:0;border-top:1px solid var(--grid);white-space:nowrap;max-width:none;back
 
 @dataclass(frozen=True)
 class Columns:
-    """What stands of each history.
+    """What is shown of each history.
 
     Attributes:
-        middle: whether the middle half of the samples, for which several histories leave no room.
-        course: whether the course, which one reading has not.
+        middle: whether the middle half of the samples is shown, for which several histories leave no room.
+        course: whether the course is shown, which a single reading does not have.
     """
 
     middle: bool
@@ -49,7 +49,7 @@ class Columns:
 
     @property
     def heads(self) -> list[str]:
-        """What stands above."""
+        """The column headings."""
         return [
             "last mean" if self.course else "mean",
             *(["middle half"] if self.middle else []),
@@ -74,7 +74,7 @@ def table(title: str, histories: Mapping[str, "History"]) -> str:
 
 
 def lines(group: list[Row], columns: Columns) -> list[str]:
-    """The rows of one quantity; what it says of itself stands once."""
+    """The rows of one quantity; what it says about itself is there once."""
     found = []
     for place, row in enumerate(group):
         more = " gnomon-more" if place else ""
@@ -85,7 +85,7 @@ def lines(group: list[Row], columns: Columns) -> list[str]:
 
 
 def about(row: Row, height: int) -> str:
-    """What the quantity says of itself, beside all its rows."""
+    """What the quantity says about itself, next to all its rows."""
     beside = f"{escape(row.about.range)} <i>{escape(row.about.unit)}</i>"
     sentence = f'<td class="gnomon-said" rowspan="{height}">{escape(row.about.sentence)}</td>'
     return f'{sentence}<td rowspan="{height}">{beside}</td>'
@@ -104,7 +104,7 @@ def cells(one: Course | None, row: Row, columns: Columns, more: str) -> str:
 
 
 def line(one: Course, row: Row) -> str:
-    """The course as a line, not finer than half a pixel; one without a neighbour is a dot, and so is the last."""
+    """The course as a line, no finer than half a pixel; a reading without neighbours is a dot, and so is the last."""
     low, high, log = span(row)
     found = heights(one.means, low, high, log=log)
     places = [

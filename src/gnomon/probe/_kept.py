@@ -1,4 +1,4 @@
-"""What a network holds, noted before a reading and put back after it, bit for bit."""
+"""What a network holds, noted before a reading and restored after it, bit for bit."""
 
 import operator
 import random
@@ -17,18 +17,18 @@ ATOMS = frozenset(
     {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
     | {FunctionType, BuiltinFunctionType, MethodType}
 )
-"""What cannot change, or is none of the network's state."""
+"""What cannot change, or is not part of the network's state."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By the bytes of a number, what compares it bit by bit: 0.0 is not -0.0, and NaN is itself."""
+"""By the bytes of a number, the type that compares it bit by bit: 0.0 is not -0.0, and NaN equals itself."""
 NOTHING = object()
 
 
 class Kept:
-    """A network's state: modes, attributes of its modules, the containers and generators among them, and tensors.
+    """A network's state: modes, attributes of its modules, including containers and generators, and tensors.
 
-    Buffers and plain tensors are kept by value. Parameters are kept by value where a module acts on `train` or `eval`,
-    as those that merge weights do, and where asked for; of the others it is kept where they lie, which costs nothing.
-    What modules keep in objects of other kinds, or outside of them, is not seen.
+    Buffers and plain tensors are kept by value. Parameters are kept by value if their module acts on `train` or `eval`,
+    as modules that merge weights do, or if requested; for the others their location in memory is kept, which costs
+    nothing. What modules keep in objects of other kinds, or outside of them, is not seen.
 
     Args:
         model: the network.
@@ -40,7 +40,7 @@ class Kept:
         self.modes = {module: module.training for module in model.modules()}
         self._registered = [(module._parameters, module._parameters.copy()) for module in self.modes]
         self.written: set[str] = set()
-        """The names of parameters that were changed by other than `train` and `eval`, once put back."""
+        """The names of parameters that were changed by anything other than `train` and `eval`, once restored."""
         self._done = False
         self._tensors: list[KeptTensor] = []
         self._others: list[Callable[[], object]] = []
@@ -52,23 +52,23 @@ class Kept:
         self._note([*self.modes, *model.parameters(), *model.buffers()])
 
     def enter_eval(self) -> None:
-        """Eval mode, as the network itself understands it."""
+        """Sets eval mode, as the network itself defines it."""
         if any(self.modes.values()):
             self.model.eval()
 
     def put_back(self) -> None:
-        """All as it was. An interrupt inside does no harm if this is called again."""
+        """Restores everything. An interrupt inside does no harm if this is called again."""
         if self._done:
             return
         try:
-            for there, before in self._registered:  # torch.func, interrupted, leaves its own in their place
+            for there, before in self._registered:  # torch.func, if interrupted, leaves its own in their place
                 put_back_items(there, before)
             for module, mode in self.modes.items():
                 if module.training != mode:
                     module.train(mode)  # which may undo what cannot be seen
         finally:
             for module, mode in self.modes.items():
-                module.training = mode  # where `train` does as it likes
+                module.training = mode  # in case `train` does something else
             for put_back in self._others:
                 put_back()
             for tensor in self._tensors:
@@ -113,22 +113,22 @@ class Kept:
 
 
 class KeptTensor:
-    """A tensor as it is: where it lies, and if `by_value` its numbers and the count of its changes."""
+    """A tensor as it is: where it lies in memory, and if `by_value` its numbers and its version counter."""
 
     def __init__(self, tensor: Tensor, *, by_value: bool) -> None:
         self.tensor = tensor
         self._memory = tensor.detach()
         self._values = self._memory.clone() if by_value else None
-        # A graph that holds the tensor counts its changes, and refuses a backward pass: not where they are undone.
+        # A graph that holds the tensor refuses a backward pass if its version has changed, so this is restored too.
         counted = by_value and not tensor.is_inference()
         self._count = torch.autograd._unsafe_preserve_version_counter(tensor) if counted else None  # type: ignore[attr-defined]
 
     def put_back(self) -> bool:
-        """Makes it so again, and says whether its numbers had to be written."""
+        """Restores the tensor, and returns whether its numbers had to be written."""
         tensor, memory = self.tensor, self._memory
         if place(tensor) != place(memory):
             tensor.data = memory
-        # By `data`, which counts no change.
+        # Through `data`, which does not count as a change.
         changed = False
         if self._values is not None and not same_bits(memory, self._values):
             tensor.data.copy_(self._values)
@@ -139,7 +139,7 @@ class KeptTensor:
 
 
 def acts(module: nn.Module) -> bool:
-    """Whether a module does something of its own on `train` or `eval`."""
+    """Whether a module has its own `train` or `eval`."""
     kind = type(module)
     return (
         kind.train is not nn.Module.train
@@ -149,7 +149,7 @@ def acts(module: nn.Module) -> bool:
 
 
 def place(tensor: Tensor) -> tuple[object, ...]:
-    """Where it lies in memory, and how."""
+    """Where a tensor lies in memory, and in which layout."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
@@ -162,7 +162,7 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def generator_as_it_is(value: object) -> Callable[[], object] | None:
-    """What puts a generator of random numbers back to where it is now; None if it is none."""
+    """A function that restores a random number generator to its current state; None if the value is not one."""
     if isinstance(value, torch.Generator):
         drawn = value.get_state()
         return lambda: value.set_state(drawn)
@@ -176,7 +176,7 @@ def generator_as_it_is(value: object) -> Callable[[], object] | None:
 
 
 def put_back_attributes(there: dict[str, Any], before: dict[str, Any]) -> None:
-    """The attributes that were there, one by one: a module is never without them."""
+    """Restores the attributes that were there, one by one: a module is never without them."""
     if same_items(there, before):
         return
     for name in [name for name in there if name not in before]:
@@ -187,28 +187,28 @@ def put_back_attributes(there: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def put_back_items(there: dict[Any, Any], before: dict[Any, Any]) -> None:
-    """What was in a mapping, in its order."""
+    """Restores what was in a mapping, in its order."""
     if not same_items(there, before):
         there.clear()
         there.update(before)
 
 
 def put_back_parts(there: list[Any] | deque[Any], before: list[Any] | deque[Any]) -> None:
-    """What was in a sequence."""
+    """Restores what was in a sequence."""
     if len(there) != len(before) or not all(map(operator.is_, there, before)):
         there.clear()
         there.extend(before)
 
 
 def put_back_members(there: set[Any], before: set[Any]) -> None:
-    """What was in a set."""
+    """Restores what was in a set."""
     if there != before:
         there.clear()
         there.update(before)
 
 
 def same_items(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """Whether two mappings hold the same objects, in one order."""
+    """Whether two mappings hold the same objects, in the same order."""
     return (
         len(one) == len(other)
         and all(map(operator.is_, one, other))

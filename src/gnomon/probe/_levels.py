@@ -17,7 +17,7 @@ from gnomon.probe._sums import sum_of
 
 
 class Level(IntEnum):
-    """What has to be there for a quantity to be computed."""
+    """What has to be available for a quantity to be computed."""
 
     NETWORK = 0
     BATCH = 1
@@ -28,15 +28,15 @@ class Level(IntEnum):
 
 
 def levels(plan: Plan, *, rows: bool = False) -> dict[str, Level]:
-    """The level of all that a plan names.
+    """The level of everything that a plan names.
 
-    A quantity with one row a sample is computed of batches or chunks if all that it looks at is there then, and so is
-    what adds up; anything else waits for all samples. Where a sample has several `rows`, labels come with them.
+    A quantity with one row per sample is computed on batches or chunks if all that it uses is available then, and so is
+    anything that adds up; everything else waits for all samples. If a sample has several `rows`, labels come with them.
     """
     found = {"x": Level.BATCH, "labels": Level.CHUNK if rows else Level.BATCH} | dict.fromkeys(
         plan.observed, Level.CHUNK
     )
-    seen = dict(found)  # by those who look at it: what is the same of any samples is as good as the network's own
+    seen = dict(found)  # as their users see them: what is the same for any samples counts as the network's own
     for name, quantity in plan.quantities.items():
         arguments = plan.arguments[name].values()
         level = max((seen.get(key, Level.NETWORK) for key in arguments), default=Level.NETWORK)
@@ -53,17 +53,17 @@ def of_any_samples(quantity: Quantity) -> bool:
 
 
 def gives_rows(quantity: Quantity, level: Level) -> bool:
-    """Whether a quantity of this level is joined along the samples."""
+    """Whether a quantity at this level is joined along the samples."""
     return level in (Level.BATCH, Level.CHUNK) and not (sum_of(quantity) or of_any_samples(quantity))
 
 
 def one_row_a_sample(quantity: Quantity) -> bool | None:
-    """Whether its result has one row a sample, as its return annotation says; None if that says nothing of it."""
+    """Whether its result has one row per sample, as its return annotation says; None if that says nothing about it."""
     annotation = inspect.signature(quantity).return_annotation
     if isinstance(annotation, str):
         try:
             annotation = inspect.signature(quantity, eval_str=True).return_annotation
-        except (NameError, AttributeError, SyntaxError, TypeError):  # of what is imported for type checkers alone
+        except (NameError, AttributeError, SyntaxError, TypeError):  # for what is imported for type checkers only
             return None
     exact = [part for part in members(annotation) if part is not Estimate]  # which has the rows of what it stands for
     axes: str | None = getattr(exact[0], "dim_str", None) if len(exact) == 1 else None
@@ -73,9 +73,9 @@ def one_row_a_sample(quantity: Quantity) -> bool | None:
 
 
 def require_room(plan: Plan, rows: Mapping[str, int], n: int, memory: int | None) -> None:
-    """Raises RangeError unless what functions without an annotation look at, of all samples, fits the memory budget.
+    """Raises RangeError unless what functions without an annotation use, for all samples, fits the memory budget.
 
-    By what is held of all n samples, `rows` are the bytes of one.
+    For what is held for all n samples, `rows` are the bytes of one sample, by name.
     """
     budget = DEFAULT_BUDGET if memory is None else memory
     for name, quantity in plan.quantities.items():

@@ -22,34 +22,34 @@ from gnomon.probe._sequences import rows_of, several
 from gnomon.probe._sums import Sum, sum_of
 
 COPIES = 3
-"""How many Jacobians of a chunk stand in memory at once, where quantities make others of them."""
+"""How many Jacobians of a chunk are in memory at once, where quantities derive others from them."""
 
 SMALL = 16
-"""What class moments look at is held for all samples at once where it takes no more than this part of the memory."""
+"""What class moments use is held for all samples at once if it takes no more than the memory divided by this."""
 
 
 Keep = Callable[[dict[str, Any], slice], dict[str, Tensor]]
-"""From the observations of a chunk, and where in a batch it lies, to what is kept of them."""
+"""A function from the observations of a chunk, and its place in the batch, to what is kept of them."""
 
 
 class Look:
-    """What a plan asks for, of the samples of one split.
+    """What a plan requests, on the samples of one split.
 
-    A quantity with one row a sample is computed of each chunk, whose observations are then let go, and so is what adds
-    up, such as class moments; what needs all samples gets the rows that it looks at, joined.
+    A quantity with one row per sample is computed on each chunk, whose observations are then freed, and so is anything
+    that adds up, such as class moments; a quantity that needs all samples gets the rows that it uses, joined.
 
     Args:
         plan: what to compute.
-        known: what is there before anything is looked at, by name.
+        known: what is known before anything is observed, by name.
         memory: bytes to use for a chunk.
         tolerated: the errors after which a quantity is NaN.
-        positions: those of a sample that are read, if it has some.
+        positions: the positions of a sample that are read, if it has any.
 
     Attributes:
         known: all that has been found, by name.
         seconds: what each took.
         missing: by quantity, why it has no value.
-        held: the names of what is kept of all samples.
+        held: the names of what is kept for all samples.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Look:
         self._second = SecondPass(plan, self._levels, memory)
 
     def at(self, model: nn.Module, samples: Samples, *, independent: bool) -> None:
-        """Looks at the network at all these samples, of which it is known or not that they do not mix."""
+        """Reads the network at all these samples, knowing or not knowing that they do not mix."""
         device = next((parameter.device for parameter in model.parameters()), None)
         self._x = samples.first["x"]
         self._model, self._samples = model, samples
@@ -97,7 +97,7 @@ class Look:
         self.known |= dict.fromkeys(self.missing, torch.tensor(math.nan))
 
     def _look(self, model: nn.Module, batch: Batch, *, alone: bool, independent: bool) -> None:
-        """Looks at one batch, which is `alone` or has others beside it."""
+        """Reads one batch, which is `alone` or one of several."""
         self._x = x = batch["x"]
         if self.positions is not None and several(self.positions):
             self._look_at_rows(model, batch, self.positions, independent=independent)
@@ -130,9 +130,9 @@ class Look:
             self._pieces[name].add(piece)
 
     def _look_at_rows(self, model: nn.Module, batch: Batch, positions: Positions, *, independent: bool) -> None:
-        """Looks at several positions of each sample of a batch."""
+        """Reads several positions of each sample of a batch."""
         labels = batch.get("labels")
-        self._compute(Level.BATCH, {"x": batch["x"]}, alone=False)  # what is the same of any samples
+        self._compute(Level.BATCH, {"x": batch["x"]}, alone=False)  # what is the same for any samples
 
         def keep(seen: dict[str, Any], part: slice) -> dict[str, Tensor]:
             some = rows_of(seen, None if labels is None else labels[part], positions)
@@ -148,14 +148,14 @@ class Look:
         self._observe(model, batch["x"], keep, independent=independent)
 
     def _hold(self, rows: Mapping[str, Any]) -> None:
-        """Keeps what is needed of all samples, of some of them."""
+        """Keeps, for some samples, the rows that are needed for all."""
         held = self.held & rows.keys() - {"x"}
         require_room(self._plan, {name: rows[name][0].nbytes for name in held}, self._n, self._memory)
         for name in held:
             self._pieces[name].add(rows[name])
 
     def _observe(self, model: nn.Module, x: Tensor, keep: Keep, *, independent: bool) -> dict[str, Tensor]:
-        """What `keep` returns of the observations of each chunk."""
+        """What `keep` returns for the observations of each chunk."""
         seen = observe(
             model,
             x,
@@ -173,12 +173,12 @@ class Look:
         return seen.values
 
     def _take_estimates(self, rows: dict[str, Any]) -> None:
-        """Takes estimates out of what is joined as tensors are."""
+        """Takes estimates out of the rows that are joined as tensors."""
         for name in [name for name, value in rows.items() if isinstance(value, Estimate)]:
             self._pieces[name].add(rows.pop(name))
 
     def _let_go(self, rows: Mapping[str, Any], n: int) -> None:
-        """Keeps nothing of what a second pass will look at, where of n more rows it would not fit."""
+        """Drops what a second pass will use, if n more rows of it would not fit."""
         rest = set(self._at(Level.ALL)) - self._second.names
         others = {key for name in rest for key in self._plan.arguments[name].values()}
         for name in self._second.take(rows, n, others):
@@ -197,7 +197,7 @@ class Look:
             self.seconds[name] += took
 
     def _hold_what_is_small(self, some: Mapping[str, Tensor], n: int) -> None:
-        """Lets sums that look at few numbers wait for all n samples: their last digits are the functions' then."""
+        """Lets sums that use few numbers wait for all n samples: their last digits are then those of the functions."""
         room = (DEFAULT_BUDGET if self._memory is None else self._memory) // SMALL
         for name in self._at(Level.CHUNK):
             looks = some.keys() & set(self._plan.arguments[name].values())
@@ -206,9 +206,9 @@ class Look:
                 self.held |= looks
 
     def _compute(self, level: Level, rows: dict[str, Any], *, alone: bool) -> None:
-        """Computes the quantities of a level, of `rows` of some samples, or all if `alone`, and of what is known."""
+        """Computes a level's quantities, from `rows` of some samples, or of all if `alone`, and from what is known."""
         for name in self._at(level):
-            if name in self.known:  # since it is the same of any samples
+            if name in self.known:  # since it is the same for any samples
                 continue
             quantity, keys = self._plan.quantities[name], self._plan.arguments[name]
             if absent := [self.missing[key] for key in (name, *keys.values()) if key in self.missing]:
@@ -253,7 +253,7 @@ class Look:
 
     @property
     def copies(self) -> int:
-        """How many Jacobians of a chunk stand in memory at once."""
+        """How many Jacobians of a chunk are in memory at once."""
         looks = any("jacobian" in self._plan.arguments[name].values() for name in self._at(Level.CHUNK))
         return COPIES if looks else 1
 
@@ -262,7 +262,7 @@ def one_row_each(name: str, value: object, n: int) -> Tensor | Estimate:
     """A quantity's result for n samples, if it has a row for each.
 
     Raises:
-        ShapeError: if it has not.
+        ShapeError: if it does not.
     """
     if isinstance(value, Estimate) and len(value.value) == n:
         return value

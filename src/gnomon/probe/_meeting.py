@@ -1,4 +1,4 @@
-"""Processes meet before they communicate: one that comes alone gets an error, and does not wait indefinitely."""
+"""Processes meet before they communicate: one that comes alone gets an error instead of waiting indefinitely."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -15,9 +15,9 @@ PATIENCE = timedelta(seconds=20)
 def meet(group: ProcessGroup, yes: bool) -> bool:
     """Whether all processes of a group say yes, once all have come.
 
-    They meet in torch's store and not by a collective, which would wait for the backend's minutes, and leave the
-    group out of step. Meetings are numbered: one at which some waited in vain is over, and who is late goes to the
-    next.
+    They meet in torch's store and not in a collective, which would wait minutes for the backend's timeout, and leave
+    the group out of step. Meetings are numbered: one at which some waited in vain is over, and a process that is late
+    goes to the next.
 
     Raises:
         UnsupportedModuleError: if some do not come.
@@ -32,7 +32,7 @@ def meet(group: ProcessGroup, yes: bool) -> bool:
     if not last:
         with suppress(RuntimeError):
             store.wait([f"{at}/end"], PATIENCE)
-    if store.add(f"{at}/turn", 1) == 1:  # The last one, or the first whose patience is at its end: it says.
+    if store.add(f"{at}/turn", 1) == 1:  # The last one, or the first whose patience has run out: it decides.
         store.set(f"{at}/end", "met" if last else "missed")
     if store.get(f"{at}/end") != b"met":
         raise UnsupportedModuleError(

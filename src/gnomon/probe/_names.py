@@ -1,4 +1,4 @@
-"""Which quantities are meant by names, with split and layer before them and a dataclass's field behind."""
+"""Which quantities names refer to, with split and layer before them and a dataclass's field after them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,20 +6,20 @@ from gnomon.errors import RangeError
 from gnomon.probe._about import About, about
 
 SPREAD = (".min", ".max", ".q25", ".q75", ".error")
-"""What stands behind a quantity's name in that of a number which says how it is spread."""
+"""What follows a quantity's name in the name of a number that describes its spread."""
 
 
 def quantities(names: Iterable[str]) -> list[str]:
-    """The names without those of spread."""
+    """The names without those of numbers that describe spread."""
     there = dict.fromkeys(names)
     return [name for name in there if not (name.endswith(SPREAD) and name.rpartition(".")[0] in there)]
 
 
 def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:
-    """Those among what is there that have one of these names, or have it between prefix and field; all for none.
+    """Those present that have one of these names, or have it between prefix and field; all if no names are given.
 
     Raises:
-        RangeError: if there is none of a name.
+        RangeError: if there is none of a given name.
     """
     found: dict[str, None] = {}
     for name in names or there:
@@ -31,17 +31,17 @@ def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:
 
 
 def means(name: str, other: str) -> bool:
-    """Whether the other is this quantity on a split or of a layer, or one of its parts."""
+    """Whether the other is this quantity on a split or at a layer, or one of its parts."""
     end = other[-len(name) - 1 :] == f"/{name}"
     return end or other.startswith(f"{name}.") or f"/{name}." in other
 
 
 def about_in(docstrings: Mapping[str, str], name: str) -> About:
-    """What is known of a quantity, or of a part of one, whose docstring may be among these."""
+    """What is known about a quantity, or a part of one, whose docstring may be among these."""
     owner = next((owner for owner in docstrings if name == owner or name.startswith(f"{owner}.")), None)
     return about(name, None if owner is None else docstrings[owner])
 
 
 def logarithmic(names: Iterable[str], docstrings: Mapping[str, str]) -> list[str]:
-    """Those whose docstrings say that their values go from 0 or above to infinity."""
+    """Those whose docstrings say that their values range from 0 or above to infinity."""
     return [name for name in names if about_in(docstrings, name).logarithmic]

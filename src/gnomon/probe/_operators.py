@@ -15,14 +15,14 @@ from gnomon.measure import explained_variance_ratio, stable_rank
 from gnomon.probe._plan import Plan, Quantity
 
 ACCURACY = ("rtol", "passes")
-"""The settings of an estimate that a probe gives."""
+"""The settings of an estimate that a probe passes."""
 
 
 def by_products(plan: Plan, model: nn.Module, x: Tensor, *, held: bool) -> Plan:
-    """The plan, with the operator in the place of the Jacobian where that is cheaper and all who look at it take it.
+    """The plan, with the operator in place of the Jacobian if that is cheaper and all that use it accept the operator.
 
-    That is where outputs are more than a few, products can be had from both sides, and no quantity looks at the result
-    of another that would become an estimate. It stands in the place of the AGOP too, where all samples are held.
+    That is so if there are more than a few outputs, products are available from both sides, and no quantity uses the
+    result of another that would become an estimate. It takes the place of the AGOP too, if all samples are held.
     """
     takers = looking_at(plan, "jacobian")
     if takers and not would_take(plan, takers):
@@ -50,12 +50,12 @@ def by_products(plan: Plan, model: nn.Module, x: Tensor, *, held: bool) -> Plan:
 
 
 def looking_at(plan: Plan, key: str) -> dict[str, str]:
-    """The names of the quantities that look at this, each with it."""
+    """The names of the quantities that use this, each mapped to it."""
     return {name: key for name in plan.quantities if key in plan.arguments[name].values()}
 
 
 def would_take(plan: Plan, takers: Mapping[str, str]) -> bool:
-    """Whether all these take the operator in its place, and no other quantity looks at what they give."""
+    """Whether all these accept the operator in its place, and no other quantity uses what they return."""
     looked_at = {key for arguments in plan.arguments.values() for key in arguments.values()}
     return looked_at.isdisjoint(takers) and all(
         takes_operator(plan.quantities[name], of) for name, of in takers.items()
@@ -63,7 +63,7 @@ def would_take(plan: Plan, takers: Mapping[str, str]) -> bool:
 
 
 def with_operator(plan: Plan, name: str, of: str) -> dict[str, str]:
-    """What a quantity looks at, with the operator in the place of this, and the accuracy that is asked for."""
+    """What a quantity uses, with the operator in place of this, and the accuracy that is requested."""
     looks = {name: "jacobian_operator" if key == of else key for name, key in plan.arguments[name].items()}
     parameters = inspect.signature(plan.quantities[name]).parameters
     settings = getattr(plan.quantities[name], "keywords", {})
@@ -71,7 +71,7 @@ def with_operator(plan: Plan, name: str, of: str) -> dict[str, str]:
 
 
 def finds_norm(quantity: Quantity) -> bool:
-    """Whether it estimates the norm on its way, so that those who ask for that later find it with the operator."""
+    """Whether it also estimates the norm, so that quantities that need this later find it with the operator."""
     function = quantity.func if isinstance(quantity, partial) else quantity
     return any(function is each for each in (explained_variance_ratio, stable_rank))
 

@@ -16,25 +16,25 @@ from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers
 from gnomon.probe._reading import Value
 
 Quantity = Callable[..., object]
-"""A function whose argument names are what it looks at, to a tensor or a frozen dataclass of tensors."""
+"""A function whose argument names say what it uses, and that returns a tensor or a frozen dataclass of tensors."""
 Asked = Sequence[Quantity] | Mapping[str, Quantity]
-"""Quantities, by their own names or by others."""
+"""Quantities, under their own names or others."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The quantities in an order in which each finds its arguments, these arguments, and what else they need.
+    """The quantities in an order in which each finds its arguments, these arguments, and what they need in addition.
 
     A name is that of a quantity, or of a quantity at one of several layers: `LAYER/NAME`.
 
     Attributes:
-        quantities: what is computed from the rest, in order; some only because others ask for it.
-        arguments: by quantity and by argument, the name of what it looks at.
-        observations: what to see of the model beside features.
+        quantities: what is computed from the rest, in order; some only because others need it.
+        arguments: by quantity and argument, the name of what it uses.
+        observations: what to observe of the model in addition to features.
         features: by name, the layer whose input they are, or the layers of the head; none if they are to be found.
-        across_layers: the quantities that look at the final linear layer and at features.
-        reported: the names that were asked for, in their order.
-        head: the names of the layers at the end; none if they are to be found.
+        across_layers: the quantities that use the final linear layer and features.
+        reported: the names that were requested, in their order.
+        head: the names of the final layers; none if they are to be found.
     """
 
     quantities: dict[str, Quantity]
@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def observed(self) -> list[str]:
-        """The names of all that is seen of the model."""
+        """The names of all that is observed of the model."""
         return [*self.observations, *self.features]
 
 
@@ -77,7 +77,7 @@ def named(quantities: Asked) -> dict[str, Quantity]:
 
 
 def name_of(quantity: Quantity) -> str:
-    """A function's name, also with some of its settings given; a callable object's class."""
+    """A function's name, even if some of its settings are bound; for a callable object, its class's."""
     if isinstance(quantity, partial):
         return name_of(quantity.func)
     return getattr(quantity, "__name__", type(quantity).__name__)
@@ -91,12 +91,12 @@ def plan(
 ) -> Plan:
     """Finds, for each quantity, its arguments among `given`, the observations and the other quantities.
 
-    `gnomon.centroid` as a quantity is the observation of that name: it is taken once. What looks at features is there
-    for each of several layers.
+    `gnomon.centroid` as a quantity is the observation of that name: it is computed once. A quantity that uses features
+    is repeated for each of several layers.
 
     Raises:
         EmptyError: if there are no quantities.
-        RangeError: if an argument is nowhere to be had, or quantities ask for each other in a circle.
+        RangeError: if an argument is not available, or quantities request each other in a circle.
     """
     by_name = named(quantities)
     if not by_name:
@@ -104,7 +104,7 @@ def plan(
     taken = {name for name in by_name if name in given or (name in OBSERVATIONS and by_name[name] is not centroid)}
     if taken:
         raise RangeError("quantities", "names that are not observations", ", ".join(sorted(taken)), "Rename them.")
-    known = {*given, "labels", *OBSERVATIONS, *DERIVED, *by_name}  # that there are no labels is said of all quantities
+    known = {*given, "labels", *OBSERVATIONS, *DERIVED, *by_name}  # missing labels are reported for all quantities
     reported = tuple(by_name)
     arguments: dict[str, tuple[str, ...]] = {}
     waiting = list(by_name)
@@ -133,7 +133,7 @@ def plan(
 
 
 def for_each_layer(plan: Plan, layers: Sequence[str]) -> Plan:
-    """All that features lead to, for each of these layers."""
+    """The plan with all that depends on features repeated for each of these layers."""
     deep = {"features"}
     for name, arguments in plan.arguments.items():
         if not deep.isdisjoint(arguments.values()):

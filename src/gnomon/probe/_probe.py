@@ -1,4 +1,4 @@
-"""The probe: looks at a network while it trains."""
+"""The probe: reads a network while it trains."""
 
 import math
 import operator
@@ -37,89 +37,93 @@ T = TypeVar("T")
 class Probe:
     """Reads quantities off a network at given samples, when a schedule says so.
 
-    A quantity is a function, and its argument names say what it looks at: `model`, `x`, `labels`, `parameters` (by
-    name), `logits` (n c), `jacobian` (n c *d) or products with it as `jacobian_operator`, `centroid` (n *d), `features`
-    (n *p), which are the input of the linear layer at the end or of `layers`, the number of `classes`, the
-    `class_means` and `centred_means` of the features, of classes that have samples, the `classifier`, which is the
-    final linear layer's weight (k p), and its `bias`, the `agop` at the network's input and the `layer_weight` that
-    goes with it, the `memory` budget, or the name of another quantity: one here or any of gnomon's, such as
-    `class_moments`. Each of these is computed once a reading, from one graph, in chunks that fit the budget. Other
-    settings are given by `functools.partial`.
+    A quantity is a function whose argument names say what it uses: `model`, `x`, `labels`, `parameters` (by name),
+    `logits` (n c), `jacobian` (n c *d) or products with it as `jacobian_operator`, `centroid` (n *d), `features`
+    (n *p), which are the inputs of the final linear layer or of `layers`, the number of `classes`, the `class_means`
+    and `centred_means` of the features, for the classes that have samples, the `classifier`, which is the weight of the
+    final linear layer (k p), and its `bias`, the `agop` at the network's input and the `layer_weight` that goes with
+    it, the `memory` budget, or the name of another quantity: one passed here or any of gnomon's, such as
+    `class_moments`. Each of these is computed once per reading, from one graph, in chunks that fit the budget. Other
+    settings are bound with `functools.partial`.
 
-    Of many outputs the Jacobian is not made where all that look at it can do with products: they then give a
-    `gnomon.Estimate`, to the accuracy `rtol`.
+    With many outputs the Jacobian is not built if products with it suffice for all quantities that use it: they then
+    return a `gnomon.Estimate`, to the accuracy `rtol`.
 
-    The network is in eval mode while it is read, by its own `eval`, and then as it was, bit for bit: parameters and
-    buffers, what its modules hold in attributes, modes, and the streams of random numbers of Python, NumPy and torch.
-    State that a forward pass keeps elsewhere cannot be put back; what of it is found is said here. A network is read in
-    one thread, that of its training.
+    While it is read, the network is in eval mode, set by its own `eval`; afterwards it is restored bit for bit:
+    parameters and buffers, what its modules hold in attributes, modes, and the random number streams of Python, NumPy
+    and torch. State that a forward pass keeps elsewhere cannot be restored; what is found of it is reported when the
+    probe is made. A network is read in one thread, the one that trains it.
 
-    What the network or the samples lack is said here, of all quantities in one error, and not when a reading is due:
-    one sample of each class, or two where there are no classes or more than 128, is looked at, and gnomon's own
-    functions are called. Yours are not called before they are due. What training may mend, such as a weight without an
-    inverse, is no error here. A network that has lazy layers, or is not yet on the samples' device, is not looked at.
+    What the network or the samples lack is also reported then, for all quantities in one error, and not when a reading
+    is due: the network is run on one sample of each class, or on two samples if there are no classes or more than 128,
+    and gnomon's own functions are called. Your functions are not called before they are due. What training may fix,
+    such as a weight without an inverse, is not an error at this point. A network that has lazy layers, or is not yet on
+    the samples' device, is not checked.
 
         probe = Probe(model, (x, labels), [accuracy, centroid_alignment], every(100))
         for step in range(steps):
             probe(step)  # a Reading, or None if none is due; its numbers stay in the history
         probe.history["centroid_alignment"], probe.history.steps
 
-    Where a network puts out logits at several positions of a sample, `positions` says which are read. Each is then a
-    row of logits, features and labels. All of a sample look at the same input: the Jacobian at one is that of its
-    logits with respect to all of that, such as the embeddings of a whole text, and can be had of one position a sample.
+    If a network outputs logits at several positions of a sample, `positions` says which are read. Each is then a row of
+    logits, features and labels. All positions of a sample share its input: the Jacobian at one of them is that of its
+    logits with respect to the entire input, such as the embeddings of a complete text, and is available for one
+    position per sample only.
 
-    Samples may be in splits: one reading then holds them all, `train/accuracy` beside `test/accuracy`, each split from
-    one forward pass, and a quantity on one split may ask for another's samples: `train_x`, `train_labels`. With several
-    `layers`, what looks at features is read at each: `test/LAYER/nc1`.
+    Samples may be given in splits: one reading then covers all of them, `train/accuracy` as well as `test/accuracy`,
+    each split from one forward pass, and a quantity on one split may use another's samples: `train_x`, `train_labels`.
+    With several `layers`, quantities that use features are read at each: `test/LAYER/nc1`.
 
         Probe(model, {"train": loader, "test": (x, labels)}, {"train": [nc1], "test": [accuracy]}, layers=["2", "4"])
 
     A network that is sharded over processes, by `fully_shard` or `parallelize_module`, is gathered for a reading: each
-    process then reads on its own, at its own samples, and holds the whole network meanwhile. All of them have to make
-    the probe, and to call it at the same steps; where one does not come, the others say so within half a minute. With
-    `max_overhead` they read where all have room.
+    process then reads on its own, at its own samples, and holds the complete network meanwhile. All processes have to
+    make the probe, and to call it at the same steps; if one does not, the others raise an error within half a minute.
+    With `max_overhead` they read if all have room.
 
-    A quantity whose return annotation begins with n, `-> Float[Tensor, "n"]`, is computed for some samples at a time,
-    whose observations are then let go; class moments and the AGOP are added up. So memory does not grow with the
-    samples. A function without an annotation gets all samples, if what it looks at fits `memory`.
+    A quantity whose return annotation begins with n, as in `-> Float[Tensor, "n"]`, is computed for some samples at a
+    time, whose observations are then freed; class moments and the AGOP are accumulated. So memory does not grow with
+    the number of samples. A function without an annotation gets all samples at once, if what it uses fits `memory`.
 
     Args:
-        model: the network, from (n *d) to (n c); of one wrapped by DataParallel, DistributedDataParallel or
-            torch.compile, what is inside.
+        model: the network, from (n *d) to (n c); if it is wrapped by DataParallel, DistributedDataParallel or
+            torch.compile, the network inside is used.
         data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
-            can be gone through again; or a mapping from the names of splits to these. A loader's order is its own, and
-            its random numbers are put back; batches are moved to the network.
-        quantities: functions, or a mapping from names to functions; in a mapping, the name of a split stands for what
-            is read on that split alone.
-        schedule: from a step to whether to read; default: every step.
+            can be iterated again; or a mapping from the names of splits to these. A loader keeps its own order, and its
+            random numbers are restored; batches are moved to the network's device.
+        quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
+            what is read on that split alone.
+        schedule: a function from a step to whether to read; default: every step.
         layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
-        head: the name of the final linear layer, or a list of those whose outputs are added up or averaged, and whose
-            inputs then stand side by side as features; default: found by what a pass does. Of a layer that is named,
-            more may be done with its outputs, such as SqueezeNet's ReLU and mean: then they are passed over.
-        positions: of a network that puts out logits at several positions of a sample, (n t c) as language models do or
-            (n c h w) as those that segment images, which of them are read: "all", "last", a number, or several. Labels
-            then are (n t), or (n h w), and a position of label -100 is no sample.
-        memory: bytes to use for the samples that are looked at together; default: 512 MiB.
-        rtol: of more than 128 outputs, the error over the value at which an estimate ends; default: 0.05. 0 takes the
+        head: the name of the final linear layer, or a list of the layers whose outputs are added up or averaged, and
+            whose inputs are then concatenated as features; default: found from what a forward pass does. The outputs of
+            a layer that is named may be processed further, as by SqueezeNet's ReLU and mean: this is then ignored.
+        positions: for a network that outputs logits at several positions of a sample, (n t c) as language models do or
+            (n c h w) as image segmentation models do, which of them are read: "all", "last", a number, or several.
+            Labels are then (n t), or (n h w), and a position with label -100 does not count as a sample.
+        memory: bytes to use for the samples that are processed together; default: 512 MiB.
+        rtol: with more than 128 outputs, the relative error at which an estimate stops; default: 0.05. 0 uses the
             Jacobian itself.
-        passes: the products with a Jacobian that an estimate may take; default: 256.
-        max_overhead: seconds of reading allowed for each second of training, such as 0.05. Readings that are due are
-            left out, and counted in `cost`, until there is room for one that takes as long as those before it. The
-            first is always taken, and so are those that `read` asks for.
+        passes: how many products with a Jacobian an estimate may use; default: 256.
+        max_overhead: seconds of reading allowed per second of training, such as 0.05. Readings that are due are
+            skipped, and counted in `cost`, until there is room for one that takes as long as those before it. The first
+            is always taken, and so are those requested with `read`.
         history: where readings that were due are kept as numbers, such as `History("run.jsonl")`; default: in memory.
 
     Raises:
-        EmptyError: if there are no quantities, or all samples are of one class, and a quantity needs more.
-        RangeError: if the model is no module, the schedule no function, or the data are no samples; if a quantity asks
-            for what is not there, or has an observation's name; if the samples are not of floating point, or labels not
-            classes, and a quantity needs these; if max_overhead is not above 0.
-        ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs others.
+        EmptyError: if there are no quantities, or all samples are of one class and a quantity needs more.
+        RangeError: if the model is not a module, the schedule not a function, or the data are not samples; if a
+            quantity requests what is not there, or has an observation's name; if the samples are not floating-point, or
+            the labels not classes, and a quantity needs this; if max_overhead is not above 0.
+        ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs other
+            shapes.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
-            if FullyShardedDataParallel shards it, or not all processes that have a part of it come; if one looks at the
-            weight at the end and at another layer's features; if the forward pass makes layers or parameters.
-        DataError: if the network does not take the samples.
-    Cost: of making one, a forward and a backward pass over a sample of each class, and what a quantity takes whatever
-        the number of samples.
+            if FullyShardedDataParallel shards the network, or not all processes that hold a part of it take part; if a
+            quantity uses the final layer's weight and another layer's features; if the forward pass creates layers or
+            parameters.
+        DataError: if the network does not accept the samples.
+    Cost: making a probe takes a forward and a backward pass over one sample of each class, and what a quantity costs
+        irrespective of the number of samples.
     """
 
     @public
@@ -171,10 +175,10 @@ class Probe:
     def __call__(self, step: int) -> Reading | None:
         """The reading at this step, or None if none is due.
 
-        Training goes on where a quantity has no value, as after a step that made the network NaN: it is NaN then, which
-        `Reading.missing` explains, and the first time a warning.
+        Training continues if a quantity has no value, as after a step that made the network NaN: the quantity is then
+        NaN, which `Reading.missing` and, the first time, a warning explain.
         """
-        step = operator.index(step)  # of NumPy and torch too
+        step = operator.index(step)  # from NumPy and torch too
         if not (self.schedule(step) and self._has_room()):
             return None
         reading = self._read(step, tolerant=True)
@@ -194,7 +198,7 @@ class Probe:
 
     @within("Probe")
     def expected_cost(self) -> ExpectedCost:
-        """What a reading will cost, before it is made, from looks at few samples: mostly within a factor of two."""
+        """What a reading will cost, before it is made, estimated from few samples: mostly within a factor of two."""
         check_shapes(self.model)
         check_thread(self.model)
         return self._in_eval_mode(lambda: together(self._expected(split) for split in self._plans))
@@ -206,7 +210,7 @@ class Probe:
 
     @property
     def cost(self) -> Cost:
-        """What the readings have cost so far, beside training."""
+        """What the readings have cost so far, compared with training."""
         return self._meter.cost()
 
     def __repr__(self) -> str:
@@ -225,7 +229,7 @@ class Probe:
         say(why)
         if several(self.positions):
             self._plans = {split: of_several(each) for split, each in self._plans.items()}
-        # The dry run has looked whether samples mix, if it took place; else the first reading does.
+        # The dry run has checked whether samples mix, if it took place; otherwise the first reading does.
         self._independent = {split: ready(self.model, self._samples[split]) for split in self._plans}
 
     @within("Probe")
@@ -241,7 +245,7 @@ class Probe:
             return self._in_eval_mode(lambda: self._look(step, tolerated))
 
     def _in_eval_mode(self, look: Callable[[], T]) -> T:
-        """What `look` returns, called as a reading is: with a whole network that puts out what is read of it."""
+        """What `look` returns, called as for a reading: with the complete network, which outputs what is read of it."""
         positions = at_positions(self.model, self.positions)
 
         def looked() -> T:
@@ -277,16 +281,16 @@ class Probe:
         return reading
 
     def _settle(self) -> None:
-        """Finds out on which splits products with the Jacobian do, from a pass that leaves no trace in the reading."""
+        """Finds on which splits products with the Jacobian suffice, in a pass that leaves no trace in the reading."""
         for split in self._plans.keys() - self._settled:
             samples = self._samples[split]
             x = samples.first_on(device_of(self.model))["x"]
-            with suppress(RangeError):  # of a network that is NaN, which its quantities say
+            with suppress(RangeError):  # from a network that is NaN, which its quantities report
                 self._plans[split] = by_products(self._plans[split], self.model, x, held=samples.tensors)
                 self._settled.add(split)
 
     def _start(self, split: str, *, few: bool = False) -> dict[str, object]:
-        """What is there before anything is looked at; of other splits' samples a `few`, or all."""
+        """What is known before anything is observed; of other splits' samples a `few`, or all."""
         known: dict[str, object] = {
             "model": self.model,
             "parameters": dict(self.model.named_parameters()),

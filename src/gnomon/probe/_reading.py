@@ -28,16 +28,17 @@ Value = Any
 class Reading:
     """The quantities at one step.
 
-    Two are equal if step and values are, NaN beside NaN, whatever they cost. `torch.save` writes one, and `torch.load`
-    reads it with `weights_only` too, once `gnomon.Reading` has been imported.
+    Two readings are equal if their steps, values and `missing` are, with NaN equal to NaN, whatever they cost.
+    `torch.save` writes a reading, and `torch.load` reads it, also with `weights_only`, once `gnomon.Reading` has been
+    imported.
 
     Attributes:
         step: the training step.
         values: each quantity's result, as the function returned it.
-        seconds: what each observation and each quantity cost, wall time; an observation that several quantities
-            share counts once, under its own name (`logits` is the forward pass).
-        missing: by quantity, why it has no value at this step; then its value is NaN.
-        docstrings: by quantity, of those that are not gnomon's own or go by another name: what tables say of them.
+        seconds: the wall time of each observation and each quantity; an observation that several quantities share
+            counts once, under its own name (`logits` is the forward pass).
+        missing: by quantity, why it has no value at this step; its value is then NaN.
+        docstrings: by quantity, for those that are not gnomon's own or have another name: what tables say about them.
     """
 
     step: int
@@ -55,10 +56,10 @@ class Reading:
         return hash((self.step, *self.values))
 
     def scalars(self) -> dict[str, float]:
-        """Plain numbers for a log: the mean, and where there are several values also `.min` and `.max`.
+        """Plain numbers for a log: the mean, and if there are several values also `.min` and `.max`.
 
-        The tensors of a dataclass go by its name and theirs, as in `mse_decomposition.total`; an estimate by its own
-        name, beside its error, as in `jacobian_norm` and `jacobian_norm.error`.
+        The tensors of a dataclass are named by its name and theirs, as in `mse_decomposition.total`; an estimate by its
+        own name, next to its error, as in `jacobian_norm` and `jacobian_norm.error`.
         """
         numbers: dict[str, float] = {}
         for name, value in tensors(self.values).items():
@@ -70,10 +71,10 @@ class Reading:
 
     @within("Reading")
     def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
-        """Draws quantities at this step, a panel each: one value a sample as a histogram, a matrix as colours.
+        """Draws quantities at this step, one panel each: one value per sample as a histogram, a matrix as colours.
 
-        Samples that are classified correctly are drawn apart from the others where `accuracy` was read of the same
-        ones. The axis of values is logarithmic where the quantity's docstring says that its range is from 0 or above to
+        Samples that are classified correctly are drawn separately from the others if `accuracy` was read on the same
+        ones. The value axis is logarithmic if the quantity's docstring says that its range is from 0 or above to
         infinity.
 
         Args:
@@ -82,12 +83,12 @@ class Reading:
             ax: where to draw, for one panel; default: a new figure.
 
         Returns:
-            The figure and its axes; of several panels a list of them.
+            The figure and its axes; for several panels, a list of axes.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
             EmptyError: if no quantity has a value.
-            RangeError: if there is no quantity of a name, or there are several panels, and axes are given.
+            RangeError: if there is no quantity of a given name, or there are several panels and axes are given.
         """
         from gnomon import plot
 
@@ -117,7 +118,7 @@ class Reading:
         return table(f"Reading at step {self.step:,}", {"": self._alone()})
 
     def _alone(self) -> "History":
-        """As a history of one reading."""
+        """This reading as a history."""
         from gnomon.probe._history import History
 
         history = History()
@@ -126,7 +127,7 @@ class Reading:
 
 
 def correct(name: str, values: Mapping[str, Tensor]) -> Tensor | None:
-    """Which samples are right, if the same reading has `accuracy` of as many on this split, and some are not."""
+    """Which samples are right, if this reading has `accuracy` of as many samples on the split, and some are wrong."""
     prefix, _, quantity = name.rpartition("/")
     while quantity != "accuracy" and values[name].ndim:
         found = values.get(f"{prefix}/accuracy".lstrip("/"))
@@ -139,7 +140,7 @@ def correct(name: str, values: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def equal(one: Value, other: Value) -> bool:
-    """Whether two values are the same numbers of one dtype on one device."""
+    """Whether two values are the same numbers, in one dtype and on one device."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Tensor):
@@ -152,7 +153,7 @@ def equal(one: Value, other: Value) -> bool:
 
 
 def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
-    """All tensors by name, those of dataclasses among them."""
+    """All tensors by name, including those of dataclasses."""
     found: dict[str, Tensor] = {}
     for name, value in values.items():
         if isinstance(value, Tensor):
@@ -166,7 +167,7 @@ def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
 
 
 def apart(value: Value, live: Set[int]) -> Value:
-    """The value, copied where it lies in memory that training will write to: in one of these storages."""
+    """The value, copied if it lies in one of these storages, to which training will write."""
     if isinstance(value, Tensor):
         return value.clone() if place(value) in live else value
     parts = {name: getattr(value, name) for name in (field.name for field in fields(value))}
@@ -180,7 +181,7 @@ def place(tensor: Tensor) -> int:
 
 
 def kinds_of_values() -> list[type]:
-    """The dataclasses that gnomon's quantities return: they hold numbers, and do nothing as they are loaded."""
+    """The dataclasses that gnomon's quantities return: they hold numbers, and do nothing when they are loaded."""
     places = (linalg, *(sys.modules[quantity.__module__] for quantity in vars(measure).values() if callable(quantity)))
     found = {kind for place in places for kind in vars(place).values() if isinstance(kind, type) and is_dataclass(kind)}
     return [kind for kind in found if kind.__module__.startswith(("gnomon.measure", "gnomon.linalg"))]

@@ -1,4 +1,4 @@
-"""Readings as plain numbers, one a line of a file."""
+"""Readings as plain numbers, one per line of a file."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from gnomon.probe._reading import Reading, tensors
 
 QUARTILES = {".q25": 0.25, ".q75": 0.75}
 RESERVED = frozenset({"arm", "step", "seconds", "samples"})
-"""What a line holds beside numbers."""
+"""What a line holds in addition to numbers."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Row:
 
     Attributes:
         step: the training step.
-        numbers: by name, as `Reading.scalars` has them, with the quartiles where there are several samples.
-        seconds: what it cost, by observation and quantity.
-        samples: the values of all samples by name, float64; empty where they are not kept.
+        numbers: by name, as `Reading.scalars` has them, with the quartiles if there are several samples.
+        seconds: what the reading cost, by observation and quantity.
+        samples: the values of all samples by name, float64; empty if they are not kept.
     """
 
     step: int
@@ -39,7 +39,7 @@ class Row:
 
 
 def row_of(reading: Reading, *, samples: bool) -> Row:
-    """The reading as plain numbers, with the values of all samples or without."""
+    """The reading as plain numbers, with or without the values of all samples."""
     numbers = reading.scalars()
     kept: dict[str, Tensor] = {}
     for name, value in tensors(reading.values).items():
@@ -55,12 +55,12 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
 
 
 def line_of(row: Row) -> bytes:
-    """As JSON."""
+    """The row as JSON."""
     return json.dumps(_plainly(row), allow_nan=False, separators=(",", ":")).encode()
 
 
 def as_record(reading: Reading) -> dict[str, Any]:
-    """What a line of a history holds of a reading, beside which other things than numbers may stand."""
+    """What a line of a history holds of a reading; things other than numbers may be added to it."""
     return _plainly(row_of(reading, samples=False))
 
 
@@ -72,12 +72,12 @@ def _plainly(row: Row) -> dict[str, Any]:
 
 
 def _plain(value: float | int) -> float | None:
-    """As JSON has it, which has no NaN."""
+    """The number as JSON holds it, which has no NaN."""
     return value if math.isfinite(value) else None
 
 
 def rows_of(path: Path, arm: str | None) -> list[Row]:
-    """The readings in a file, or those of one arm; its last line is left out if it has no end: it is being written."""
+    """The readings in a file, or those of one arm; an incomplete last line is left out: it is being written."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
@@ -111,7 +111,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def row_in(record: Mapping[str, Any]) -> Row:
-    """What of a line is numbers: experiments keep other things in theirs too."""
+    """The numbers in a line: experiments keep other things in theirs too."""
     numbers = {name: _number(value) for name, value in record.items() if name not in RESERVED and _is_number(value)}
     seconds, samples = (record.get(name) for name in ("seconds", "samples"))
     kept = {

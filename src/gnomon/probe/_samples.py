@@ -1,4 +1,4 @@
-"""The samples at which a network is read: tensors, or batches that come again whenever they are asked for."""
+"""The samples at which a network is read: tensors, or batches that can be iterated again at any time."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[o
 Batch = dict[str, Tensor]
 """`x` and, if there are any, `labels`."""
 BATCH = 256
-"""Samples of a data set that are taken at once."""
+"""How many samples of a data set are taken at once."""
 PARTS = ("x", "labels")
 
 
@@ -28,11 +28,11 @@ class Samples:
 
     Args:
         data: what holds them.
-        positions: at which the network is read, if that is one of each: the labels are those there, and samples that
-            have none there are left out.
+        positions: the positions at which the network is read; if that is one per sample, the labels are those there,
+            and samples that have none there are left out.
     Attributes:
-        first: the first batch; all samples where these are tensors.
-        tensors: whether they are.
+        first: the first batch; all samples if these are tensors.
+        tensors: whether the samples are tensors.
     """
 
     def __init__(self, data: Data, positions: Positions | None = None) -> None:
@@ -74,11 +74,11 @@ class Samples:
             yield {name: part.to(device) for name, part in batch.items()}
 
     def first_on(self, device: torch.device | None) -> Batch:
-        """The first batch as `batches` has it."""
+        """The first batch as `batches` yields it."""
         return self.first if self.tensors else {name: part.to(device) for name, part in self.first.items()}
 
     def count(self) -> int:
-        """How many there are, for which batches are gone through."""
+        """How many samples there are, for which batches are iterated."""
         return len(self.first["x"]) if self.tensors else sum(len(batch["x"]) for batch in self._each())
 
     def joined(self, device: torch.device | None) -> Batch:
@@ -87,7 +87,7 @@ class Samples:
         return self.first if self.tensors else {name: torch.cat([b[name] for b in batches]) for name in self.first}
 
     def streams(self) -> list[Callable[[], object]]:
-        """What puts the random numbers that a loader, its sampler or its data set draw back to where they are now."""
+        """What restores the current state of the random number generators of a loader, its sampler or its data set."""
         found: list[Callable[[], object]] = []
         waiting: list[object] = [self._batches, *vars_of(self._batches)]
         seen: set[int] = set()
@@ -129,7 +129,7 @@ class Samples:
 
 
 def split_samples(data: Data | Mapping[str, Data], positions: Positions | None = None) -> dict[str, Samples]:
-    """The samples by the name of their split, which is empty where there are no splits."""
+    """The samples by the name of their split, which is empty if there are no splits."""
     if not isinstance(data, Mapping):
         return {"": Samples(data, positions)}
     if wrong := [name for name in data if not isinstance(name, str) or not name]:
@@ -150,8 +150,8 @@ def batch_of(data: object) -> Batch:
     """The samples, and their labels if there are any, by name.
 
     Raises:
-        RangeError: if one is no tensor, or there are more.
-        ShapeError, EmptyError: if there are no samples, or not as many labels.
+        RangeError: if one is not a tensor, or there are more.
+        ShapeError, EmptyError: if there are no samples, or not as many labels as samples.
     """
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if len(parts) not in (1, 2):
@@ -166,14 +166,14 @@ def batch_of(data: object) -> Batch:
 
 
 def advice(part: object) -> str:
-    """How tensors are made of what is none."""
+    """How to make a tensor of what is not one."""
     if isinstance(part, Mapping):
         return f"Make batches (x, labels) of {', '.join(map(str, part))}, as the network takes them."
     return "Convert it with torch.as_tensor."
 
 
 def check_again(data: object) -> None:
-    """Raises RangeError unless these are batches that can be gone through more than once."""
+    """Raises RangeError unless these are batches that can be iterated more than once."""
     if not isinstance(data, Iterable):
         raise RangeError("data", "tensors or batches", type(data).__name__, advice(data))
     if isinstance(data, Iterator):

@@ -1,4 +1,4 @@
-"""When to look: functions from a step to whether a reading is due."""
+"""When to read: functions from a step to whether a reading is due."""
 
 import math
 import operator

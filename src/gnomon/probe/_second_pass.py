@@ -1,4 +1,4 @@
-"""Rows that look at what is known of all samples: of a second pass, where what they look at does not fit."""
+"""Rows that use results for all samples: from a second pass, if what they use does not fit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,10 +14,10 @@ from gnomon.probe._surroundings import surroundings
 
 
 class SecondPass:
-    """The quantities with one row a sample that look at results of all samples too, such as class moments.
+    """The quantities with one row per sample that also use results for all samples, such as class moments.
 
-    What they look at of each sample is held during the first pass while it fits the memory, and looked at again in a
-    second one if it does not.
+    What they use of each sample is held during the first pass as long as it fits the memory, and computed again in a
+    second pass if it does not.
 
     Args:
         plan: what is computed in all.
@@ -25,7 +25,7 @@ class SecondPass:
         memory: bytes that may be held.
 
     Attributes:
-        names: of these quantities.
+        names: the names of these quantities.
         due: whether a second pass is needed.
     """
 
@@ -44,17 +44,17 @@ class SecondPass:
         return self.due and name in self.names
 
     def begin(self, samples: Samples) -> None:
-        """Notes from where random numbers are drawn, so that a loader gives the samples in the same order again."""
+        """Notes the state of random number generators, so that a loader gives the samples in the same order again."""
         if self.names and not samples.tensors:
             self._streams = [*surroundings(set()), *samples.streams()]
 
     def begin_again(self) -> None:
-        """Puts random numbers back to where they were."""
+        """Restores the random number generators to that state."""
         for put_back in self._streams:
             put_back()
 
     def take(self, rows: Mapping[str, Any], n: int, others: set[str]) -> set[str]:
-        """What of n more rows is not to be held, since it does not fit; `others` is what is held for others."""
+        """What not to hold of n more rows, since it does not fit; `others` is what is held for other quantities."""
         looked_at = {key for name in self.names for key in self._plan.arguments[name].values()}
         mine = {name for name, value in rows.items() if isinstance(value, Tensor)} & looked_at
         mine -= others | {*self._plan.reported}
@@ -63,7 +63,7 @@ class SecondPass:
         return mine if self.due else set()
 
     def plan(self, known: Mapping[str, object], missing: Mapping[str, str]) -> Plan:
-        """What is computed in the second pass: all whose other arguments are known by now."""
+        """What is computed in the second pass: all quantities whose other arguments are known by now."""
         rows = {"x", "labels", *self._plan.observed, *filter(self._has_rows, self._plan.quantities)}
         chosen: list[str] = []
         for name in self._plan.quantities:

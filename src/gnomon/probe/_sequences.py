@@ -1,4 +1,4 @@
-"""What quantities are given where several positions of a sample are read: a row for each, whatever sample it is of."""
+"""What quantities get if several positions of a sample are read: a row for each, whichever sample it belongs to."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from gnomon.probe._derived import OF_ANY_SAMPLES
 from gnomon.probe._plan import Plan
 
 OF_INPUT = frozenset({"x", "jacobian", "jacobian_operator", "centroid"})
-"""What has no row for each of several positions, since all of a sample depend on the same input."""
+"""What has no row for each of several positions, since all positions of a sample depend on the same input."""
 
 
 def several(positions: Positions | None) -> bool:
@@ -22,7 +22,7 @@ def several(positions: Positions | None) -> bool:
 
 
 def rows_of(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positions: Positions) -> dict[str, Any]:
-    """The observations and labels of some samples, a row for each position that is one by its label."""
+    """The observations and labels of some samples, with a row for each position that its label does not exclude."""
     rows = {name: positions.split(value) if name == "logits" else value.flatten(0, 1) for name, value in seen.items()}
     if labels is None:
         return rows
@@ -33,12 +33,12 @@ def rows_of(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positio
 
 
 def of_several(plan: Plan) -> Plan:
-    """The plan for several positions: logits are seen, which say where labels belong."""
+    """The plan for several positions: logits are observed, which say where labels belong."""
     return replace(plan, observations=plan.observations - OF_INPUT | {"logits"})
 
 
 def of_one_position(plan: Plan) -> Iterator[tuple[str, RangeError]]:
-    """The quantities that can be had of one position a sample alone, and why."""
+    """The quantities that are available for one position per sample only, and why."""
     for name, quantity in plan.quantities.items():
         wanted = OF_INPUT.intersection(plan.arguments[name].values())
         if wanted and not any(quantity is each for each in OF_ANY_SAMPLES):
@@ -48,7 +48,7 @@ def of_one_position(plan: Plan) -> Iterator[tuple[str, RangeError]]:
 
 
 def by_input(wanted: str) -> RangeError:
-    """The error for what looks at the input, or differentiates by it."""
+    """The error for what uses the input, or differentiates with respect to it."""
     return RangeError(
         "positions",
         f"one position a sample for what looks at its {wanted}",

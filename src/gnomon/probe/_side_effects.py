@@ -1,4 +1,4 @@
-"""What forward passes do beside computing outputs, and what a reading would not put back."""
+"""What forward passes do in addition to computing outputs, and what a reading would not restore."""
 
 import sys
 import warnings
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
-    """What `look` returns; and says what its passes did that no reading can do without harm.
+    """What `look` returns; also reports what its passes did that no reading can do without harm.
 
     Raises:
-        UnsupportedModuleError: if they made layers or parameters: each reading would draw other weights.
+        UnsupportedModuleError: if they created layers or parameters: each reading would draw different weights.
     """
     parts, objects = names(model), held(model)
     before = {name: dict(vars(value)) for name, value in objects.items()}
@@ -40,7 +40,7 @@ def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
 
 
 def names(model: nn.Module) -> set[str]:
-    """Those of all modules and parameters."""
+    """The names of all modules and parameters."""
     return {name for name, _ in (*model.named_modules(), *model.named_parameters())}
 
 
@@ -58,11 +58,11 @@ def held(model: nn.Module) -> dict[str, Any]:
 
 
 def foreign(kind: type) -> bool:
-    """Whether a class is none of Python's, NumPy's or torch's."""
+    """Whether a class is not one of Python's, NumPy's or torch's."""
     place = kind.__module__.partition(".")[0]
     return place not in sys.stdlib_module_names and place not in ("torch", "numpy")
 
 
 def differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two objects' attributes are others."""
+    """Whether two objects' attributes differ."""
     return one.keys() != other.keys() or any(one[name] is not other[name] for name in one)

@@ -11,14 +11,14 @@ from gnomon.probe._plan import Asked, Plan, Quantity, named
 from gnomon.probe._samples import Samples
 
 FEW = 8
-"""Samples of other splits that are looked at before training."""
+"""How many samples of other splits are used before training."""
 
 AskedBySplit = Sequence[Quantity] | Mapping[str, Quantity | Asked]
-"""Quantities that are read on all splits, or by split those that are read on it."""
+"""Quantities that are read on all splits, or, by split, those that are read on it."""
 
 
 def docstrings_of(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Those of the quantities that are not gnomon's own or go by another name."""
+    """The docstrings of the quantities that are not gnomon's own or have another name."""
     return {
         at_split(split, name): text
         for split, plan in plans.items()
@@ -30,12 +30,12 @@ def docstrings_of(plans: Mapping[str, Plan]) -> dict[str, str]:
 def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[str, Quantity]]:
     """The quantities by split and name.
 
-    A list is read on all splits. In a mapping stands what is read on a split under the split's name, and functions that
-    are read on all splits under names of their own.
+    A list is read on all splits. A mapping holds what is read on one split under that split's name, and functions that
+    are read on all splits under their own names.
 
     Raises:
         EmptyError: if there are no quantities.
-        RangeError: if a mapping holds what is neither a function nor what to read on a split.
+        RangeError: if a mapping holds something that is neither a function nor what to read on a split.
     """
     asked: dict[str, dict[str, Quantity]] = {}
     everywhere: dict[str, Quantity] = {}
@@ -63,14 +63,14 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
 
 
 def at_split(split: str, name: str) -> str:
-    """What a quantity of this split goes by: `SPLIT/NAME`, and its name alone where there are no splits."""
+    """The name of a quantity on this split: `SPLIT/NAME`, or its name alone if there are no splits."""
     return f"{split}/{name}" if split else name
 
 
 def of_splits(
     splits: Mapping[str, Samples], asked: Set[str], device: torch.device | None, *, few: bool
 ) -> dict[str, Tensor]:
-    """The samples of splits that are asked for by name, such as `train_x`: of each a `few`, or all."""
+    """The samples of splits that are requested by name, such as `train_x`: a `few` of each, or all."""
     found: dict[str, Tensor] = {}
     for name, samples in splits.items():
         if name and not asked.isdisjoint(f"{name}_{part}" for part in samples.first):
@@ -80,6 +80,6 @@ def of_splits(
 
 
 def names_of(samples: Mapping[str, Samples], split: str) -> set[str]:
-    """What quantities of a split may ask for beside observations and each other."""
+    """What quantities on a split may request in addition to observations and each other."""
     others = {f"{name}_{part}" for name, each in samples.items() if name for part in each.first}
     return {*samples[split].first, "model", "parameters", "memory", "head", "positions", *others}

@@ -1,4 +1,4 @@
-"""Enough: from the readings so far to whether training may end."""
+"""Stopping rules: from the readings so far to whether training may end."""
 
 import difflib
 import inspect
@@ -13,11 +13,11 @@ from gnomon.probe._reading import Reading
 class Stop:
     """Asks a criterion after each reading whether training may end; `stop_when` makes one.
 
-    Several processes must agree, and readings differ where the processes do, as in BatchNorm's running statistics: let
-    the first process decide and tell the others. The callbacks of `gnomon.integrations` do.
+    Several processes must agree, and readings differ if the processes do, as in BatchNorm's running statistics: let the
+    first process decide and tell the others. The callbacks of `gnomon.integrations` do this.
 
     Attributes:
-        steps: those of the readings so far.
+        steps: the steps of the readings so far.
         histories: the means so far, by the names that `Reading.scalars` gives them.
         verdict: what the criterion returned last; None before the first reading.
     """
@@ -32,10 +32,10 @@ class Stop:
 
     @within("stop_when")
     def __call__(self, reading: Reading) -> bool:
-        """Whether the criterion holds, this reading counted; one without a value that it asks for is left out.
+        """Whether the criterion holds, this reading included; a reading without a value that it needs is left out.
 
         Raises:
-            RangeError: if the reading lacks a quantity, or is not after those before it; if the criterion answers
+            RangeError: if the reading lacks a quantity, or is not after those before it; if the criterion returns
                 neither True nor False.
         """
         scalars = reading.scalars()
@@ -59,12 +59,12 @@ class Stop:
         return bool(reached)
 
     def state_dict(self) -> dict[str, Any]:
-        """The history, in numbers, strings, lists and dicts."""
+        """The history, as numbers, strings, lists and dicts."""
         return {"steps": [*self.steps], "histories": {name: [*values] for name, values in self.histories.items()}}
 
     @within("stop_when")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from that history; the criterion and its settings are this one's.
+        """Continues from that history; the criterion and its settings are this object's.
 
         Raises:
             RangeError: if it is the history of other quantities.
@@ -107,9 +107,9 @@ class Stop:
 def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, **keywords: object) -> Stop:
     """A stopping rule: asks `criterion`, after each reading, about the history of what was read.
 
-    The criterion's argument names say what it looks at: `steps`, and the quantities of the probe, each as the list of
-    its means. Where a quantity has another name, say which: a keyword that is a string names it. All other keywords
-    are handed to the criterion, and its arguments with defaults keep these.
+    The criterion's argument names say what it uses: `steps`, and the quantities of the probe, each as the list of its
+    means. If a quantity has another name, say which: a keyword that is a string names it. All other keywords are passed
+    to the criterion, and its arguments that have defaults keep these.
 
         stop = stop_when(plateau, alignment="centroid_alignment", pc1="explained_variance_ratio", high=0.3)
         for step in range(steps):
@@ -117,21 +117,21 @@ def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, 
                 print(stop.verdict.message)
                 break
 
-    Of a probe of several splits, `stop_when(verdict, split="train")` asks about the quantities of one.
+    For a probe of several splits, `stop_when(verdict, split="train")` asks about the quantities on one.
 
-    Under cross-entropy `alignment` is better the Jacobian's: the loss does not see the centroid. So `plateau` has no
-    default for it.
+    Under cross-entropy the Jacobian's is the better `alignment`: the loss does not see the centroid. So `plateau` has
+    no default for it.
 
     Args:
-        criterion: a function to True or False, or to a result with `reached`, as `gnomon.plateau`.
-        split: of the quantities that no keyword names; default: that of a probe without splits.
-        keywords: for its arguments: the names of quantities, as in `Reading.scalars`, and settings.
+        criterion: a function that returns True or False, or a result with `reached`, such as `gnomon.plateau`.
+        split: the split of the quantities that no keyword names; default: that of a probe without splits.
+        keywords: values for its arguments: the names of quantities, as in `Reading.scalars`, and settings.
 
     Returns:
-        A function of a reading, with a history that a checkpoint can hold (`state_dict`).
+        A function of a reading, with a history that a checkpoint can store (`state_dict`).
 
     Raises:
-        RangeError: if the criterion has no such argument.
+        RangeError: if the criterion has no argument of a keyword's name.
 
     Example:
         >>> import torch, gnomon

@@ -1,4 +1,4 @@
-"""What adds up over batches: by quantity, what takes in some samples at a time, and gives the result of all."""
+"""What adds up over batches: by quantity, what takes some samples at a time, and gives the result for all."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,31 +14,31 @@ from gnomon.probe._derived import agop_of
 
 
 class Sum(Protocol):
-    """The samples so far; made of what the quantity looks at, as `update` is given it."""
+    """The samples so far; constructed from what the quantity uses, which `update` gets too."""
 
     @property
     def update(self) -> Callable[..., None]:
-        """Takes in some samples."""
+        """Adds some samples."""
 
     def result(self) -> object:
-        """What the quantity is of all of them."""
+        """The quantity's result for all of them."""
 
 
 class Moments:
-    """The class moments, in the precision that they have where all samples are there at once."""
+    """The class moments, in the precision that they have if all samples are there at once."""
 
     def __init__(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> None:
-        from gnomon.measure.metrics import ClassStatistics  # with torchmetrics: only where it is used
+        from gnomon.measure.metrics import ClassStatistics  # imports torchmetrics: only where it is used
 
         self._statistics = ClassStatistics(classes)
         self._dtype = torch.promote_types(features.dtype, torch.float32)
 
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int | None = None) -> None:
-        """Takes in some samples."""
+        """Adds some samples."""
         self._statistics.update(features, labels)
 
     def result(self) -> ClassMoments:
-        """Of all of them."""
+        """The result for all of them."""
         found = self._statistics.compute()
         return ClassMoments(found.counts, found.means.to(self._dtype), found.within.to(self._dtype))
 
@@ -52,16 +52,16 @@ class Gradients:
         self._agop = AGOP(memory=memory)
 
     def update(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
-        """Takes in some samples."""
+        """Adds some samples."""
         self._agop.update(model, x)
 
     def result(self) -> Covariance:
-        """Of all of them."""
+        """The result for all of them."""
         return self._agop.compute()[""]
 
 
 class Pulls:
-    """The gradients of a loss, of random batches."""
+    """The gradients of a loss on random batches."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Pulls:
     def update(
         self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"], memory: int | None = None
     ) -> None:
-        """Takes in some samples."""
+        """Adds some samples."""
         self._sums.update(model, x, labels)
 
     def result(self) -> BatchGradients:
-        """Of all of them."""
+        """The result for all of them."""
         return self._sums.compute()
 
 
@@ -89,7 +89,7 @@ SUMS: tuple[tuple[Callable[..., object], Callable[..., Sum]], ...] = (
     (agop_of, Gradients),
     (batch_gradients, Pulls),
 )
-"""By quantity what adds it up."""
+"""By quantity, what adds it up."""
 
 
 def sum_of(quantity: Callable[..., object]) -> Callable[..., Sum] | None:

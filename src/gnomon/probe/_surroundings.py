@@ -1,4 +1,4 @@
-"""What of the process, and not of the network, a reading changes: noted before, and put back after it."""
+"""What a reading changes in the process, and not in the network: noted before, and restored after it."""
 
 import random
 import sys
@@ -18,11 +18,11 @@ PutBack = Callable[[], object]
 KERNELS: dict[str, Callable[[bool], object]] = {
     kernel: getattr(attention, f"enable_{kernel}_sdp") for kernel in ("flash", "mem_efficient", "cudnn", "math")
 }
-"""Of attention, with what allows them."""
+"""The kernels of attention, each with the function that enables it."""
 
 
 def surroundings(devices: Set[torch.device]) -> list[PutBack]:
-    """What makes gradients, autocast, attention, the compiler and the streams of random numbers what they are now."""
+    """What restores gradients, autocast, attention, the compiler and the random number streams as they are now."""
     found: list[PutBack] = [
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
         partial(functorch.pop_dynamic_layer_stack_and_undo_to_depth, functorch.get_dynamic_layer_stack_depth()),
@@ -49,16 +49,16 @@ def surroundings(devices: Set[torch.device]) -> list[PutBack]:
 
 @contextmanager
 def plain(devices: Set[torch.device]) -> Iterator[None]:
-    """Numbers as they are, and derivatives of any order, whatever training is done in; `surroundings` ends it."""
-    # Under autocast what is computed from a network's outputs would be of half precision too. Not by the context
-    # `torch.autocast`: interrupted as it begins, it would keep weights of half precision for good.
+    """Numbers in their own precision, and derivatives of any order, whatever training uses; `surroundings` ends it."""
+    # Under autocast, what is computed from a network's outputs would be in half precision too. Not with the context
+    # `torch.autocast`: interrupted as it begins, it would keep weights in half precision permanently.
     for kind in cast(devices):
         torch.set_autocast_enabled(kind, False)
     with ExitStack() as stack:
-        # What is compiled has no second derivative.
+        # Compiled functions have no second derivative.
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-        # Nor has fused attention; and a checkpoint that computes again must do so by the same kernel.
+        # Nor has fused attention; and a checkpoint that recomputes must use the same kernel.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         yield
 
@@ -71,18 +71,18 @@ def cast(devices: Iterable[torch.device]) -> list[str]:
 
 
 def saved_tensor_hooks() -> object:
-    """What autograd now calls with what it saves; None if nothing."""
+    """The hooks that autograd now calls with what it saves; None if there are none."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
 def unhooked(before: object) -> None:
-    """Takes off what autograd calls since then: an interrupt as it is put on leaves it there."""
+    """Removes the hooks added to autograd since then: an interrupt while one is added leaves it there."""
     while saved_tensor_hooks() != before:
         torch._C._autograd._pop_saved_tensors_default_hooks()
 
 
 def allow_hooks(refusal: str | None) -> None:
-    """Lets autograd be hooked, or refuses it with the words that were there: torch.func refuses it while it runs."""
+    """Allows hooks on autograd, or refuses them with the message as it was: torch.func refuses them while it runs."""
     if refusal is None:
         torch._C._autograd._saved_tensors_hooks_enable()
     else:
@@ -90,6 +90,6 @@ def allow_hooks(refusal: str | None) -> None:
 
 
 def without_modes(depth: int) -> None:
-    """Ends the modes that look at every operation since then, as what counts operations does."""
+    """Ends the modes entered since then that see every operation, such as those that count operations."""
     while len(_get_current_dispatch_mode_stack()) > depth:
         _pop_mode()

@@ -1,4 +1,4 @@
-"""Histories as a table: a row a quantity, with what it says of itself, its last value and its course."""
+"""Histories as a table: one row per quantity, with what it says about itself, its last value and its course."""
 
 import math
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ class Course:
     """A quantity in one history.
 
     Attributes:
-        steps: those of training.
-        means: one number a step, NaN where there is none.
-        middle: the quartiles of the last reading; None where there is one value, or where each sample is right or
-            wrong, 1 or 0.
+        steps: the training steps.
+        means: one number per step, NaN where there is none.
+        middle: the quartiles of the last reading; None if there is one value, or if each sample is right or wrong, 1 or
+            0.
     """
 
     steps: list[int]
@@ -34,13 +34,13 @@ class Course:
 
 @dataclass(frozen=True)
 class Row:
-    """A quantity on one split and of one layer.
+    """A quantity on one split and at one layer.
 
     Attributes:
-        prefix: the split, the layer or both, with the slash behind.
-        name: the quantity's, a part's behind a dot.
-        about: what it says of itself.
-        courses: one a history; None in those that do not have it.
+        prefix: the split, the layer or both, with the slash after it.
+        name: the quantity's name, with that of a part after a dot.
+        about: what the quantity says about itself.
+        courses: one per history; None for those that do not have the quantity.
     """
 
     prefix: str
@@ -50,7 +50,7 @@ class Row:
 
 
 def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
-    """The rows of each quantity, splits and layers together, in the order in which quantities first came."""
+    """The rows of each quantity, splits and layers together, in the order in which quantities first appeared."""
     found: dict[str, list[Row]] = {}
     there = {place: frozenset(history.quantities) for place, history in enumerate(histories.values())}
     for name in dict.fromkeys(name for history in histories.values() for name in history.quantities):
@@ -62,7 +62,7 @@ def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
 
 
 def course(history: "History", name: str) -> Course:
-    """That of a quantity which the history has."""
+    """The course of a quantity that the history has."""
     means = history[name].tolist()
     known = (row.numbers for row in reversed([*history]) if math.isfinite(row.numbers.get(name, math.nan)))
     last = next(known, dict[str, float]())
@@ -77,7 +77,7 @@ def number(value: float) -> str:
 
 
 def positions(steps: list[int]) -> list[float]:
-    """Where the steps stand from 0 to 1: on a logarithmic axis where those after 0 span two decades."""
+    """The positions of the steps, from 0 to 1: on a logarithmic axis if those after 0 span two decades."""
     first = min((step for step in steps if step > 0), default=math.inf)
     log = max(steps) >= 100 * first
     places = [math.asinh(step / first) if log else float(step) for step in steps]
@@ -86,7 +86,7 @@ def positions(steps: list[int]) -> list[float]:
 
 
 def heights(means: list[float], low: float, high: float, *, log: bool) -> list[float]:
-    """Where the values stand between the lowest and the highest, 0 to 1; NaN where there is none."""
+    """The positions of the values between the lowest and the highest, 0 to 1; NaN where there is none."""
     if log:
         means = [math.log(mean) if 0 < mean < math.inf else math.nan for mean in means]
         low, high = math.log(low), math.log(high)

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 24
-"""Letters of a course."""
+"""Characters in a course."""
 
 
 def in_words(title: str, histories: Mapping[str, "History"]) -> str:
-    """A line a quantity: its last mean, the middle half of the samples, its course, its range and its unit."""
+    """One line per quantity: its last mean, the middle half of the samples, its course, its range and its unit."""
     courses = any(len(history) > 1 for history in histories.values())
     lines = [
         [f"{row.prefix}{row.name}", *columns(name, one, row, courses=courses), said(row)]
@@ -32,7 +32,7 @@ def in_words(title: str, histories: Mapping[str, "History"]) -> str:
 
 
 def columns(run: str, one: Course, row: Row, *, courses: bool) -> list[str]:
-    """What stands between the quantity's name and what it says of itself."""
+    """The columns between the quantity's name and its range and unit."""
     middle = "" if one.middle is None else " to ".join(map(number, one.middle))
     named, line = [run] if run else [], [in_blocks(one, row)] if courses else []
     return [*named, number(one.last), middle, *line]
@@ -44,7 +44,7 @@ def said(row: Row) -> str:
 
 
 def in_blocks(one: Course, row: Row) -> str:
-    """The course as blocks from low to high, a letter for each reading or for several; a space where there is none."""
+    """The course as blocks from low to high, one character per reading or for several; a space where there is none."""
     low, high, log = span(row)
     found = heights(one.means, low, high, log=log)
     width = min(WIDTH, len(found))

@@ -1,4 +1,4 @@
-"""What of a list of quantities a network and samples do not have."""
+"""Which of a list of quantities are unavailable for a network and samples."""
 
 from collections.abc import Sequence
 
@@ -24,10 +24,10 @@ def unavailable(
     positions: Places | None = None,
     memory: int | None = None,
 ) -> dict[str, GnomonError]:
-    """The quantities that a `Probe` of the same arguments would refuse, each with the reason; the others it reads.
+    """The quantities that a `Probe` with the same arguments would refuse, each with the reason; it reads the others.
 
     Raises:
-        GnomonError: if the data are no samples, quantities ask for what no probe has, or there is no such layer.
+        GnomonError: if the data are not samples, quantities request what no probe has, or there is no such layer.
     """
     require_layers(model, layers, head)
     its = None if positions is None else Positions(positions)

@@ -1,4 +1,4 @@
-"""A network that is sharded over processes, whole on each of them while it is read."""
+"""A network that is sharded over processes, complete on each of them while it is read."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -16,29 +16,29 @@ from gnomon.probe._kept import put_back_items
 T = TypeVar("T")
 PutBack = Callable[[], object]
 Slot = tuple[nn.Module, str, Any]
-"""A module, the name of one of its parameters or buffers, and that itself, a DTensor."""
+"""A module, the name of one of its parameters or buffers, and this parameter or buffer, a DTensor."""
 
 COMMUNICATES = ("torch.distributed.fsdp.", "torch.distributed.tensor.")
-"""Where the functions are written that sharding puts on modules."""
+"""Where the functions that sharding attaches to modules are defined."""
 
 
 def whole(model: nn.Module, look: Callable[[], T]) -> T:
-    """What `look` returns, called while this process has the whole network, which is then sharded as before.
+    """What `look` returns, called while this process has the complete network, which is then sharded as before.
 
-    The parameters that `fully_shard` and `parallelize_module` sharded are gathered, and what they put on modules, which
-    communicates in each pass, is taken off. So `look` waits for nobody, and sees the network as it was written, with
-    derivatives of any order, though not in the parameters that are trained. What it returns should not need the network
-    any more. One that is not sharded is left as it is.
+    The parameters that `fully_shard` and `parallelize_module` sharded are gathered, and what they attached to modules,
+    which communicates in each pass, is removed. So `look` waits for no other process, and sees the network as it was
+    written, with derivatives of any order, though not with respect to the parameters that are trained. What it returns
+    should no longer need the network. A network that is not sharded is left as it is.
 
         kernel = whole(model, lambda: gnomon.ntk(model, x))
 
     Args:
-        model: the network. All processes that have a part of it have to call, each with a `look` of its own.
+        model: the network. All processes that hold a part of it have to call this, each with its own `look`.
         look: what to do.
 
     Raises:
-        UnsupportedModuleError: if a process does not come, or the network is sharded in another way.
-    Cost: an all-gather a parameter, and on each process memory for the whole network.
+        UnsupportedModuleError: if a process does not call this, or the network is sharded in another way.
+    Cost: one all-gather per parameter, and on each process memory for the complete network.
     """
     slots = sharded(model)
     if not slots or any(tensor.is_meta for _, _, tensor in slots):
@@ -63,15 +63,16 @@ def whole(model: nn.Module, look: Callable[[], T]) -> T:
 
 
 def agreed(model: nn.Module, yes: bool) -> bool:
-    """Whether all processes that have a part of the network say yes: a clock, for one, tells each something else."""
+    """Whether all processes that hold a part of the network say yes: their clocks, for example, differ."""
     return together(sharded(model), yes)
 
 
 def sharded(model: nn.Module) -> list[Slot]:
-    """The parameters and buffers that are sharded, after those have been again that a forward pass has left whole.
+    """The sharded parameters and buffers, after those that a forward pass has left gathered are sharded again.
 
     Raises:
-        UnsupportedModuleError: if they are sharded in a way that cannot be undone for a while, or the group has ended.
+        UnsupportedModuleError: if they are sharded in a way that cannot be undone temporarily, or the process group no
+            longer exists.
     """
     old, new = of_torch("torch.distributed.fsdp", "FullyShardedDataParallel", "FSDPModule")
     modules = [*model.modules()]
@@ -104,12 +105,12 @@ def sharded(model: nn.Module) -> list[Slot]:
 
 
 def of_torch(module: str, *names: str) -> tuple[Any, ...]:
-    """Classes of torch by name, in a module that takes a second to import: none has instances if it was not."""
+    """Classes of torch by name, in a module that takes a second to import: if it was not, none has instances."""
     return tuple(getattr(sys.modules.get(module), name, ()) for name in names)
 
 
 def together(slots: Iterable[Slot], yes: bool = True) -> bool:
-    """Meets all that have a part of these, and says whether they all say yes."""
+    """Meets all processes that hold a part of these, and returns whether they all say yes."""
     groups = {}
     for _, _, tensor in slots:
         for dimension, placement in enumerate(tensor.placements):
@@ -125,7 +126,7 @@ def together(slots: Iterable[Slot], yes: bool = True) -> bool:
 
 
 def gathered(slots: Iterable[Slot]) -> dict[int, Tensor]:
-    """The whole tensors, by the identity of what is sharded: one may stand in several places."""
+    """The complete tensors, by the identity of the sharded ones: one may be in several places."""
     together(slots)
     found: dict[int, Tensor] = {}
     with torch.inference_mode(False), torch.no_grad():
@@ -140,7 +141,7 @@ def gathered(slots: Iterable[Slot]) -> dict[int, Tensor]:
 
 
 def as_it_is(module: nn.Module) -> list[PutBack]:
-    """What puts back all that `strip` takes off."""
+    """Functions that restore all that `strip` removes."""
     attributes = vars(module)
     hooks = [partial(put_back_items, there, there.copy()) for there in hooks_of(module)]
     methods = [partial(setattr, module, name, value) for name, value in attributes.items() if is_wrapped(value)]
@@ -148,7 +149,7 @@ def as_it_is(module: nn.Module) -> list[PutBack]:
 
 
 def strip(module: nn.Module) -> None:
-    """Takes off what communicates: hooks, methods that count as forward passes, and the class that has these."""
+    """Removes what communicates: hooks, methods that count as forward passes, and the class that has these."""
     for there in hooks_of(module):
         for key in [key for key, hook in there.items() if communicates(hook)]:
             del there[key]
@@ -161,7 +162,7 @@ def strip(module: nn.Module) -> None:
 
 
 def hooks_of(module: nn.Module) -> list[dict[int, Any]]:
-    """What is called before and after a module's passes and its saving, kind by kind."""
+    """The hooks that are called before and after a module's passes and its saving, kind by kind."""
     return [there for name, there in vars(module).items() if name.endswith("_hooks") and isinstance(there, dict)]
 
 
@@ -171,10 +172,10 @@ def is_wrapped(value: object) -> bool:
 
 
 def communicates(function: object) -> bool:
-    """Whether a function is one that sharding put there."""
+    """Whether a function was put there by sharding."""
     if isinstance(function, partial):
         function = function.func
     function = getattr(function, "__func__", function)
-    # A wrapper has the module of what it wraps in the one or in the other.
+    # A wrapper has the module of what it wraps in one of the two.
     places = (getattr(function, "__module__", None), getattr(function, "__globals__", {}).get("__name__"))
     return any(str(place).startswith(COMMUNICATES) for place in places)

@@ -1,4 +1,4 @@
-"""Networks inside what compiles them or runs them on several devices, and those that have no shapes yet."""
+"""Networks inside wrappers that compile them or run them on several devices, and those that have no shapes yet."""
 
 from itertools import chain
 
@@ -9,7 +9,7 @@ from gnomon.errors import UnsupportedModuleError
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The network without what runs it on several devices or compiled, which cannot be differentiated twice."""
+    """The network without wrappers that run it on several devices or compiled, which cannot be differentiated twice."""
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             model = model.module
@@ -25,7 +25,7 @@ def has_shapes(model: nn.Module) -> bool:
 
 
 def check_shapes(model: nn.Module) -> None:
-    """Raises UnsupportedModuleError if a layer waits for its first samples: to read it would draw its weights."""
+    """Raises UnsupportedModuleError if a layer waits for its first samples: a reading would draw its weights."""
     if not has_shapes(model):
         raise UnsupportedModuleError(
             "model", "parameters that have a shape", "lazy ones", "Run the network once before."

@@ -1,4 +1,4 @@
-"""What functions do that bend: those of single entries, and maxima."""
+"""What the functions that bend do: elementwise functions, and maxima."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,12 +24,12 @@ def _leaky_relu(x: Data, negative_slope: Number = 0.01, inplace: bool = False) -
 def _rrelu(
     x: Data, lower: Number = 1 / 8, upper: Number = 1 / 3, training: bool = False, inplace: bool = False
 ) -> PiecewiseLinear | None:
-    """ReLU whose slope on its left is drawn; in eval mode the middle of what it is drawn from."""
+    """ReLU with a random slope on its left; in eval mode, the middle of the range it is drawn from."""
     return None if training else PiecewiseLinear(slopes=((lower + upper) / 2, 1.0))
 
 
 def _prelu(x: Data, weight: Tensor | Data) -> PiecewiseLinear | None:
-    """ReLU with a slope on its left that was learnt, one for all entries or one a channel."""
+    """ReLU with a learnt slope on its left, one for all entries or one per channel."""
     return PiecewiseLinear(slopes=(weight.detach(), 1.0)) if isinstance(weight, Tensor) else None
 
 
@@ -56,7 +56,7 @@ def _clamp_max(x: Data, max: Tensor | Data | Number) -> PiecewiseLinear | None:
 
 
 def _threshold(x: Data, threshold: Number, value: Number, inplace: bool = False) -> PiecewiseLinear | None:
-    """Straight above a number, constant below; piecewise affine without a jump only."""
+    """Straight above a number, constant below; piecewise affine only without a jump."""
     return clipped(threshold, None) if value == threshold else None
 
 
@@ -66,7 +66,7 @@ def _hardsigmoid(x: Data, inplace: bool = False) -> PiecewiseLinear:
 
 
 def _softshrink(x: Data, lambd: Number = 0.5) -> PiecewiseLinear:
-    """Towards 0 by a number."""
+    """Shrinks entries towards 0 by a number."""
     return PiecewiseLinear((-lambd, lambd), (1.0, 0.0, 1.0), (lambd, 0.0, -lambd))
 
 
@@ -76,7 +76,7 @@ def _absolute(x: Data) -> PiecewiseLinear:
 
 
 def _max_pool(axes: int) -> Callable[..., Maximum | None]:
-    """The maximum over windows along so many axes."""
+    """The maximum over windows along this many axes."""
 
     def made(
         x: Data,
@@ -95,7 +95,7 @@ def _max_pool(axes: int) -> Callable[..., Maximum | None]:
 
 
 def _adaptive_max_pool(axes: int) -> Callable[..., Maximum | None]:
-    """The maximum over as many windows as are asked for, where these are of one size."""
+    """The maximum over the requested number of windows, where these are of one size."""
 
     def made(x: Data, output_size: PerAxis, return_indices: bool = False) -> Maximum | None:
         sides = x.shape[-axes:]
@@ -125,4 +125,4 @@ BENDS: Mapping[str, Callable[..., PiecewiseLinear | Maximum | None]] = {
     **{f"max_pool{axes}d": _max_pool(axes) for axes in (1, 2, 3)},
     **{f"adaptive_max_pool{axes}d": _adaptive_max_pool(axes) for axes in (1, 2, 3)},
 }
-"""By the functions' names; None with arguments that make it something else."""
+"""Makers, by the functions' names; they return None for arguments that make the function something else."""

@@ -21,10 +21,10 @@ def boundary_distance(
 
     Reading:
         Low, high: Low: the region around the sample is narrow.
-        Generalising: Tells nothing at the end: on digits 0.0024 in a network that generalises, 0.0031 in one that
-            memorised. On the way it is nine times smaller, while training digits are fitted. On MNIST it about doubles
-            from there to generalisation (regions).
-        Misleads: It ends about where it was before training: compare with memorisation, not with the start.
+        Generalising: Says nothing at the end of training: on digits 0.0024 in a network that generalises, 0.0031 in one
+            that memorised. On the way it is nine times smaller, while the training digits are fitted. On MNIST it
+            roughly doubles from there to generalisation (regions).
+        Misleads: It ends about where it was before training: compare with memorisation, not with initialisation.
 
     $\min_u |z_u(x)| / \lVert\nabla z_u(x)\rVert$
 
@@ -34,17 +34,17 @@ def boundary_distance(
     Source:
         The radius of the largest ball inside the region (the "knot" distances of Humayun et al., arXiv:2402.15555).
     Args:
-        model: a piecewise affine network, as `slice_regions` takes them. It is copied to float64.
+        model: a piecewise affine network, as for `slice_regions`. It is copied to float64.
         x: the samples.
-        memory: bytes to use beyond the network's copy, but at least for one sample and one direction of the input at
-            a time; default: 512 MiB.
+        memory: bytes to use beyond the network's copy, but at least enough for one sample and one direction of the
+            input at a time; default: 512 MiB.
     Returns:
-        At least 0, in the unit of x and its dtype; 0 on a boundary, infinite for an affine network.
+        At least 0, in the unit and dtype of x; 0 on a boundary, infinite for an affine network.
     Raises:
         UnsupportedModuleError: as `slice_regions`.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity; if the network is on another device than x.
-    Cost: as a forward pass of n (d + 1) samples.
+    Cost: that of a forward pass of n (d + 1) samples.
     Example:
         >>> import torch
         >>> relu = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False), torch.nn.ReLU())
@@ -87,7 +87,7 @@ def _compared(operation: Bend, shape: torch.Size) -> int:
 
 
 def _nearest(network: Network, x: Float[Tensor, "n *d"], together: int) -> Float[Tensor, "n"]:
-    """The distances, from so many directions at a time."""
+    """The distances, from this many directions at a time."""
     x = x.double()
     heights: dict[int, Tensor] = {}
     squares: dict[int, Tensor] = {}
@@ -126,7 +126,7 @@ def _behind(operation: Bend, planes: Planes, value: Planes, constant: bool = Tru
         return planes[..., None] - breaks * constant
     looked_at, _ = windows(operation.window, planes.shape[2:], planes.device)
     behind = value.flatten(2)[..., None] - planes.flatten(2)[:, :, looked_at.clamp_min(0)]
-    # Beyond the rim nothing ever takes over.
+    # Beyond the rim, nothing ever becomes the largest.
     return behind.masked_fill(looked_at < 0, torch.inf if constant else 0.0)
 
 

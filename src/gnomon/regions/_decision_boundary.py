@@ -13,9 +13,9 @@ from gnomon.regions._split import evaluate, split_by_maximum
 BOUNDARY = -2
 """The label of an edge between two classes."""
 NEAR = 1e-9
-"""Relative difference below which places, and outputs, are equal."""
+"""Relative difference below which places, and outputs, count as equal."""
 CELLS = 2**14
-"""Cells whose outputs are looked at together."""
+"""Cells whose outputs are compared at once."""
 
 
 @full_precision
@@ -27,7 +27,7 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
 
     Returns:
         Polylines in the plane's coordinates; a closed one ends where it begins. Where two outputs are equal on a whole
-        region the first of them is the class, so that the line runs around the region.
+        region, the first of them is the class, so the line runs around the region.
 
     Cost: O(regions c), and for each unit the square of the number of its edges on which outputs are equal.
     """
@@ -63,7 +63,7 @@ def _level_edges(cells: Polygons, outputs: Float[Tensor, "r 3 c"], parent: Int[T
 def _changes(
     edges: Float[Tensor, "e 2 2"], labels: Int[Tensor, "e"], classes: Int[Tensor, "e"]
 ) -> Float[Tensor, "s 2 2"]:
-    """The parts of edges that have another class on their other side; both sides of an edge have one label."""
+    """The parts of edges that have another class on their other side; both sides of an edge have the same label."""
     order = torch.argsort(labels)
     groups = torch.split(order, torch.unique_consecutive(labels[order], return_counts=True)[1].tolist())
     near = NEAR * float(edges.abs().max()) if len(edges) else 0.0
@@ -72,7 +72,7 @@ def _changes(
         start, end = edges[group].unbind(1)
         length = torch.linalg.vector_norm(end - start, dim=1)
         along = (end - start) / length[:, None]
-        # Row i: where the other edges begin and end, on edge i and off it.
+        # Row i: where the other edges begin and end, along edge i and away from it.
         begins, ends = (
             torch.stack([(along[:, None] * apart).sum(2), cross(along[:, None], apart)])
             for apart in (end[None] - start[:, None], start[None] - start[:, None])
@@ -86,7 +86,7 @@ def _changes(
 
 
 def _chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:
-    """Segments, some there twice, one way and the other, joined where they meet."""
+    """Segments, some present twice, once in each direction, joined where they meet."""
     if not len(segments):
         return []
     scale = float(segments.abs().max())
@@ -106,7 +106,7 @@ def _chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:
 def _follow(
     ways: dict[tuple[int, ...], dict[tuple[int, ...], tuple[Tensor, Tensor]]], start: tuple[int, ...]
 ) -> Float[Tensor, "_ 2"]:
-    """Goes along segments, taking each away, to the next end or crossing, or back to where it started."""
+    """Follows segments, removing each, to the next end or crossing, or back to where it started."""
     points: list[Tensor] = []
     here = start
     while True:

@@ -1,7 +1,7 @@
 """What functions and methods of tensors do.
 
-Each maker has the signature of its function, so that Python itself sorts the arguments: data is `Data`, a constant is
-what it is. None says that the function is not piecewise affine with these arguments.
+Each maker has the signature of its function, so that Python itself binds the arguments: data is `Data`, a constant is
+passed as it is. A result of None says that the function is not piecewise affine with these arguments.
 """
 
 import inspect
@@ -24,7 +24,7 @@ COLUMNS = 2**25
 
 
 def of_call(call: Call, part: int) -> Operation | None:
-    """What makes one of the results of a call; None if it is not known to be piecewise affine."""
+    """The operation behind one of the results of a call; None if it is not known to be piecewise affine."""
     made = call.results[part]
     if made is None or made.dtype != torch.float64 or "out" in call.named:
         return None
@@ -82,7 +82,7 @@ def _add(x: Operand, y: Operand, *, alpha: Number = 1) -> Affine:
 
 
 def _keeps(x: Data, y: Tensor | Number) -> bool:
-    """Whether a constant that is added leaves data its shape."""
+    """Whether adding a constant keeps the shape of the data."""
     return not isinstance(y, Tensor) or np.broadcast_shapes(x.shape, y.shape) == x.shape
 
 
@@ -92,7 +92,7 @@ def _sub(x: Operand, y: Operand, *, alpha: Number = 1) -> Affine:
 
 
 def _rsub(x: Data, y: Tensor | Number, *, alpha: Number = 1) -> Affine:
-    """A constant less data."""
+    """A constant minus data."""
     return _add(y, x, alpha=-alpha)
 
 
@@ -118,7 +118,7 @@ def _addmm(shift: Operand, x: Operand, weight: Operand, *, beta: Number = 1, alp
 
 
 def _convolution(function: Callable[..., Tensor]) -> Callable[..., Affine | None]:
-    """A convolution with constant weights, and a bias a channel."""
+    """A convolution with constant weights, and a bias per channel."""
 
     def made(
         x: Data,
@@ -150,7 +150,7 @@ def _batch_norm(
     momentum: Number = 0.1,
     eps: Number = 1e-5,
 ) -> Affine | None:
-    """BatchNorm by its running statistics; by those of a batch it is no function of one sample."""
+    """BatchNorm with its running statistics; with those of a batch it is not a function of one sample."""
     given = [part for part in (running_mean, running_var, weight, bias) if part is not None]
     if training or running_mean is None or running_var is None or not all(isinstance(part, Tensor) for part in given):
         return None
@@ -209,12 +209,12 @@ def _pad(x: Data, pad: Sequence[int], mode: str = "constant", value: Number | No
 
 
 def _dropout(x: Data, p: Number = 0.5, training: bool = True, inplace: bool = False) -> Affine | None:
-    """Nothing, in eval mode."""
+    """The identity, in eval mode."""
     return None if training else Affine(lambda planes: planes)
 
 
 def _shaped_as(function: Callable[[Tensor, torch.Size], Tensor]) -> Callable[..., Affine]:
-    """A function that looks at the shape of its second argument alone."""
+    """A function that uses only the shape of its second argument."""
     return lambda x, other: Affine(lambda planes, *_: on_each(lambda sample: function(sample, other.shape), planes))
 
 

@@ -26,10 +26,10 @@ def local_complexity(
     """The number of linear regions that a small disc around each sample meets, layer by layer.
 
     Reading:
-        Low, high: Low: few regions meet the disc, the network is nearly affine there.
+        Low, high: Low: few regions meet the disc; the network is nearly affine there.
         Generalising: On digits it falls to 122 as a network groks and rises to 250 in one that memorised.
-        Misleads: It depends on the radius, which must be the same; on a plane through MNIST digits the regions did not
-            get fewer (regions).
+        Misleads: It depends on the radius, which must be kept the same; on a plane through MNIST digits the number of
+            regions did not fall (regions).
 
     The disc is a regular polygon in a plane of random direction through the sample. Early in training regions crowd
     around the samples; as a network groks they migrate towards the decision boundary, and the number falls.
@@ -38,15 +38,15 @@ def local_complexity(
         After Humayun et al., Deep networks always grok and here is why, arXiv:2402.15555, who count the units whose
         sign changes between the corners of a cross-polytope; these are the regions themselves, on a plane.
     Args:
-        model: a piecewise affine network, as `slice_regions` takes them.
+        model: a piecewise affine network, as for `slice_regions`.
         x: the samples.
-        radius: of the disc, in the unit of x.
-        sides: of the polygon that stands for the disc.
-        generator: where the planes' directions come from; default: torch's global one.
+        radius: the radius of the disc, in the unit of x.
+        sides: the number of sides of the polygon that stands for the disc.
+        generator: the generator that draws the planes' directions; default: torch's global one.
     Returns:
-        At least 1; column l counts the regions of the network up to its bending layer l, so that rows do not fall.
+        At least 1; column l counts the regions of the network up to its bending layer l, so rows never decrease.
     Raises:
-        ShapeError: if x is not (n *d), of two numbers a sample or more, or the network does not take it.
+        ShapeError: if x is not (n *d) with two or more numbers per sample, or the network does not accept it.
         RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity or is
             on another device than the network.
         UnsupportedModuleError: as `slice_regions`.

@@ -36,8 +36,8 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
 
     Reading:
         Low, high: Above 1: the regions around the points have grown.
-        Generalising: Tells little: on digits 0.88 times the area at the start in a network that generalises, after 1.9
-            in between, 0.66 in one that memorised.
+        Generalising: Says little: on digits 0.88 times the area at initialisation in a network that generalises, after
+            1.9 in between, and 0.66 in one that memorised.
         Misleads: Few regions decide it: it is noisy.
 
     As a network groks its regions leave the data for the decision boundary: around the samples distances and areas

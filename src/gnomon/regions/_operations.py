@@ -1,8 +1,8 @@
 """The kinds of operation that a piecewise affine network is made of, and what they do to a plane through their inputs.
 
 A plane is carried as three tensors along one axis: its two directions, and its origin. An affine layer acts on all
-three, with its bias on the origin alone. More directions make larger flats, up to the whole input space. Behind that
-axis stand those of what the network itself holds for one sample, the axis of samples among them.
+three, with its bias on the origin alone. More directions give larger flats, up to the whole input space. After that
+axis come those of what the network itself holds for one sample, including the axis of samples.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ class Affine:
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A function of single entries made of straight pieces, from the left to the right.
+    """An elementwise function made of straight pieces, from left to right.
 
     Attributes:
         breaks: where the pieces meet.
-        slopes: one more than breaks; numbers, or a tensor with one number a channel.
+        slopes: one more than breaks; numbers, or a tensor with one number per channel.
         offsets: the pieces' values at 0.
     """
 
@@ -64,7 +64,7 @@ def clipped(low: float | int | None, high: float | int | None) -> PiecewiseLinea
 
 
 def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *d"]) -> Planes:
-    """What comes out where each unit is on one of its straight pieces."""
+    """The output where each unit is on one of its straight pieces."""
     slope, offset = torch.zeros_like(state, dtype=planes.dtype), torch.zeros_like(state, dtype=planes.dtype)
     for i, (this_slope, this_offset) in enumerate(zip(function.slopes, function.offsets, strict=True)):
         if isinstance(this_slope, Tensor):
@@ -79,7 +79,7 @@ def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *
 def picked(
     entries: Float[Tensor, "p k d"], looked_at: Int[Tensor, "u w"], state: Int[Tensor, "p u"]
 ) -> Float[Tensor, "p k u"]:
-    """What comes out of a maximum where each window has its largest entry in a given place."""
+    """The output of a maximum where each window has its largest entry in a given place."""
     chosen = looked_at[torch.arange(len(looked_at), device=state.device), state]
     return entries.gather(2, chosen[:, None].expand(-1, entries.shape[1], -1))
 
@@ -95,7 +95,7 @@ def state_at_origin(operation: Bend, planes: Planes) -> Int[Tensor, "p *d"]:
 
 
 def bent(operation: Bend, planes: Planes, state: Int[Tensor, "p *d"]) -> Planes:
-    """What comes out where each unit is on one of its straight pieces."""
+    """The output where each unit is on one of its straight pieces."""
     if isinstance(operation, PiecewiseLinear):
         return on_pieces(planes, operation, state.view(-1, *planes.shape[2:]))
     looked_at, shape = windows(operation.window, planes.shape[2:], planes.device)
@@ -103,7 +103,7 @@ def bent(operation: Bend, planes: Planes, state: Int[Tensor, "p *d"]) -> Planes:
 
 
 def with_bias(planes: Planes, bias: Tensor | None, behind: int) -> Planes:
-    """Adds a bias to the origin alone; its axis has `behind` axes behind it."""
+    """Adds a bias to the origin alone; its axis is followed by `behind` axes."""
     return planes if bias is None else moved(planes, bias.reshape(-1, *[1] * behind))
 
 
@@ -114,7 +114,7 @@ def moved(planes: Planes, by: Tensor | float | int) -> Planes:
 
 
 def on_each(function: Callable[..., Tensor], *planes: Planes, together: int | None = None) -> Planes:
-    """A linear function of samples, on the directions and origins as if they were samples; so many of them together."""
+    """A linear function of samples, on the directions and origins as if they were samples; so many at a time."""
     results: Tensor = torch.vmap(function, chunk_size=together)(*(given.flatten(0, 1) for given in planes))
     return results.reshape(*planes[0].shape[:2], *results.shape[1:])
 

@@ -26,7 +26,7 @@ OUTSIDE = -1
 LAYER_BITS = 40
 """The label of an edge is the place of the layer that made it, times two to this power, plus the unit."""
 PAIR, CORNER = 64, 256
-"""Bytes that a point beside a region takes, and, where its bounding box holds the point, each of its corners."""
+"""Bytes per pair of a point and a region, and, where the region's bounding box holds the point, per corner."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ class Regions:
         polygons: the regions' corners, counter-clockwise, with what made each edge.
         slopes: $A_i$, the derivative along the plane, (r c 2).
         offsets: $b_i$, the affine map's value at the plane's origin, (r c).
-        pattern: a hash, 64 bits, of the states of all units: equal in regions of one activation pattern, and in others
-            with a chance of $2^{-64}$ a pair.
-        layers: the names of the layers, by the number that `edges` gives.
+        pattern: a hash of 64 bits of the states of all units: equal in regions with the same activation pattern, and in
+            others with probability $2^{-64}$ per pair.
+        layers: the names of the layers, in the order in which the labels of the polygons' edges number them.
         by_depth: how many regions the network has up to each bending layer, in the order of the layers.
     """
 
@@ -61,7 +61,7 @@ class Regions:
 
     @cached_property
     def areas(self) -> Float[Tensor, "r"]:
-        """In the unit of the plane's directions; they sum to the box's area."""
+        """The areas, in the unit of the plane's directions; they sum to the box's area."""
         return self.polygons.areas()
 
     @cached_property
@@ -72,12 +72,12 @@ class Regions:
     @cached_property
     @full_precision
     def norms(self) -> Float[Tensor, "r"]:
-        """The Frobenius norm of the whole input Jacobian in each region, taken at its centre of mass."""
+        """The Frobenius norm of the complete input Jacobian in each region, computed at its centre of mass."""
         with torch.no_grad():
             return torch.linalg.vector_norm(singular_values(self.model, self.plane.embed(self.centroids)), dim=1)
 
     def decision_boundary(self) -> list[Float[Tensor, "s 2"]]:
-        """`gnomon.regions.decision_boundary` of them: the lines on which the predicted class changes."""
+        """`gnomon.regions.decision_boundary` of these regions: the lines on which the predicted class changes."""
         from gnomon.regions._decision_boundary import decision_boundary
 
         return decision_boundary(self)
@@ -90,7 +90,7 @@ class Regions:
         label: str = "",
         log_values: bool = False,
     ) -> "tuple[Figure, Axes]":
-        """Draws them with `gnomon.plot.regions`, which see.
+        """Draws the regions with `gnomon.plot.regions`; see there.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
@@ -110,8 +110,8 @@ class Regions:
 
         Raises:
             ShapeError: if the inputs are not of the plane's shape.
-            RangeError: if an input does not lie in the plane, within 1e-6 of its distance from the plane's origin and
-                the rounding of its dtype; or at NaN or infinity.
+            RangeError: if an input does not lie in the plane, to within 1e-6 of its distance from the plane's origin
+                plus the rounding of its dtype; or at NaN or infinity.
         """
         _checks.floating(x=x)
         _checks.one_device(plane=self.plane.origin, x=x)
@@ -134,10 +134,10 @@ class Regions:
     def boundary_distance(
         self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None
     ) -> Float[Tensor, "n"]:
-        """The distance in the plane's coordinates from each point to the boundary of its region; the box is none.
+        """The distance in the plane's coordinates from each point to the boundary of its region; the box is not one.
 
-        Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` as in
-        `region_of_points`, and errors.
+        Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` and errors as in
+        `region_of_points`.
         """
         require_coordinates(points)
         _checks.finite(points=points)
@@ -155,11 +155,11 @@ class Regions:
 
     @full_precision
     def region_of_points(self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
-        """The region in which each point of the plane lies, -1 outside of the box; on an edge one of its two.
+        """The region in which each point of the plane lies, -1 outside of the box; on an edge, one of the two.
 
         Args:
             points: in the plane's coordinates.
-            memory: bytes to use beyond the result and a few numbers a region; default: 512 MiB.
+            memory: bytes to use beyond the result and a few numbers per region; default: 512 MiB.
 
         Raises:
             ShapeError: if the points are not (n, 2).
@@ -180,7 +180,7 @@ class Regions:
             pairs = zip(torch.split(owner, fitting), torch.split(region, fitting), strict=True)
             depth = torch.cat([part.new_empty(0), *(self._depth(part[i], j) for i, j in pairs)])
             deepest = part.new_full((len(part),), -torch.inf).scatter_reduce(0, owner, depth, "amax")
-            # The first of the regions that are as deep.
+            # The first of the regions in which it is equally deep.
             first = depth == deepest[owner]
             nearest = region.new_full((len(part),), len(self)).scatter_reduce(0, owner[first], region[first], "amin")
             found.append(torch.where(deepest >= -rounding, nearest, OUTSIDE))
@@ -193,7 +193,7 @@ class Regions:
         return max(1, int(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
 
     def _depth(self, points: Float[Tensor, "m 2"], region: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
-        """How far each point is inside of a region of its own: from the nearest of the lines along its sides."""
+        """How far each point is inside its given region: from the nearest of the lines along the region's sides."""
         polygons = self.polygons[region]
         sides = polygons.rolled() - polygons.vertices
         length = torch.linalg.vector_norm(sides, dim=2)

@@ -17,11 +17,11 @@ class Plane:
 
     Args:
         origin: o, one input, (*d).
-        directions: e₁ and e₂, (2 *d); any two that are not parallel. Coordinates and areas are in their units, so take
-            orthonormal ones, as `plane_through` does, where these should be the input space's own.
+        directions: e₁ and e₂, (2 *d); any two that are not parallel. Coordinates and areas are in their units, so use
+            orthonormal ones, as `plane_through` does, if the units should be those of the input space.
 
     Raises:
-        ShapeError: if the origin has fewer than two entries, or the directions are not two inputs like it.
+        ShapeError: if the origin has fewer than two entries, or the directions are not two inputs of its shape.
         RangeError: at NaN or infinity, if the directions are parallel, or on another device than the origin.
     """
 
@@ -80,7 +80,7 @@ class Plane:
         return torch.linalg.lstsq(directions.T, (x - self.origin.to(x)).flatten(1).T).solution.T
 
     def require_inputs(self, x: Tensor) -> None:
-        """Raises unless these are inputs of the plane's shape, finite, each a row."""
+        """Raises unless these are inputs of the plane's shape, finite, one per row."""
         if x.shape[1:] != self.origin.shape or x.ndim == 0:
             raise ShapeError(
                 "x",
@@ -92,7 +92,7 @@ class Plane:
 
 
 def require_coordinates(points: Tensor) -> None:
-    """Raises ShapeError unless these are coordinates in a plane, two a row."""
+    """Raises ShapeError unless these are coordinates in a plane, two per row."""
     if points.ndim != 2 or points.shape[1] != 2:
         raise ShapeError(
             "points",
@@ -106,7 +106,7 @@ def require_coordinates(points: Tensor) -> None:
 def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Tensor, "*d"]) -> Plane:
     """The plane through three inputs, with orthonormal directions and its origin at their mean, in float64.
 
-    Rounded to float32 it would pass the inputs by, and the origin, where all regions of a network without biases meet.
+    Rounded to float32, it would miss the inputs, and the origin, where all regions of a network without biases meet.
 
     Args:
         x1: an input; the first direction goes from it to `x2`.

@@ -1,4 +1,4 @@
-"""Convex polygons as arrays, and cutting many of them at once, each by a line of its own."""
+"""Convex polygons as arrays, and cutting many of them at once, each by its own line."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Polygons:
     """Convex polygons in the plane, vertices counter-clockwise, in rows padded to the longest.
 
     Attributes:
-        vertices: (p v 2); beyond a polygon's `count` its first vertex again, so that sums and signs need no mask.
+        vertices: (p v 2); beyond a polygon's `count` its first vertex is repeated, so that sums and signs need no mask.
         count: the number of vertices, (p).
         labels: (p v); what lies on the edge from each vertex to the next.
     """
@@ -30,16 +30,16 @@ class Polygons:
 
     @property
     def valid(self) -> Bool[Tensor, "p v"]:
-        """Which vertices are there."""
+        """Which vertices are real, not padding."""
         return torch.arange(self.vertices.shape[1], device=self.count.device) < self.count[:, None]
 
     def following(self) -> Int[Tensor, "p v"]:
-        """The place of the vertex that follows each one."""
+        """The place of the vertex that follows each vertex."""
         places = torch.arange(self.vertices.shape[1], device=self.count.device).expand(len(self), -1)
         return torch.where(places + 1 < self.count[:, None], places + 1, 0)
 
     def rolled(self) -> Float[Tensor, "p v 2"]:
-        """The vertex that follows each one."""
+        """The vertex that follows each vertex."""
         return self.vertices.gather(1, self.following()[..., None].expand(-1, -1, 2))
 
     def areas(self) -> Float[Tensor, "p"]:
@@ -86,7 +86,7 @@ def halve(polygons: Polygons, heights: Float[Tensor, "p v"], labels: Int[Tensor,
     Args:
         polygons: what to cut; each has a vertex where the function is positive and one where it is negative.
         heights: the function's values at the vertices, exactly 0 where a vertex lies on its line.
-        labels: what the new edge is.
+        labels: the label of each new edge.
     """
     beyond = heights.gather(1, polygons.following())
     crosses = heights * beyond < 0

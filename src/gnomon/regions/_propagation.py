@@ -27,7 +27,7 @@ class Piece:
 
     Attributes:
         polygons: the polygons.
-        held: what later steps still need, by name; one row a polygon.
+        held: what later steps still need, by name; one row per polygon.
         pattern: 64 bits that stand for the states of all units so far, (p).
     """
 
@@ -47,9 +47,9 @@ class Propagation:
 
     Attributes:
         network: the network.
-        rooms: how many polygons go on together.
+        rooms: how many polygons are processed together.
         most: the number of regions beyond which to give up.
-        area: of all that goes in.
+        area: the area of everything that goes in.
         found: the number of regions that each bending step has left so far, by its place.
         out: the number of regions that came out.
         done: the area of those.
@@ -81,7 +81,7 @@ class Propagation:
         yield piece
 
     def _cut(self, piece: Piece, place: int, operation: Bend) -> Iterator[Piece]:
-        """Cuts the polygons by the units of a bending step, and lets the pieces go on, both in parts that fit."""
+        """Cuts the polygons by the units of a bending step, and passes the pieces on, both in parts that fit."""
         size, step = self.rooms.polygons[place], self.network.steps[place]
         for start in range(0, len(piece.polygons), size):
             part = piece.part(slice(start, start + size))
@@ -106,7 +106,7 @@ class Propagation:
         return Piece(split.children[rows], held, pattern)
 
     def _kept(self, held: dict[str, Planes], place: int) -> dict[str, Planes]:
-        """What is still looked at after a step."""
+        """What is still needed after a step."""
         return {name: planes for name, planes in held.items() if name in self.network.needed_after[place]}
 
     def _allow(self, regions: int) -> None:

@@ -1,4 +1,4 @@
-"""What a network does to its input: each call of a torch function on results of it, as the forward pass makes them."""
+"""What a network does to its input: each call of a torch function, in the forward pass, on what depends on it."""
 
 import inspect
 import sys
@@ -23,7 +23,7 @@ BETWEEN = (
     *(str(Path(inspect.getfile(package)).parent) for package in (torch, jaxtyping)),
     *("<@beartype(", __file__, str(HERE / "_rewritten.py")),
 )
-"""How files begin whose lines stand between a network's own and what is called."""
+"""How the names of files begin whose lines come between a network's own and what is called."""
 VALUES = {f"__{kind}__" for kind in ("bool", "int", "float", "index", "complex", "array", "contains")} | {
     *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero"),
 }
@@ -31,9 +31,9 @@ VALUES = {f"__{kind}__" for kind in ("bool", "int", "float", "index", "complex",
 LIKE = {f"{what}_like" for what in ("zeros", "ones", "full", "empty", "rand", "randn", "randint")} | {
     f"new_{what}" for what in ("zeros", "ones", "full", "empty", "tensor")
 }
-"""Functions that look at no more of a tensor than its shape, dtype and device."""
+"""Functions that use no more of a tensor than its shape, dtype and device."""
 AS = {"view_as", "reshape_as", "expand_as", "type_as"}
-"""Functions that look at no more of their second argument."""
+"""Functions that use no more than these of their second argument."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Data:
     """A result that depends on the input.
 
     Attributes:
-        name: its own.
-        shape: for one sample; the axis of samples, of length one, is among it.
+        name: its unique name.
+        shape: the shape for one sample, including the axis of samples, of length one.
         dtype: float64, unless the network casts it.
     """
 
@@ -58,7 +58,7 @@ class Place:
     Attributes:
         module: the innermost one.
         path: its name.
-        line: of the source, outside of torch, as `file.py, line 3`; empty if there is none.
+        line: the line of the source, outside of torch, as `file.py, line 3`; empty if there is none.
     """
 
     module: nn.Module
@@ -67,15 +67,15 @@ class Place:
 
     @property
     def in_torch(self) -> bool:
-        """Whether the module is one of torch's own layers, whose forward pass nobody needs to be told of."""
+        """Whether the module is one of torch's own layers, whose forward pass nobody needs to be told about."""
         return type(self.module).__module__.startswith("torch.nn.")
 
     def named(self, function: str) -> str:
-        """A name for what is called: the layer's, or the function's inside of a module that someone wrote."""
+        """A name for what is called: the layer's, or the function's inside a module that someone wrote."""
         return self.path if self.in_torch and self.path else ".".join(filter(None, (self.path, function)))
 
     def said(self, function: str, state: str = "") -> str:
-        """What is called and where, for people."""
+        """What is called and where, for people to read."""
         kind = type(self.module).__name__
         what = f"{kind}{state}" if self.in_torch else f"{function}{state} in {kind}"
         return what + (f" at '{self.path}'" if self.path else "") + (f" ({self.line})" if self.line else "")
@@ -92,13 +92,13 @@ class Call:
 
     Attributes:
         function: what was called.
-        name: how it is called, without what marks methods, operators and in-place variants.
+        name: its name, without what marks methods, operators and in-place variants.
         arguments: what was passed; `Data` where it depends on the input, everything else as it was.
         named: what was passed by name.
-        results: what came out; several, as of `x.chunk(2)`, with None for what is no tensor.
+        results: what it returned; several, as for `x.chunk(2)`, with None for what is not a tensor.
         several: whether they came as a sequence.
-        in_place: whether the first argument is what came out.
-        place: where it stands.
+        in_place: whether it returned its first argument.
+        place: where it is called.
     """
 
     function: Callable[..., Any]
@@ -112,38 +112,38 @@ class Call:
 
 
 class Recorder(TorchFunctionMode):
-    """Inside of it, what is done to the input is noted.
+    """Inside this context, what is done to the input is recorded.
 
     Args:
-        model: the network, to know where in it a call stands.
+        model: the network, to know where in it a call is made.
         x: one sample.
 
     Attributes:
-        calls: in their order.
-        source: what x is.
+        calls: the calls, in their order.
+        source: the data of x.
     """
 
     def __init__(self, model: nn.Module, x: Tensor) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self._names = map(str, count())
-        # From a tensor to what it is, and its version: torch counts how often its memory was changed, by any name.
+        # From a tensor to its data, and its version: torch counts how often its memory was changed, under any name.
         self._known: MutableMapping[Tensor, tuple[Data, int]] = WeakIdKeyDictionary()
         self._modules: list[tuple[str, nn.Module]] = []
         self._hooks = ExitStack()
         for path, module in model.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
-                continue  # they take no hooks, and nothing in them is seen
+                continue  # they accept no hooks, and nothing in them is seen
             self._hooks.callback(module.register_forward_pre_hook(self._entering(path)).remove)
             self._hooks.callback(module.register_forward_hook(self._left).remove)
         self.source = self._noted(x)
 
     def data(self, value: object) -> Data | None:
-        """What a tensor is; None if it does not depend on the input."""
+        """The data of a tensor; None if it does not depend on the input."""
         return self._known[value][0] if isinstance(value, Tensor) and value in self._known else None
 
     def close(self) -> None:
-        """Takes the hooks off the network."""
+        """Removes the hooks from the network."""
         self._hooks.close()
 
     def __torch_function__(
@@ -153,11 +153,11 @@ class Recorder(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function gives
-        """Calls it, and notes what depends on the input.
+        """Calls the function, and records what depends on the input.
 
         Raises:
             UnsupportedModuleError: if a number is taken out of data, if the network is being trained, or if data was
-                changed by another name.
+                changed under another name.
         """
         named, name = kwargs or {}, _name(function)
         tensors = [part for part in leaves((args, named)) if self.data(part)]
@@ -183,7 +183,7 @@ class Recorder(TorchFunctionMode):
             # A constant, which is changed now.
             arguments = (arguments[0].clone(), *arguments[1:])
         result = function(*args, **named)
-        # Assignments, as in x[:, 0] = 1, give nothing back.
+        # Assignments, as in x[:, 0] = 1, return nothing.
         made = args[0] if name == "setitem" else result
         several = isinstance(made, tuple | list)
         parts = made if several else (made,)
@@ -201,7 +201,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _noted(self, tensor: Tensor) -> Data:
-        """A tensor depends on the input from now on, as it is now."""
+        """Records that a tensor, as it is now, depends on the input."""
         data = Data(next(self._names), tensor.shape, tensor.dtype)
         self._known[tensor] = data, tensor._version
         return data
@@ -225,13 +225,13 @@ class Recorder(TorchFunctionMode):
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """How a function is called: add for `torch.add`, `Tensor.add_` and `Tensor.__add__`; of a getter its attribute."""
+    """A function's name: add for `torch.add`, `Tensor.add_` and `Tensor.__add__`; of a getter its attribute."""
     name = str(getattr(function, "__name__", function))
     return str(getattr(function, "__self__").__name__) if name == "__get__" else name.strip("_")  # noqa: B009 - a getter's
 
 
 def leaves(given: Any) -> Iterator[Any]:  # noqa: ANN401 - arguments of any kind
-    """What stands in tuples, lists, mappings and slices, in its order."""
+    """What tuples, lists, mappings and slices contain, in its order."""
     if isinstance(given, slice):
         given = (given.start, given.stop, given.step)
     elif isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Functions that bend in a way of their own, written with those that are read."""
+"""Functions that bend in their own way, written in terms of functions that can be read."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -9,17 +9,17 @@ from torch.nn import functional
 
 
 def _maximum(x: Tensor, y: Tensor) -> Tensor:
-    """The larger of two."""
+    """The larger of two tensors."""
     return y + (x - y).relu()
 
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:
-    """The smaller of two."""
+    """The smaller of two tensors."""
     return x - (x - y).relu()
 
 
 def _amax(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
-    """The largest along axes."""
+    """The largest entries along axes."""
     axes = sorted(axis % x.ndim for axis in ([dim] if isinstance(dim, int) else dim or range(x.ndim)))
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     ends = [x.shape[axis] for axis in kept]

@@ -1,4 +1,4 @@
-"""How many polygons go through a network together, so that they keep to a memory budget."""
+"""How many polygons go through a network together, so that they fit a memory budget."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from gnomon.regions._operations import Affine, PiecewiseLinear
 from gnomon.regions._steps import Network
 
 NUMBER = 8
-"""Bytes of a number of float64."""
+"""Bytes of a number in float64."""
 PASSING = 10
-"""Numbers that a unit takes while pieces are given its value: its state, its hash, its slope and offset, its planes."""
+"""Numbers that a unit needs while pieces are given its value: its state, its hash, its slope and offset, its planes."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Rooms:
     """How a memory budget is shared.
 
     Attributes:
-        polygons: by the place of a bending step, how many polygons it takes at a time.
-        room: bytes for what a single step takes only while it is at work.
+        polygons: by the place of a bending step, how many polygons it processes at a time.
+        room: bytes for what a single step needs only while it runs.
     """
 
     polygons: Mapping[int, int]

@@ -20,11 +20,11 @@ from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network
 MOST = 1_000_000
 """Regions, by default."""
 CHECKED = 256
-"""Regions that are held against the network in the end."""
+"""Regions that are compared with the network at the end."""
 Box = Sequence[float | int] | Sequence[Sequence[float | int]]
 """Left, right, bottom, top; or corners."""
 Progress = Callable[[int, float], object]
-"""Told the number of regions found so far, and the share of the box's area that they fill."""
+"""Called with the number of regions found so far, and the share of the box's area that they fill."""
 
 
 @full_precision
@@ -39,34 +39,35 @@ def slice_regions(
 ) -> Regions:
     r"""The linear regions of a network in a convex polygon of a plane, exactly, in float64.
 
-    The network restricted to the plane is followed layer by layer. Inside a cell of the layers before, every unit is an
-    affine function of the plane's two coordinates; the lines where units bend, or where the argument of a maximum
-    changes, cut the cell into convex pieces, and each piece goes on to the next layer with affine functions of its own.
+    The network restricted to the plane is followed layer by layer. Inside a cell of the previous layers, every unit is
+    an affine function of the plane's two coordinates; the lines where units bend, or where the argument of a maximum
+    changes, cut the cell into convex pieces, and each piece goes on to the next layer with its own affine functions.
 
     Source:
         The quantity is that of SplineCam (Humayun et al., CVPR 2023) and figure 1 of Walker et al., arXiv:2506.12284;
-        the way of computing it, all polygons at once by one line of each at a time, is gnomon's.
+        the way of computing it, all polygons at once, each by one line at a time, is gnomon's.
     Args:
-        model: a network of affine layers, ReLU and its kin, and maxima, in eval mode, written in any way: its forward
-            pass is followed call by call. It is copied to float64; yours stays as it is.
+        model: a network of affine layers, ReLU and similar functions, and maxima, in eval mode, written in any way: its
+            forward pass is followed call by call. It is copied to float64; yours is not changed.
         plane: the slice.
-        box: the part of the plane to look at: the corners of a convex polygon, in order, or (left, right, bottom, top).
-        max_regions: more than so many end with an error.
-        memory: bytes for what is carried along beyond the result and the network's copy; default: 512 MiB. It decides
-            how many polygons go on together, and not what comes out.
+        box: the part of the plane to partition: the corners of a convex polygon, in order, or (left, right, bottom,
+            top).
+        max_regions: more regions than this are an error.
+        memory: bytes for what is carried along beyond the result and the network's copy; default: 512 MiB. It
+            determines how many polygons are processed together, not the result.
         progress: called with the number of regions so far and the share of the box's area that is done.
     Returns:
         The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
-        and cuts nothing; several units on one line cut once; a line through a corner cuts there.
+        and cuts nothing; several units on the same line cut once; a line through a corner cuts there.
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; if the
-            network takes decisions on its data or mixes samples; or if it answers otherwise than the parts that were
-            found.
+            network makes decisions based on its data or mixes samples; or if its outputs differ from those of the parts
+            that were found.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
-        ShapeError: if the network does not take the plane's inputs, or its outputs are not (n, c).
-        RangeError: if network and plane are on different devices; if the box is not convex, or has no area; if
-            `memory` is too little for one polygon, saying before the work what it takes.
-    Cost: O(regions x units), a cell being cut only by the units that meet it. Precision: float64 throughout; corners
+        ShapeError: if the network does not accept the plane's inputs, or its outputs are not (n, c).
+        RangeError: if network and plane are on different devices; if the box is not convex, or has no area; if `memory`
+            is too little for one polygon, saying before the work how much is needed.
+    Cost: O(regions x units), as a cell is cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
         >>> import torch
@@ -95,7 +96,7 @@ def regions_of(
     budget: float | int = DEFAULT_BUDGET,
     progress: Progress | None = None,
 ) -> Regions:
-    """As `slice_regions`, of a network whose steps are known."""
+    """As `slice_regions`, for a network whose steps are known."""
     start = _polygon(box, plane.origin)
     rooms = rooms_for(network, budget)
     propagation = Propagation(network, rooms, max_regions, float(start.areas()))
@@ -121,7 +122,7 @@ def regions_of(
 
 
 def _verify(network: Network, regions: Regions, area: float, together: int) -> None:
-    """Holds some regions against the network itself, so many at a time, and their area against the box's.
+    """Compares some regions with the network itself, so many at a time, and the regions' area with the box's.
 
     Raises:
         UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.

@@ -10,27 +10,28 @@ from torch import Tensor
 from gnomon.regions._polygons import Polygons, halve, join
 
 OWN, LAYER = 1e-12, 1e-15
-"""A value counts as zero below so much of its own terms, and of the largest terms of its layer: its rounding errors."""
+"""A value counts as zero below these shares of its own terms, and of its layer's largest: its rounding errors."""
 THIN = 4e-12
-"""A piece thinner than so much of its coordinates lies within the rounding of its own corners: nothing is there."""
+"""A piece thinner than this share of its coordinates lies within the rounding of its own corners: nothing is there."""
 Allow = Callable[[int], None]
-"""Told how many pieces there are so far; raises if they are too many."""
+"""Called with the number of pieces so far; raises if they are too many."""
 CORNER = 24
-"""Bytes that a unit takes at a polygon's corner while it is seen whether it cuts: its value, and what it is told by."""
+"""Bytes for a unit at a polygon's corner while it is determined whether it cuts: its value, and what decides it."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """What became of polygons that were cut.
+    """The result of cutting polygons.
 
     Attributes:
         children: the pieces, those of one polygon together, in the order of the polygons.
         parent: the polygon that each piece comes from, (q).
-        whole: for each unit the linear piece on which it is where a polygon was not cut by it, (p u): whether it is
-            above a line, the place of the largest for a maximum.
+        whole: for each unit, the linear piece on which it is where it did not cut a polygon, (p u): whether it is above
+            a line, or, for a maximum, the place of the largest.
         cuts: the units that cut each polygon, in rows padded to the longest, (p k).
         counts: their number, (p).
-        settle: pieces, their parents and a unit each, to the linear pieces on which these units are there.
+        settle: a function from pieces, their parents and one unit each to the linear pieces on which these units are
+            there.
     """
 
     children: Polygons
@@ -41,7 +42,7 @@ class Split:
     settle: Callable[[Polygons, Tensor, Tensor], Tensor]
 
     def state(self, rows: slice) -> Int[Tensor, "q u"]:
-        """On which linear piece every unit is, for some of the children: they are many, and units too."""
+        """On which linear piece every unit is, for some of the children: there are many of them, and of units."""
         children, parent = self.children[rows], self.parent[rows]
         state = self.whole[parent].long()
         for turn in range(self.cuts.shape[1]):
@@ -59,15 +60,15 @@ def split_by_lines(
     allow: Allow,
     room: int,
 ) -> Split:
-    """Cuts each polygon by the lines on which functions of its own reach certain values.
+    """Cuts each polygon by the lines on which its own functions reach certain values.
 
     Args:
         polygons: what to cut.
         units: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
         breaks: the values.
-        labels: what the new edges are, by line.
+        labels: the labels of the new edges, by line.
         allow: asked at every turn.
-        room: bytes for the functions at the corners, of as many units together as fit.
+        room: bytes for the functions at the corners, for as many units together as fit.
 
     Returns:
         The pieces, by lines: those of the first value, then those of the second, and so on. A line's state is 1 where
@@ -120,10 +121,10 @@ def split_by_maximum(
     Args:
         polygons: what to cut.
         entries: for each polygon affine functions, given as in `split_by_lines`.
-        looked_at: the places of those that each maximum is of; -1 for none, as at the rim of an image.
-        labels: what the new edges are, by unit.
+        looked_at: the places of the functions that each maximum is over; -1 for none, as at the rim of an image.
+        labels: the labels of the new edges, by unit.
         allow: asked at every turn.
-        room: bytes for the values at the corners, of as many units together as fit.
+        room: bytes for the values at the corners, for as many units together as fit.
 
     Returns:
         The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
@@ -225,7 +226,7 @@ def _largest(
 
 
 def _contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> Bool[Tensor, "p k"]:
-    """Which functions may be the largest somewhere: not those below another one, the largest at a corner, at all."""
+    """Which functions may be the largest somewhere: not those everywhere below one that is largest at some corner."""
     heights = heights.masked_fill(~there[:, None], -torch.inf)
     contends = there
     for corner in range(heights.shape[1]):
@@ -253,7 +254,7 @@ def _evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tenso
 
 
 def _tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
-    """Below which a value is zero within rounding."""
+    """The tolerances below which a value is zero within rounding."""
     reach = polygons.vertices.abs().amax(1)
     terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
     return OWN * terms + LAYER * terms.amax(1, keepdim=True)

@@ -19,7 +19,7 @@ from gnomon.regions._recording import Call, Data, Recorder, leaves
 AGREEMENT = 1e-6
 """Relative difference between a network and its steps beyond which they are not the same function."""
 WRONG = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
-"""What networks raise at inputs that they do not take."""
+"""What networks raise for inputs that they do not accept."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Step:
     """One operation in the order of the forward pass.
 
     Attributes:
-        name: of its result.
-        place: where it stands in the network, for people.
+        name: the name of its result.
+        place: where it is in the network, for people to read.
         operation: what it does.
-        inputs: the names of the results that it takes.
-        shape: of its result, for one sample.
+        inputs: the names of the results that it uses.
+        shape: the shape of its result, for one sample.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Network:
 
     @cached_property
     def needed_after(self) -> tuple[frozenset[str], ...]:
-        """For each step the results that are still looked at when it is done."""
+        """For each step, the results that are still needed when it is done."""
         needed = [frozenset({self.result})]
         for step in reversed(self.steps[1:]):
             needed.append(needed[-1] - {step.name} | set(step.inputs))
@@ -67,11 +67,11 @@ class Network:
 
     @cached_property
     def shapes(self) -> dict[str, torch.Size]:
-        """Of all results, for one sample."""
+        """The shapes of all results, for one sample."""
         return {self.source.name: self.source.shape} | {step.name: step.shape for step in self.steps}
 
     def run(self, planes: Planes, bend: Callable[[int, Bend, Planes], Planes]) -> Planes:
-        """What comes out of planes that go in, where a function says what a bending step makes of its own."""
+        """The planes that come out for planes that go in; a function computes what a bending step makes of its own."""
         held = {self.source.name: planes}
         for place, (step, needed) in enumerate(zip(self.steps, self.needed_after, strict=False)):
             given, operation = [held[name] for name in step.inputs], step.operation
@@ -80,10 +80,10 @@ class Network:
         return held[self.result]
 
     def hold_against(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"], together: int) -> None:
-        """Holds what the steps gave against the network, so many samples at a time: what no trace can see shows here.
+        """Compares the steps' outputs with the network's, so many samples at a time: what no trace can see shows here.
 
         Raises:
-            UnsupportedModuleError: if the network answers otherwise.
+            UnsupportedModuleError: if the network's outputs differ.
         """
         wanted = torch.cat([self.model(part.clone()) for part in torch.split(x, together)])
         if wanted.shape != outputs.shape or not (wanted - outputs).abs().max() <= AGREEMENT * wanted.abs().max():
@@ -91,7 +91,7 @@ class Network:
 
 
 def answers_otherwise() -> UnsupportedModuleError:
-    """The error for a network that its steps do not make up."""
+    """The error for a network whose outputs are not those of its steps."""
     return UnsupportedModuleError(
         "model",
         "a network that its traced parts make up",
@@ -105,15 +105,15 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
 
     Args:
         model: the network.
-        x: an input, to see what the network does to such ones.
+        x: an input, to see what the network does to inputs like it.
 
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; or if the
-            network takes decisions on its data, mixes samples, or does what cannot be followed.
+            network makes decisions based on its data, mixes samples, or does something that cannot be followed.
         RangeError: if it is on another device than `x`.
-        ShapeError: if it does not take `x`, or gives no row of outputs.
+        ShapeError: if it does not accept `x`, or does not return a row of outputs.
     """
-    # What was made in inference mode has no versions, by which changes in place are seen.
+    # Tensors created in inference mode have no versions, by which in-place changes are seen.
     with recorded(), torch.no_grad():
         # Clones, for networks that change their input in place.
         exact, x, given = _copied(model).double(), x.double().clone(), x.double().clone()
@@ -149,10 +149,10 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
 
 
 def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Tensor, "1 c"]) -> Float[Tensor, "2 *d"]:
-    """The sample and another one, beside which it has the same outputs.
+    """The sample and another one, together with which it has the same outputs.
 
     Raises:
-        UnsupportedModuleError: if it has others.
+        UnsupportedModuleError: if it has other outputs.
     """
     both = torch.cat([x, 1 - x])
     try:
@@ -172,10 +172,10 @@ def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Te
 
 
 def _copied(model: nn.Module) -> nn.Module:
-    """A copy; of a compiled module, of the one that it was made from."""
+    """A copy; for a compiled module, of the one that it was made from."""
     original: nn.Module = getattr(model, "_orig_mod", model)
     require_whole(original)
-    # Weights that a hook makes of others cannot be copied as they are, and are made again.
+    # Weights that a hook computes from others cannot be copied as they are, and are computed again.
     made = [
         value
         for module in original.modules()
@@ -206,12 +206,12 @@ def _read(calls: Sequence[Call], result: Data) -> tuple[Step, ...]:
                 raise call.place.unsupported(call.name)
             place = call.place.named(call.name)
             times[place] += 1
-            # A module that is used twice stands in two places.
+            # A module that is used twice appears in two places.
             place = f"{place}, time {times[place]}" if times[place] > 1 else place
             steps.append(Step(made.name, place, operation, tuple(data.name for data in _inputs(call)), made.shape))
     return tuple(steps)
 
 
 def _inputs(call: Call) -> list[Data]:
-    """The data that a call takes, as often as it stands there."""
+    """The data that a call uses, as often as it occurs there."""
     return [part for part in leaves((call.arguments, call.named)) if isinstance(part, Data)]

@@ -1,4 +1,4 @@
-"""The entries that each output of a max-pooling looks at."""
+"""The entries that each output of a max-pooling reads."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ PerAxis = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The settings of a max-pooling, as torch's, and the number of axes, at the end, along which it goes."""
+    """The settings of a max-pooling, as in torch, and the number of axes, at the end, along which it pools."""
 
     axes: int
     size: PerAxis
@@ -23,7 +23,7 @@ class Window:
 
 
 def windows(window: Window, shape: torch.Size, device: torch.device) -> tuple[Int[Tensor, "u k"], tuple[int, ...]]:
-    """For each output the entries of a sample of this shape that it looks at, -1 beyond the rim; the outputs' shape."""
+    """For each output, the entries of a sample of this shape that it reads, -1 beyond the rim; the outputs' shape."""
     before, sides = shape[: -window.axes], shape[-window.axes :]
     # The places ahead of the window's axes, then along each of these the places of the entries before.
     found = torch.arange(before.numel(), device=device)[:, None]
@@ -36,14 +36,14 @@ def windows(window: Window, shape: torch.Size, device: torch.device) -> tuple[In
 
 
 def _along_axis(window: Window, axis: int, side: int) -> Int[Tensor, "o k"]:
-    """For each output along an axis the places that it looks at, -1 beyond the rim."""
+    """For each output along an axis, the places that it reads, -1 beyond the rim."""
     size, stride, padding, dilation = (
         value if isinstance(value, int) else value[axis if len(value) > 1 else 0]
         for value in (window.size, window.stride, window.padding, window.dilation)
     )
     room = side + 2 * padding - dilation * (size - 1) - 1
     outputs = (-(-room // stride) if window.ceil else room // stride) + 1
-    # The last window must begin inside of the input or its padding on the left.
+    # The last window must begin inside the input or its padding on the left.
     if window.ceil and (outputs - 1) * stride >= side + padding:
         outputs -= 1
     places = torch.arange(outputs)[:, None] * stride - padding + torch.arange(size) * dilation

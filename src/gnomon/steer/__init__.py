@@ -1,4 +1,4 @@
-"""What changes training, built from measure's own functions; and its rivals."""
+"""Methods that change training, built from measure's own functions; and their rivals."""
 
 from gnomon.steer._egalitarian_gradients import EgalitarianGradients
 from gnomon.steer._grokalign import GrokAlign

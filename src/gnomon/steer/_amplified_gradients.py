@@ -1,4 +1,4 @@
-"""Gradients, amplified by a running mean of theirs between `backward()` and the optimizer's step."""
+"""Gradients amplified by their own running mean between `backward()` and the optimizer's step."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from gnomon.steer._parameters import norm_of, wide
 
 
 class AmplifiedGradients(ChangedGradients):
-    """Adds λ times a running mean of the gradients to them; how the mean runs is the subclass's.
+    """Adds λ times a running mean of the gradients to them; the subclass defines the mean.
 
-    Where a parameter has no gradient, its mean rests.
+    Where a parameter has no gradient, its mean stays unchanged.
     """
 
     becomes = "amplified gradient"
@@ -29,18 +29,18 @@ class AmplifiedGradients(ChangedGradients):
 
     @abstractmethod
     def _start(self, gradient: Tensor) -> Tensor:
-        """The memory before the first gradient, this one, has been taken into it."""
+        """The memory before the first gradient, this one, is added to it."""
 
     @abstractmethod
     def _mean(self, memory: Tensor, taken: int, gradient: Tensor) -> Tensor | None:
-        """Takes the gradient, after `taken` others, into the memory: the running mean, or None while there is none."""
+        """Adds the gradient, after `taken` others, to the memory: the running mean, or None while there is none."""
 
     @abstractmethod
     def _shape(self, parameter: Tensor) -> tuple[int, ...]:
-        """Of the memory of a parameter."""
+        """The shape of the memory of a parameter."""
 
     def _change(self, i: int, gradient: Tensor) -> None:
-        # In float32 at least: in half precision a step of 1 - α is soon too small to be seen.
+        # In float32 at least: in half precision, a step of 1 - α is soon too small to have an effect.
         exact = gradient.to(wide(gradient))
         taken = self._taken.get(i, 0)
         memory = self._memory[i].to(exact) if taken else self._start(exact)
@@ -50,17 +50,17 @@ class AmplifiedGradients(ChangedGradients):
             gradient.add_(mean, alpha=self.lamb)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on: the steps, and by the parameters' numbers what is remembered of how many.
+        """All that is needed to resume: the steps and, by parameter index, the memory and the number of its gradients.
 
         The tensors are the live ones, as in torch's optimizers: save or copy them before the next step.
         """
         return {"steps": self.steps, "taken": dict(self._taken), "memory": dict(self._memory)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there; the memory follows the gradients to their device.
+        """Resumes from this state; the memory follows the gradients to their device.
 
         Raises:
-            ShapeError: if the state is not of this method, with this window, on these parameters.
+            ShapeError: if the state is not one of this method, with this window, for these parameters.
         """
         for i, memory in state_dict["memory"].items():
             wanted = self._shape(self._parameters[i][1]) if i < len(self._parameters) else "nothing"

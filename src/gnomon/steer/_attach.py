@@ -9,33 +9,33 @@ from torch.optim import Optimizer
 from gnomon.errors import CheckpointError, RangeError, within
 
 KEY = "gnomon"
-"""Of the method's state in the optimizer's."""
+"""The key of the method's state in the optimizer's."""
 
 
 @runtime_checkable
 class Method(Protocol):
-    """What can be attached: the change, and what it remembers."""
+    """What can be attached: the change, and its state."""
 
     def __call__(self) -> None:
         """Changes the gradients, or the parameters."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers."""
+        """Its state."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resumes from this state."""
 
 
 def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
     """Calls the method before each step in which these parameters have gradients.
 
-    In the optimizer's own hooks, since every framework comes by there: by then gradients are accumulated, unscaled and
-    clipped.
+    It uses the optimizer's own hooks, because every framework runs them: by then, gradients are accumulated, unscaled
+    and clipped.
 
     Raises:
         RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
             and would unscale the gradients itself.
-        CheckpointError: on loading, if the optimizer's state has none of a method.
+        CheckpointError: on loading, if the optimizer's state has no method's state in it.
     """
     optimizer = _bind(method, optimizer, parameters)
 
@@ -82,9 +82,9 @@ def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tupl
 
 
 def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> Optimizer:
-    """Puts the method's state into that of the optimizer, and so into each checkpoint; returns the optimizer proper.
+    """Puts the method's state into the optimizer's, and so into each checkpoint; returns the unwrapped optimizer.
 
-    Not into the optimizer's `state`: Adam and others take a parameter that has any for one that has theirs.
+    Not into the optimizer's `state`: Adam and others assume that any state of a parameter is their own.
     """
     while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = inner  # Accelerate's has no hooks of its own.
@@ -119,17 +119,17 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
 
 
 def _trains(optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> bool:
-    """Whether this is a step of training, and of these parameters: a framework may leave a batch out."""
+    """Whether this is a training step, and one for these parameters: a framework may skip a batch."""
     gradients = [parameter.grad for _, parameter in parameters if parameter.grad is not None]
     return bool(gradients) and not _fills_state(optimizer, gradients)
 
 
 def _fills_state(optimizer: Optimizer, gradients: Sequence[Tensor]) -> bool:
-    """Whether this step is none of training, but torch.distributed.checkpoint's, to see what state an optimizer has.
+    """Whether this is no training step, but torch.distributed.checkpoint's, to see what state an optimizer has.
 
-    All its rates and gradients are zero. Neither alone would do: a warm-up begins at rate zero with gradients that
-    count, and gradients may vanish. Nor would an empty memory: SGD without momentum never has any state, and comes by
-    here at every checkpoint.
+    All its learning rates and gradients are zero. Neither alone would suffice: a warm-up begins at learning rate zero
+    with gradients that count, and gradients may vanish. Nor would an empty state: SGD without momentum never has any,
+    and this is called at every checkpoint.
     """
     still = all(group.get("lr", 0) == 0 for group in optimizer.param_groups)
     return still and not any(gradient.any() for gradient in gradients)

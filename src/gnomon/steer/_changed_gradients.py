@@ -1,4 +1,4 @@
-"""Gradients, changed between `backward()` and the optimizer's step."""
+"""Gradients changed between `backward()` and the optimizer's step."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_
 
 
 class ChangedGradients(ABC):
-    """Changes each parameter's gradient in place; how is the subclass's."""
+    """Changes each parameter's gradient in place; the subclass defines how."""
 
     becomes = "changed gradient"
-    """What an error calls it afterwards."""
+    """What an error calls the gradient after the change."""
     advice = "Lower the learning rate"
-    """Where a gradient is not finite."""
+    """The advice where a gradient is not finite."""
 
     def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], skip_nonfinite: bool) -> None:
         self.skip_nonfinite = skip_nonfinite
@@ -52,30 +52,30 @@ class ChangedGradients(ABC):
                 raise self._diverged(self.becomes, bad, gradients[bad])
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
-        """Changes the gradients before each step of the optimizer from now on, and travels in its `state_dict`.
+        """Changes the gradients before each step of the optimizer from now on, and is saved in its `state_dict`.
 
-        Gradients are then accumulated, unscaled and clipped. With a closure, as of LBFGS, it is after each evaluation.
-        `torch.distributed.checkpoint` takes only a part of an optimizer's `state_dict`, and leaves this out: save the
-        method's own beside, load both, and attach then.
+        Gradients are then accumulated, unscaled and clipped. With a closure, as for LBFGS, they are changed after each
+        evaluation. `torch.distributed.checkpoint` saves only a part of an optimizer's `state_dict`, and omits this:
+        save the method's own separately, load both, and attach then.
 
         Raises:
             RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
                 and would unscale the gradients itself.
-            CheckpointError: on loading, if the optimizer's state has none of a method.
+            CheckpointError: on loading, if the optimizer's state has no method's state in it.
         """
         with within(f"{self._where}.attach"):
             attach(self, optimizer, self._parameters)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on."""
+        """All that is needed to resume."""
         return {"steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resumes from this state."""
         self.steps = state_dict["steps"]
 
     def _known(self, i: int) -> str:
-        """What an error adds of the i-th parameter."""
+        """What an error adds about the i-th parameter."""
         return ""
 
     def _diverged(self, what: str, i: int, gradient: Tensor) -> RangeError:

@@ -17,25 +17,26 @@ class EgalitarianGradients(ChangedGradients):
 
     $G = USV^\top \leftarrow UV^\top$, which is $(GG^\top)^{-1/2}G$; a singular value s below a floor becomes s / floor
 
-    Call it once a step, or attach it, as `OrthoGrad`; with plain SGD it is the paper's method. `torch.optim.Muon` does
-    nearly the same to its momentum, by five steps of an iteration in bfloat16.
+    Call it once per step, or attach it, as with `OrthoGrad`; with plain SGD it is the paper's method.
+    `torch.optim.Muon` does nearly the same to its momentum, by five steps of an iteration in bfloat16.
 
-    Steps no longer shrink as the gradients do, until those are at the floor: training does not settle by itself. The
-    authors' code goes on with the plain gradient once more than 95 % of unseen samples are right; do so, or let the
-    learning rate fall. Theirs changes the first layer's weight only, or layers that the user names: pass those.
+    Steps no longer shrink with the gradients, until those are at the floor: training does not settle without help. The
+    authors' code continues with the plain gradient once more than 95 % of unseen samples are classified correctly; do
+    the same, or decay the learning rate. Their code changes only the first layer's weight, or layers that the user
+    names: pass those.
 
     Source:
         Pasand and Dohmatob, arXiv:2510.04930.
     Args:
-        parameters: `model.named_parameters()`, or those of them that shall be changed. Of three axes and more, as
-            convolutions have, all but the first are taken together; those of one axis or none, as biases, stay as they
-            are.
+        parameters: `model.named_parameters()`, or those of them that are to be changed. With three axes or more, as in
+            convolutions, all but the first are flattened into one; those with one axis or none, such as biases, stay
+            unchanged.
         floor: above 0, in the unit of the gradients; the authors' is 1e-6.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
-        RangeError: if floor is out of range, a tensor is no parameter, or is given twice.
+        RangeError: if floor is out of range, a tensor is not a parameter, or is given twice.
         EmptyError: if there are no parameters.
-    Cost: a singular value decomposition of each matrix, O(a b min(a, b)) time for a by b.
+    Cost: a singular value decomposition of each matrix, O(a b min(a, b)) time for an a by b one.
     Example:
         >>> import torch, gnomon
         >>> w = torch.zeros(2, 2, requires_grad=True)

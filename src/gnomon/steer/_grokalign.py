@@ -22,9 +22,9 @@ from gnomon.autodiff import (
 from gnomon.errors import RangeError, public
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""How far in k calls, as a share, the place moves on at which the penalty acts.
+"""The share of k calls by which the place at which the penalty acts moves on each time.
 
-At one place, or at places that come round, it would pass over some of the batches that come in a fixed order for good.
+At a fixed place, or at places that recur, it would permanently miss some of the batches if these come in a fixed order.
 """
 
 
@@ -34,68 +34,71 @@ class GrokAlign:
 
     $\lambda\,\frac1n\sum_i\|J_i\|_F$, or $\lambda\,\big|\ell - \frac1n\sum_i\|J_i\|_F\big|$ to hold it at a level.
 
-    Add it to the loss. Sharing the forward pass with the loss needs an x that asks for gradients; naming the
-    parameters in `backward` spares the gradient in x, which nobody uses:
+    Add it to the loss. Sharing the forward pass with the loss needs an x that requires gradients; naming the parameters
+    in `backward` avoids the gradient with respect to x, which is not used:
 
         x.requires_grad_()
         logits = model(x)
         loss = cross_entropy(logits, labels) + grokalign(model, x, logits)
         loss.backward(inputs=list(model.parameters()))
 
-    Where the penalty acts seldom, leave the logits out. Nothing else changes in a plain training step:
+    If the penalty acts rarely, leave the logits out. Nothing else changes in a plain training step:
 
         grokalign = GrokAlign(1e-3, every=16)
         loss = cross_entropy(model(x), labels) + grokalign(model, x)
         loss.backward()
 
-    With `every` = k it acts once in every k calls, k times as strong, so that its mean stays what it is; elsewhere it
-    is a zero that costs nothing. Calls are counted, a batch each, and not the optimizer's steps: with gradients
-    accumulated over several batches one of them has it, for the same work and with less of a jolt than if all of every
-    k-th step had. It acts at the first call, then 0.6 k to 1.6 k calls apart: so batches in a fixed order, and the
-    passes of a method that makes two a step, have it equally often in the end. A call without gradients does not count,
-    and gives the penalty at its mean strength. LBFGS, which evaluates one loss several times, needs k = 1.
+    With `every` = k it acts once in every k calls, k times as strongly, so that its mean stays the same; otherwise it
+    is a zero that costs nothing. Calls are counted, one per batch, not the optimizer's steps: with gradients
+    accumulated over several batches, one of them has the penalty, for the same work and with less of a jolt than if
+    every batch of each k-th step had it. It acts at the first call, then 0.6 k to 1.6 k calls apart: so batches in a
+    fixed order, and the passes of a method that makes two per step, have it equally often in the end. A call without
+    gradients does not count, and returns the penalty at its mean strength. LBFGS, which evaluates one loss several
+    times, needs k = 1.
 
-    Estimators. `exact` takes the whole Jacobian, by c backward passes. `projection` takes random unit vectors v on the
-    output sphere: $\frac{c}{p}\sum_{j\le p}\|v_j^\top J\|^2$ has mean $\|J\|_F^2$, and its root, which is what the
-    norm needs, is low: by 0.7 % on a fresh network, by up to 18 % where J has rank one and c = 10. Coefficients
-    therefore do not carry over between estimators, nor between the norm and its square.
+    Estimators. `exact` uses the complete Jacobian, by c backward passes. `projection` uses random unit vectors v on the
+    output sphere: $\frac{c}{p}\sum_{j\le p}\|v_j^\top J\|^2$ has mean $\|J\|_F^2$, and its square root, which the norm
+    needs, is biased low: by 0.7 % for a freshly initialised network, by up to 18 % where J has rank one and c = 10.
+    Coefficients therefore do not carry over between estimators, nor between the norm and its square.
 
-    It helps a network that memorises, as one whose weights begin too large. From weights of the usual size it gained
-    half a per cent or nothing on scikit-learn's digits, and a strong weight decay alone did as well in the same time
-    (docs/getting-started.md). Beside AdamW with a tuned learning rate and weight decay, λ at its best took 2 to 7 times
-    fewer steps to the goal on four small tasks, and λ ten to a hundred times larger kept three of them from it.
+    It helps a network that memorises, such as one whose initial weights are too large. From weights of the usual size
+    it gained half a per cent or nothing on scikit-learn's digits, and strong weight decay alone did as well in the same
+    time (docs/getting-started.md). Added to AdamW with a tuned learning rate and weight decay, the best λ took 2 to 7
+    times fewer steps to the goal on four small tasks, and a λ ten to a hundred times larger kept three of them from
+    reaching it.
 
-    While BatchNorm trains, samples mix. Meant is still the Jacobian of a sample's outputs in its own input,
-    $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch brings along what the sample does to the
-    outputs of others. Each estimator gives the outputs of each sample a direction or a sign of its own, so that the
-    square's mean is $\sum_j\|\partial f(x_j)/\partial x_i\|_F^2$ for both: more than $\|J_i\|_F^2$ by a share of the
-    order of 1/n, in a small MLP 1 % at a batch of 256, 5 % at 64, 20 % at 16. The signs of `exact` are always the same:
-    it draws no random numbers, and is exact where samples do not mix; where they do, other signs would give a value
-    that differs by 0.2 % at 256, 4 % at 16.
+    While BatchNorm is in training mode, samples mix. The Jacobian meant is still that of a sample's outputs with
+    respect to its own input, $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch also includes the
+    sample's effect on the outputs of others. Each estimator gives the outputs of each sample their own direction or
+    sign, so that the mean of the square is $\sum_j\|\partial f(x_j)/\partial x_i\|_F^2$ for both: more than
+    $\|J_i\|_F^2$ by a share of the order of 1/n, in a small MLP 1 % at a batch size of 256, 5 % at 64, 20 % at 16. The
+    signs of `exact` are always the same: it draws no random numbers, and is exact if samples do not mix; if they do,
+    other signs would give a value that differs by 0.2 % at 256, 4 % at 16.
 
     Source:
-        Walker et al., arXiv:2506.12284, section 4; the projection is Hoffman et al., arXiv:1908.02729, who halve and
-        square.
+        Walker et al., arXiv:2506.12284, section 4; the projection is that of Hoffman et al., arXiv:1908.02729, who use
+        half the squared norm.
     Args:
-        coefficient: λ ≥ 0. The papers use 1e-3 with cross entropy and 1e-4 with MSE on MNIST, on the norm. No rule is
+        coefficient: λ ≥ 0. The papers use 1e-3 with cross entropy and 1e-4 with MSE on MNIST, for the norm. No rule is
             safe (docs/experiments/which-lambda.md): begin at 0.004 times the norm of the loss's gradient over that of
-            this penalty's with λ = 1, both at the start, and judge by samples held out, at equal time.
+            this penalty's with λ = 1, both at initialisation, and judge by held-out samples, at equal time.
         estimator: "projection" or "exact".
-        projections: random vectors a sample, for "projection".
+        projections: random vectors per sample, for "projection".
         level: hold the mean norm at this value instead of minimising it.
         fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part, whose
-            mean norm has the mean of the whole batch's, in whatever order that is. A backward pass through the loss's
-            own, for a part of its samples, would multiply for all. Its own pass moves BatchNorm's running statistics.
+            mean norm has the whole batch's mean norm as its expectation, whatever the order of the batch. A backward
+            pass through the loss's own forward pass, for a part of its samples, would compute products for all. Its own
+            pass updates BatchNorm's running statistics.
         squared: penalise the squared norm; `level` is then one of squared norms.
         every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it.
         generator: where the random vectors and parts come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range.
-    Cost: at each call at which it acts, in products, about a plain step more: 0.95 where x enters through one linear
-        layer W that is narrower than x, as in the papers' MLP, 1.00 in a ResNet-18; c times that for `exact`, but in
-        the first case 6.1 for ten outputs. docs/results.md counts and times it. Precision: in the first case
-        norms are taken through $WW^\top$; where the rows of W share a part a hundred times larger than the rest, which
-        the network cancels, float32 keeps some three digits.
+    Cost: at each call at which it acts, counted in products, about one plain step more: 0.95 where x enters through one
+        linear layer W that is narrower than x, as in the papers' MLP, 1.00 in a ResNet-18; c times that for `exact`,
+        but in the first case 6.1 for ten outputs. docs/results.md has the counts and times. Precision: in the first
+        case norms are computed through $WW^\top$; where the rows of W share a component a hundred times larger than the
+        rest, which the network cancels, float32 keeps some three digits.
     Example:
         >>> import torch, gnomon
         >>> model, x = torch.nn.Linear(2, 2, bias=False), torch.ones(4, 2)
@@ -134,24 +137,24 @@ class GrokAlign:
         Args:
             model: the network in training.
             x: the batch.
-            logits: the outputs of `model` at `x`, from an x that asks for gradients, to share their forward pass;
+            logits: the outputs of `model` at `x`, from an x that requires gradients, to share their forward pass;
                 without them the penalty runs its own, which costs about a third of a plain step more.
 
         Returns:
-            A scalar with a graph to the parameters, but once differentiable; NaN if x holds NaN or infinity. At calls
+            A scalar with a graph to the parameters, differentiable only once; NaN if x holds NaN or infinity. At calls
             at which it does not act, 0, whatever x holds.
 
         Raises:
             RangeError: if x is not of floating point, or logits have no graph to it.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
-            UnsupportedModuleError: if a layer has no second derivative, as fused attention.
+            UnsupportedModuleError: if a layer has no second derivative, such as fused attention.
         """
         _checks.floating(x=x)
         _checks.samples(1, x=x)
         coefficient = self._coefficient()
         if coefficient is None:
-            # Asks for gradients, as the penalty does, so that it may be differentiated by itself.
+            # Requires gradients, as the penalty does, so that it may be differentiated alone.
             return (x if logits is None else logits).new_zeros((), requires_grad=True)
         if logits is None or self.fraction < 1:
             tape = forward(model, self._part(x.detach()), mixed=True)
@@ -169,19 +172,19 @@ class GrokAlign:
         mean = size.square().mean() if self.squared else size.mean()
         spare_zeros(tape, mean)
         penalty = coefficient * (mean if self.level is None else (mean - self.level).abs())
-        # The Jacobian of a ReLU is finite where its input is not; and to look would wait for an accelerator.
+        # The Jacobian of a ReLU is finite where its input is not; and a check would wait for an accelerator.
         return penalty + (0 * tape.x.detach()).sum().to(penalty)
 
     def state_dict(self) -> dict[str, Any]:
-        """The calls so far, which `every` counts; not the generator's state, as others may draw from it too."""
+        """The calls so far, which `every` counts; not the generator's state, because others may draw from it too."""
         return dict(self._state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resumes from this state."""
         self._state["calls"] = state_dict["calls"]
 
     def _coefficient(self) -> float | None:
-        """What the norm is multiplied by at this call; None where it is not looked at."""
+        """What the norm is multiplied by at this call; None where the penalty does not act."""
         if not torch.is_grad_enabled():
             return self.coefficient
         turn, place = divmod(self._state["calls"], self.every)
@@ -192,7 +195,7 @@ class GrokAlign:
     def _part(self, x: Tensor) -> Tensor:
         if self.fraction == 1:
             return x
-        # The tiny number undoes rounding up of what is whole, as 0.07 * 100.
+        # The tiny number undoes the rounding up of whole numbers, such as 0.07 * 100.
         part = math.ceil(self.fraction * len(x) - 1e-9)
         device = x.device if self.generator is None else self.generator.device
         return x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
@@ -210,11 +213,11 @@ class GrokAlign:
 
 
 def _signed_units(logits: Float[Tensor, "n c"]) -> Iterator[Float[Tensor, "n c"]]:
-    """Each output's unit vectors, times a sign a sample, which norms do not see, and which parts samples that mix.
+    """Each output's unit vectors, times a sign per sample, which norms ignore and which separates samples that mix.
 
-    Without signs a row would be the gradient of an output summed over the batch, which BatchNorm holds constant.
+    Without signs, a row would be the gradient of an output summed over the batch, which BatchNorm keeps constant.
     """
-    # Always the same, so that this estimator draws nothing from the streams that others use.
+    # Always the same, so that this estimator draws nothing from the random streams that others use.
     drawn = torch.randint(2, logits.shape, generator=torch.Generator().manual_seed(0))
     signs = (2 * drawn - 1).to(logits)
     for k in range(signs.shape[1]):

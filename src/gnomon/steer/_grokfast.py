@@ -15,15 +15,15 @@ class GrokfastEMA(AmplifiedGradients):
 
     $\mu \leftarrow \alpha\mu + (1-\alpha)g$, $g \leftarrow g + \lambda\mu$, from $\mu = g$ at the first gradient
 
-    Call it once a step of the optimizer, whichever that is; gradients accumulated over several backward passes count
+    Call it once per step of the optimizer, whichever that is; gradients accumulated over several backward passes count
     as one:
 
         loss.backward()
         grokfast()
         optimizer.step()
 
-    Or, where a framework makes the steps, `grokfast.attach(optimizer)`: it is then called before each of them, the last
-    thing, and its state is in `optimizer.state_dict()`.
+    Or, if a framework makes the steps, `grokfast.attach(optimizer)`: it is then called immediately before each of them,
+    and its state is in `optimizer.state_dict()`.
 
     The mean starts at the first gradient, as in the authors' code, so that a constant gradient becomes $(1+\lambda)g$
     at once; from zero it would be $(1+\lambda(1-\alpha^t))g$.
@@ -31,20 +31,20 @@ class GrokfastEMA(AmplifiedGradients):
     Mixed precision. The mean is kept in float32 at least, and the sum is rounded once, to the gradient's dtype.
     Under a `torch.amp.GradScaler` the order is `scaler.unscale_(optimizer)`, `grokfast()`, `scaler.step(optimizer)`:
     before `unscale_` the mean would mix gradients of different scales. The scaler skips steps whose gradients
-    overflow; with `skip_nonfinite` so does Grokfast, leaving gradients and mean as they are. Attached to an optimizer
-    that is not fused, it has the right order, and no part in the steps that are skipped.
+    overflow; with `skip_nonfinite` so does Grokfast, leaving gradients and mean as they are. If attached to an
+    optimizer that is not fused, it runs in the right order and takes no part in skipped steps.
 
-    Resuming. With `state_dict` in the checkpoint, a resumed run is bit for bit the unbroken one.
+    Resuming. With `state_dict` in the checkpoint, a resumed run is bit for bit the uninterrupted one.
 
     Source:
-        Lee et al., arXiv:2405.20233. Walker et al., arXiv:2506.12284, take α = 0.8, λ = 0.1.
+        Lee et al., arXiv:2405.20233. Walker et al., arXiv:2506.12284, use α = 0.8, λ = 0.1.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
-        alpha: α in [0, 1), how much of the mean stays: it looks back about 1 / (1 − α) steps.
+        alpha: α in [0, 1), how much of the mean is kept: it looks back about 1 / (1 − α) steps.
         lamb: λ ≥ 0.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
-        RangeError: listing every setting that is out of range; if a tensor is no parameter, or is given twice.
+        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice.
         EmptyError: if there are no parameters.
     Cost: O(p) time and memory.
     Example:
@@ -86,12 +86,12 @@ class GrokfastEMA(AmplifiedGradients):
 
 
 class GrokfastMA(AmplifiedGradients):
-    r"""Grokfast with a moving average: the gradients plus λ times the mean of the last w, this one among them.
+    r"""Grokfast with a moving average: the gradients plus λ times the mean of the last w, the current one included.
 
     $g_t \leftarrow g_t + \frac{\lambda}{w}\sum_{s=t-w+1}^{t} g_s$ for $t \ge w$; the first $w - 1$ stay as they are
 
     A parameter's window fills with its own gradients, as they were before being amplified. The mean is summed again
-    at each step: a running sum would keep the rounding errors of large early gradients after those have left.
+    at each step: a running sum would keep the rounding errors of large early gradients after those have dropped out.
 
     Use, mixed precision and resuming are as for `GrokfastEMA`.
 
@@ -103,7 +103,7 @@ class GrokfastMA(AmplifiedGradients):
         lamb: λ ≥ 0.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
-        RangeError: listing every setting that is out of range; if a tensor is no parameter, or is given twice.
+        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice.
         EmptyError: if there are no parameters.
     Cost: O(w p) time and memory.
     Example:

@@ -26,14 +26,14 @@ def noise_level(
     $\sigma = \max(\sigma_{\max}(1 - a),\, \sigma_{\min})$
 
     Source:
-        Tan and Huang, arXiv:2311.06597; these numbers are the setting of Walker et al., arXiv:2506.12284.
+        Tan and Huang, arXiv:2311.06597; the defaults are the setting of Walker et al., arXiv:2506.12284.
     Args:
-        train_accuracy: a in [0, 1]; a number, or a tensor of several, such as one a seed.
+        train_accuracy: a in [0, 1]; a number, or a tensor of several, such as one per seed.
         largest: σ_max, the level while nothing is learned.
-        least: σ_min, where it stops shrinking; with these numbers from an accuracy of one half on.
+        least: σ_min, where it stops shrinking; with the defaults, from an accuracy of one half on.
 
     Returns:
-        At least σ_min, falling in a, of the shape of a; in the unit of the inputs.
+        At least σ_min, decreasing in a, of the shape of a; in the unit of the inputs.
 
     Raises:
         RangeError: listing what is out of range.
@@ -67,7 +67,7 @@ def input_noise(
     least: float | int = 0.03,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "*n"]:
-    r"""The inputs with Gaussian noise on them, less of it the more of the training set is learned.
+    r"""The inputs with added Gaussian noise, which shrinks as more of the training set is learned.
 
     $x + \sigma\varepsilon$, $\varepsilon \sim N(0, 1)$ for each entry, $\sigma$ = `noise_level(train_accuracy)`
 
@@ -78,7 +78,7 @@ def input_noise(
         call it adversarial training; nothing in it is worst-case.
     Args:
         x: the batch.
-        train_accuracy: in [0, 1]; a tensor must broadcast against x, one value a seed as (s, 1, 1) against (s, n, d).
+        train_accuracy: in [0, 1]; a tensor must broadcast against x, one value per seed as (s, 1, 1) against (s, n, d).
         largest: the level at accuracy 0, in the unit of x; the default is meant for standardised inputs.
         least: the level that it never falls below.
         generator: where the noise comes from; default: torch's global one.
@@ -88,7 +88,7 @@ def input_noise(
 
     Raises:
         RangeError: if x is not of floating point; listing what else is out of range.
-        ShapeError: if train_accuracy has axes that x has not.
+        ShapeError: if train_accuracy has axes that x does not have.
     Example:
         >>> import torch, gnomon
         >>> gnomon.input_noise(torch.ones(2), 1.0, least=0.0)
@@ -98,7 +98,7 @@ def input_noise(
     _checks.dense(x=x)
     level = noise_level(train_accuracy, largest, least)
     device = x.device if generator is None else generator.device
-    # In half precision older torch draws from few numbers, whose tails are too short (kurtosis 2.85).
+    # In half precision, older versions of torch draw from few numbers, with tails that are too short (kurtosis 2.85).
     wide = torch.promote_types(x.dtype, torch.float32)
     noise = torch.randn(x.shape, generator=generator, dtype=wide, device=device).to(x)
     if isinstance(level, Tensor):
@@ -124,7 +124,7 @@ class InputNoise:
         noise.train_accuracy = accuracy(model(x_train), labels_train)
 
     Measure the accuracy on clean inputs, as often as you like: the level is constant from `1 - least / largest` on.
-    A checkpoint needs this object and its generator; a resumed run is then bit for bit the unbroken one.
+    A checkpoint needs this object and its generator; a resumed run is then bit for bit the uninterrupted one.
 
     Source:
         Tan and Huang, arXiv:2311.06597; see `input_noise`.
@@ -152,13 +152,13 @@ class InputNoise:
         noise_level(self.train_accuracy, self.largest, self.least)
 
     def __call__(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-        """The batch with noise on it, as `input_noise` makes it."""
+        """The batch with added noise, as from `input_noise`."""
         return input_noise(x, self.train_accuracy, self.largest, self.least, self.generator)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on, but the generator's state, as others may draw from it too."""
+        """All that is needed to resume, except the generator's state, because others may draw from it too."""
         return {"train_accuracy": self.train_accuracy}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Resumes from this state."""
         self.train_accuracy = state_dict["train_accuracy"]

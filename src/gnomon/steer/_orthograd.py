@@ -1,4 +1,4 @@
-"""⊥Grad: gradients without the part along the weights, taken off between `backward()` and the optimizer's step."""
+"""⊥Grad: gradients without the component along the weights, removed between `backward()` and the optimizer's step."""
 
 from collections.abc import Iterable
 
@@ -12,31 +12,31 @@ from gnomon.steer._parameters import wide
 
 
 class OrthoGrad(ChangedGradients):
-    r"""⊥Grad: takes the part along the weights off each gradient, and gives the rest the norm that it had.
+    r"""⊥Grad: removes from each gradient its component along the weights, and rescales the rest to the original norm.
 
     $g_\perp = g - \frac{w^\top g}{w^\top w}\,w$, $g \leftarrow \frac{\|g\|}{\|g_\perp\|}\,g_\perp$ for each tensor w
 
     Beyond 100 % train accuracy the loss falls by scaling the weights up, which changes no prediction of a homogeneous
-    network; this leaves that way no part in the step. Call it once a step, whichever the optimizer is:
+    network; this removes that direction from the step. Call it once per step, whichever the optimizer is:
 
         loss.backward()
         orthograd()
         optimizer.step()
 
-    Or `orthograd.attach(optimizer)`, where a framework makes the steps. Adam's own scaling and momentum, and weight
-    decay, come afterwards and may move the weights along themselves.
+    Or `orthograd.attach(optimizer)`, if a framework makes the steps. Adam's own scaling and momentum, and weight decay,
+    come afterwards and may move the weights along themselves.
 
-    A gradient along its weights, as each one of a single weight is, becomes zero. In the authors' code rounding errors
-    are what is left of it, and they are scaled up to its norm.
+    A gradient along its weights, as that of a single weight always is, becomes zero. In the authors' code only rounding
+    errors are left of it, and they are scaled up to its norm.
 
     Source:
         Prieto et al., arXiv:2501.04697, section 6. The formula there ends at the projection; that each tensor is
-        projected by itself, biases too, and rescaled, is the authors' code.
+        projected separately, biases included, and rescaled, follows the authors' code.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
-        RangeError: if a tensor is no parameter, or is given twice.
+        RangeError: if a tensor is not a parameter, or is given twice.
         EmptyError: if there are no parameters.
     Cost: O(p) time, and the memory of one more gradient of the largest tensor.
     Example:
@@ -54,7 +54,7 @@ class OrthoGrad(ChangedGradients):
 
     def _change(self, i: int, gradient: Tensor) -> None:
         exact, weight = (tensor.to(wide(gradient)) for tensor in (gradient, self._parameters[i][1]))
-        # Of weights at zero the gradient has no part along them; the tiny number is the authors'.
+        # With weights at zero, the gradient has no component along them; the tiny number is the authors'.
         rest = exact - (weight * exact).sum() / (weight.square().sum() + 1e-30) * weight
         norm, left = vector_norm(exact), vector_norm(rest)
         # Below this there is nothing left but rounding errors.

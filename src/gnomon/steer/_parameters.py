@@ -1,4 +1,4 @@
-"""The parameters that a method steers, by name, and the gradients that they have."""
+"""The parameters that a method steers, by name, and their gradients."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from gnomon.errors import EmptyError, RangeError
 
 
 def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
-    """The parameters with their names, or, where they come without, `parameter 0` and so on."""
+    """The parameters with their names, or `parameter 0` and so on where they come without."""
     named = [(f"parameter {i}", p) if isinstance(p, Tensor) else p for i, p in enumerate(parameters)]
     if not named:
         raise EmptyError("parameters", "at least one", "none", "Pass model.named_parameters().")
@@ -27,7 +27,7 @@ def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, 
 
 
 def gradients_of(parameters: Sequence[tuple[str, Tensor]]) -> dict[int, Tensor]:
-    """By the parameters' numbers, of those that have one.
+    """The gradients by parameter index, for the parameters that have one.
 
     Raises:
         EmptyError: if none has.
@@ -53,25 +53,25 @@ def gradients_of(parameters: Sequence[tuple[str, Tensor]]) -> dict[int, Tensor]:
 
 
 def first_nonfinite(gradients: Mapping[int, Tensor]) -> int | None:
-    """The number of the first gradient with a NaN or infinity."""
+    """The index of the first gradient with a NaN or infinity."""
     sums = [gradient.sum(dtype=wide(gradient)) for gradient in gradients.values()]
-    # Infinities and NaNs survive a sum: it is 20 times faster than to look at each entry, and one wait for the device.
+    # Infinities and NaNs survive a sum: it is 20 times faster than checking each entry, with one wait for the device.
     if torch.stack([total.to(sums[0].device) for total in sums]).isfinite().all():
         return None
     return next((i for i, gradient in gradients.items() if not gradient.isfinite().all()), None)
 
 
 def joint_norm(tensors: Iterable[Tensor]) -> Tensor:
-    """Of all entries together, in float32 at least."""
+    """The norm of all entries together, in float32 at least."""
     norms = [torch.linalg.vector_norm(tensor, dtype=wide(tensor)) for tensor in tensors]
     return torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]))
 
 
 def norm_of(tensor: Tensor) -> str:
-    """The norm in three digits, for an error."""
+    """The norm to three digits, for an error."""
     return f"{torch.linalg.vector_norm(tensor.to(torch.promote_types(tensor.dtype, torch.float64))).item():.3g}"
 
 
 def wide(tensor: Tensor) -> torch.dtype:
-    """The tensor's dtype, or float32 where that is half: it cannot hold sums."""
+    """The tensor's dtype, or float32 for half precision, which cannot hold sums."""
     return torch.promote_types(tensor.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""Sharpness-aware minimisation: the gradient of where the loss is worst nearby."""
+"""Sharpness-aware minimisation: the gradient at the point nearby where the loss is worst."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ from gnomon.steer._parameters import gradients_of, joint_norm, named
 
 
 class SAM:
-    r"""Sharpness-aware minimisation: a step takes the gradient from a distance ρ up the slope.
+    r"""Sharpness-aware minimisation: a step uses the gradient at a distance ρ up the slope.
 
     $g \leftarrow \nabla L(\theta + \rho\,\frac{g}{\|g\|})$ from $g = \nabla L(\theta)$; the norm is over all parameters
 
-    A second pass, on the same batch, runs up there; then the parameters are back, to the bit, and any optimizer makes
-    the step:
+    A second pass, on the same batch, runs at that point; then the parameters are restored, bit for bit, and any
+    optimizer makes the step:
 
         loss(model, x, labels).backward()
         with sam.uphill():
@@ -26,21 +26,21 @@ class SAM:
         optimizer.step()
         optimizer.zero_grad()
 
-    The first pass's gradients only say where up is: they are cleared on the way, so that clipping, accumulating and
-    other methods belong after the second. Where a batch is accumulated in parts, accumulate all parts below, and all
-    again above. The scale of a `GradScaler` does not matter to the direction. While BatchNorm trains, its running
-    statistics move in both passes.
+    The first pass's gradients only tell which way is up: they are then cleared, so clipping, accumulation and other
+    methods belong after the second. If a batch is accumulated in parts, accumulate all parts before going uphill, and
+    all of them again there. The scale of a `GradScaler` does not affect the direction. While BatchNorm is in training
+    mode, its running statistics are updated in both passes.
 
     Source:
-        Foret et al., arXiv:2010.01412, eq. (2), without its second-order term, as there. To the norm 1e-12 is added, as
-        in the code that is used most, github.com/davda54/sam, whose steps these are.
+        Foret et al., arXiv:2010.01412, eq. (2), without its second-order term, as in the paper; the norm has 1e-12
+        added, as in the most widely used code, github.com/davda54/sam, whose steps these are.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
         rho: ρ ≥ 0, in the unit of the parameters; the paper's is 0.05.
     Raises:
-        RangeError: if rho is out of range, a tensor is no parameter, or is given twice.
+        RangeError: if rho is out of range, a tensor is not a parameter, or is given twice.
         EmptyError: if there are no parameters.
-    Cost: one more forward and backward pass a step; O(p) memory.
+    Cost: one more forward and backward pass per step; O(p) memory.
     Example:
         >>> import torch, gnomon
         >>> w = torch.tensor([3.0, 4.0], requires_grad=True)
@@ -60,7 +60,7 @@ class SAM:
 
     @contextmanager
     def uphill(self) -> Iterator[None]:
-        """Parameters a distance ρ up the slope, and no gradients; they come back at the end, an error's too.
+        """Inside, parameters are a distance ρ up the slope, without gradients; restored at the end, even on an error.
 
         Raises:
             EmptyError: if no parameter has a gradient.

@@ -17,27 +17,27 @@ from gnomon.steer._parameters import named, wide
 class SpectralNormPenalty:
     r"""Spectral-norm regularisation: half a coefficient times the sum of the weight matrices' squared spectral norms.
 
-    $\frac\lambda2\sum_W\sigma(W)^2$, whose gradient is $\lambda\sigma uv^\top$, by a step of the power iteration a call
+    $\frac\lambda2\sum_W\sigma(W)^2$, whose gradient is $\lambda\sigma uv^\top$, by one step of power iteration per call
 
-    Add it to the loss, `loss = cross_entropy(logits, labels) + penalty()`. The iteration goes on where the last call
-    ended, so that σ is low at first and follows the weights while they move slowly. u and v are held constant, as the
-    gradient of σ has it.
+    Add it to the loss, `loss = cross_entropy(logits, labels) + penalty()`. The iteration continues where the last call
+    ended, so σ is low at first and follows the weights while they change slowly. u and v are held constant, as in the
+    gradient of σ.
 
-    Convolutions are taken as matrices, one row an output channel: not the norm of the convolution, but what the paper
-    takes.
+    Convolutions are treated as matrices, one row per output channel: not the norm of the convolution, but what the
+    paper uses.
 
     Source:
         Yoshida and Miyato, arXiv:1705.10941, algorithm 1.
     Args:
-        parameters: `model.named_parameters()`, or `model.parameters()`; those of one axis or none, as biases, are left
-            out, as there.
+        parameters: `model.named_parameters()`, or `model.parameters()`; those with one axis or none, such as biases,
+            are left out, as there.
         coefficient: λ ≥ 0; the paper's is 0.01.
-        iterations: of the power iteration a call, from 1 on.
+        iterations: steps of the power iteration per call, from 1 on.
         generator: where the first directions come from; default: torch's global one.
     Raises:
-        RangeError: listing every setting that is out of range; if a tensor is no parameter, or is given twice.
+        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice.
         EmptyError: if no parameter has two axes.
-    Cost: two products of each matrix with a vector an iteration; O(p) for the gradient.
+    Cost: two products of each matrix with a vector per iteration; O(p) for the gradient.
     Example:
         >>> import torch, gnomon
         >>> w = torch.outer(torch.tensor([3.0, 4.0]), torch.tensor([0.6, 0.8])).requires_grad_()
@@ -66,19 +66,19 @@ class SpectralNormPenalty:
         self._directions = [_start(weight, generator) for weight in self._weights]
 
     def __call__(self) -> Float[Tensor, ""]:
-        """The penalty: a scalar with a graph to the weights; the iteration goes on."""
+        """The penalty: a scalar with a graph to the weights; the iteration advances."""
         return self.coefficient / 2 * torch.stack([self._square(i) for i in range(len(self._weights))]).sum()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the iteration is, one direction a matrix."""
+        """The state of the iteration, one direction per matrix."""
         return {"directions": [direction.clone() for direction in self._directions]}
 
     @public
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there.
+        """Resumes from this state.
 
         Raises:
-            ShapeError: if the state is not of these parameters.
+            ShapeError: if the state is not one for these parameters.
         """
         found = [tuple(direction.shape) for direction in state_dict["directions"]]
         wanted = [tuple(direction.shape) for direction in self._directions]

@@ -15,12 +15,13 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
 
     $-\frac1n\sum_i \log\frac{s(z_{iy_i})}{\sum_k s(z_{ik})}$, $s(z) = z + 1$ for $z \ge 0$ and $\frac{1}{1-z}$ below
 
-    Softmax's loss, and its slope in the label's logit, are exactly zero where that is so far ahead that the others'
-    exponentials change no digit of the sum: in float32 from a lead of 17 on, after which training stalls. Here
-    probabilities fall as one over the logits, and that point lies at logits of about 10⁸.
+    Softmax's loss, and its derivative with respect to the label's logit, are exactly zero where that logit is so far
+    ahead that the exponentials of the others change no digit of the sum: in float32 from a lead of 17 on, after which
+    training stalls. Here probabilities fall as one over the logits, and that point lies at logits of about 10⁸.
 
-    Since $\log s(z) = \operatorname{sgn}(z)\log(1+|z|)$, it is `torch.nn.functional.cross_entropy` of these. As in the
-    authors' code they are computed in float64 whatever the logits are, and so are the gradients until they leave.
+    Since $\log s(z) = \operatorname{sgn}(z)\log(1+|z|)$, it is `torch.nn.functional.cross_entropy` of these values. As
+    in the authors' code, they are computed in float64 whatever the dtype of the logits, and so are the gradients until
+    they are returned.
 
     Source:
         Prieto et al., arXiv:2501.04697, section 5.
@@ -29,11 +30,11 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
         labels: class indices.
 
     Returns:
-        At least 0; log c where all logits are equal. Not invariant to what is added to the logits, as softmax's is.
+        At least 0; log c where all logits are equal. Unlike softmax's, not invariant to adding a number to all logits.
 
     Raises:
-        ShapeError: if logits are not (n, c), or labels are not one a sample.
-        RangeError: if a logit is NaN or infinite, or a label is no class.
+        ShapeError: if logits are not (n, c), or there is not one label per sample.
+        RangeError: if a logit is NaN or infinite, or a label is not a class.
     Cost: O(n c) time and memory.
     Example:
         >>> import torch, gnomon
@@ -43,6 +44,6 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
     """
     _checks.outputs(logits, labels)
     z = logits.double()
-    # Each branch gets only what it is for: of the other's infinity the gradient would be NaN.
+    # Each branch gets only its own inputs: an infinity in the other would make the gradient NaN.
     scores = torch.where(z < 0, -torch.log1p(-z.clamp(max=0)), torch.log1p(z.clamp(min=0)))
     return cross_entropy(scores, labels.long()).to(logits.dtype)

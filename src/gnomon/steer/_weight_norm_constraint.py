@@ -14,7 +14,7 @@ from gnomon.steer._parameters import joint_norm, named
 
 
 class WeightNormConstraint:
-    r"""Holds the norm of all parameters together at a multiple of what it was at the start.
+    r"""Holds the joint norm of all parameters at a multiple of its initial value.
 
     $\theta \leftarrow \frac{\alpha\|\theta_0\|}{\|\theta\|}\,\theta$ after each step of the optimizer
 
@@ -26,21 +26,22 @@ class WeightNormConstraint:
         optimizer.step()
         constraint()
 
-    Or `constraint.attach(optimizer)`, where a framework makes the steps: it is then called after each of them, the norm
-    is in `optimizer.state_dict()`, and a resumed run holds the same.
+    Or `constraint.attach(optimizer)`, if a framework makes the steps: it is then called after each of them, the norm is
+    in `optimizer.state_dict()`, and a resumed run holds the same.
 
-    A network generalises late, the paper has it, where its weights' norm is above that of the solutions that
-    generalise, and at once where it is held there. Biases are parameters too; pass the weights to hold these only.
+    According to the paper, a network generalises late where the norm of its weights is above that of the solutions that
+    generalise, and at once where it is held there. Biases are parameters too; pass only the weights to hold these
+    alone.
 
     Source:
-        Liu et al., arXiv:2210.01117, whose code holds all parameters of the MNIST network, and of the one for modular
-        addition the decoder's.
+        Liu et al., arXiv:2210.01117, whose code holds all parameters of the MNIST network, and the decoder's of the one
+        for modular addition.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
         alpha: α > 0; the paper's scans go from 0.1 to 10.
     Raises:
-        RangeError: if alpha is out of range, a tensor is no parameter, or is given twice; if the norm is zero, NaN or
-            infinite.
+        RangeError: if alpha is out of range, a tensor is not a parameter, or is given twice; if the norm is zero, NaN
+            or infinite.
         EmptyError: if there are no parameters.
     Cost: O(p) time.
     Example:
@@ -74,14 +75,14 @@ class WeightNormConstraint:
             parameter.mul_(scale.to(parameter.device))
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
-        """Rescales after each step of the optimizer from now on, and travels in its `state_dict`.
+        """Rescales after each step of the optimizer from now on, and is saved in its `state_dict`.
 
-        It does not rescale at once. `torch.distributed.checkpoint` leaves its state out, as Grokfast's: save it beside,
-        load both, and attach then.
+        It does not rescale immediately. `torch.distributed.checkpoint` omits its state, as it does Grokfast's: save it
+        separately, load both, and attach then.
 
         Raises:
             RangeError: if the optimizer lacks one of the parameters, or has a method already.
-            CheckpointError: on loading, if the optimizer's state has none of a method.
+            CheckpointError: on loading, if the optimizer's state has no method's state in it.
         """
         with within("WeightNormConstraint.attach"):
             attach_after(self, optimizer, self._parameters)
@@ -91,7 +92,7 @@ class WeightNormConstraint:
         return {"norm": self.norm}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Holds that norm from there on."""
+        """Holds that norm from then on."""
         self.norm = state_dict["norm"].to(self.norm)
 
     def _now(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""The command line: `gnomon COMMAND …`, one file a command, imported when it is called."""
+"""The command line: `gnomon COMMAND …`, one file per command, imported when the command is called."""
 
 import difflib
 import importlib
@@ -21,20 +21,20 @@ COMMANDS = {
 }
 
 LAB = ("jinja2", "matplotlib", "plotly", "rich", "safetensors", "sklearn", "tyro")
-"""What the extra brings."""
+"""What the extra installs."""
 LONGEST = 3000
-"""Letters of a complaint: names in it come from files, and have any length."""
+"""The most characters of an error message: names in it come from files, and can have any length."""
 
 
 def main() -> None:
-    """Runs the command; what the user did wrong is one line on stderr and exit code 2."""
+    """Runs the command; a mistake of the user's gives one line on stderr and exit code 2."""
     take_any_letter()
     command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
     try:
         try:
             code = called(command, arguments)
         finally:
-            sys.stdout.flush()  # what cannot be written is found here, not as Python ends
+            sys.stdout.flush()  # a failed write shows here, not when Python exits
     except GnomonError as error:
         complain(str(error))
     except BrokenPipeError:
@@ -48,7 +48,7 @@ def main() -> None:
         )
     except ImportError as error:
         cause: BaseException = error
-        while cause.__cause__ is not None:  # NumPy's own words are a page
+        while cause.__cause__ is not None:  # NumPy's own message is a page long
             cause = cause.__cause__
         complain(
             f"gnomon {command}: expected to import what gnomon is made of, got {cause}. "
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def called(command: str, arguments: Sequence[str]) -> int:
-    """Calls one of the commands; the exit code."""
+    """Calls one of the commands and returns the exit code."""
     if command == "--version":
         print(version())
         return 0
@@ -82,19 +82,19 @@ def called(command: str, arguments: Sequence[str]) -> int:
             repr(command),
             f"Did you mean {near[0]}?" if near else "See `gnomon --help`.",
         )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cluster's way to stop a job, which ends as by Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # how a cluster stops a job, which then ends as by Ctrl-C
     with within(command):
         return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)
 
 
 def lacks_memory(error: Exception) -> bool:
-    """Whether it is one of the kinds in which want of memory is said: by Python, its extensions, and torch."""
+    """Whether an error is one of those by which Python, its extensions and torch report a lack of memory."""
     in_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     return in_torch or isinstance(error, MemoryError | SystemError)
 
 
 def complain(message: str) -> None:
-    """Says what is wrong in one line, and ends with exit code 2."""
+    """Prints what is wrong in one line, and exits with code 2."""
     line = " ".join(line.strip() for line in message.splitlines())
     print(plain(f"gnomon: {line if len(line) <= LONGEST else line[:LONGEST] + ' …'}"), file=sys.stderr)
     sys.exit(2)
@@ -108,7 +108,7 @@ def version() -> str:
 
 
 def usage() -> str:
-    """The commands, a line each."""
+    """The commands, one line each."""
     lines = [f"  {name:<8} {does}" for name, does in COMMANDS.items()]
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Making runs, one here or many in workers, and showing how far they are and what came out."""
+"""Executing runs, one here or many in workers, and showing their progress and results."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from gnomon_lab.settings import Settings
 
 
 def execute(experiment: Experiment[Settings], config: Settings, seed: int, root: Path, data_dir: Path | None) -> int:
-    """Makes one run here, if it is not finished; prints its table, its claims, the path of its page and what next."""
+    """Executes one run here if unfinished; prints its table, its claims, the path of its page and what to do next."""
     console, name = Terminal(), experiment.name
     found = open_run(root, name, config, seed)
     if found.finished:
@@ -57,7 +57,7 @@ def execute_many(
     on: str | None,
     workers: int | None,
 ) -> int:
-    """Makes the runs that are not finished in workers, and prints each one's table or last lines; 1 if one failed."""
+    """Executes the unfinished runs in workers, and prints each one's table or last lines; returns 1 if one failed."""
     console, finished, failed, name = Terminal(), list[Found](), list[int](), experiment.name
     require_place(on, workers, config.threads)
     looked = {seed: finished_before(experiment, config, seed, root, console) for seed in seeds}
@@ -101,7 +101,7 @@ def execute_many(
 def finished_before(
     experiment: Experiment[Settings], config: Settings, seed: int, root: Path, console: Terminal
 ) -> Found | None:
-    """The run if it is finished; says so, or from where it goes on. What is wrong with it its worker says."""
+    """The run if it is finished; says so, or from where it resumes. Its errors are left to its worker to report."""
     name = experiment.name
     try:
         found = find_run(root, name, config, seed)
@@ -120,7 +120,7 @@ def finished_before(
 
 
 class Board:
-    """The runs under way: on a terminal a bar each, elsewhere one line of them all every few seconds."""
+    """The runs in progress: on a terminal one bar each, elsewhere one line for all of them every few seconds."""
 
     def __init__(self, console: Terminal, total: int, seconds_between_lines: float = 5.0) -> None:
         self._console = console
@@ -149,7 +149,7 @@ class Board:
         self._bars.stop()
 
     def show(self, event: Moved | Ended) -> None:
-        """Takes what a sweep yields."""
+        """Shows what a sweep yields."""
         seed = event.task.seed
         if isinstance(event, Moved):
             self._under_way[seed] = event
@@ -182,12 +182,12 @@ def show_table(experiment: Experiment[Settings], found: Found, console: Terminal
 
 
 def show_claims(experiment: Experiment[Settings], runs: Sequence[Found], console: Terminal) -> None:
-    """Prints what came of the claims in runs of one setting, a line each."""
+    """Prints which claims hold in runs of one setting, one line each."""
     if not runs[0].has_one_of(experiment.settings):
         say(UNJUDGED, console)
         return
     claims = experiment.claims([run.records() for run in runs])
-    if not claims:  # an experiment that shows, and claims nothing
+    if not claims:  # an experiment that shows something, and claims nothing
         return
     say(f"{reproduced(claims)}:", console)
     for claim in claims:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def list_runs(root: Path) -> None:
-    """Prints the runs, those of one setting together."""
+    """Prints the runs, grouped by setting."""
     from gnomon_lab.cli.state import state
     from gnomon_lab.report.setting import setting
     from gnomon_lab.runs import all_runs

@@ -27,60 +27,59 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the network of a checkpoint at samples, or of several and how it moved.
+    """Measure the network of one checkpoint at samples, or of several checkpoints and how it moved.
 
     Without --out, --report and --history no file is written.
     """
 
     checkpoint: tyro.conf.Positional[tuple[Path, ...]]
-    """The weights: .safetensors, what torch.save wrote, or a folder of Hugging Face; what holds code is refused. Or
-    several of these, a folder with several, or a pattern such as 'run/*.ckpt'."""
+    """The weights: a .safetensors file, what torch.save wrote, or a Hugging Face folder; files that hold code are
+    refused. Or several of these, a folder with several, or a pattern such as 'run/*.ckpt'."""
     data: str
-    """digits; a file .npz (x, labels) or .parquet; a folder of parquet; mnist or the like; or a hub id owner/name."""
+    """digits; an .npz (x, labels) or .parquet file; a folder of parquet; mnist or similar; or a hub id owner/name."""
     model: str | None = None
-    """MODULE:FACTORY, importable from here: what builds the network, called with what of its arguments the checkpoint
-    keeps. Default: of a folder of Hugging Face, the network that its config.json describes; of a checkpoint of timm's,
-    the one that it names."""
+    """MODULE:FACTORY, importable from here: builds the network, called with those of its arguments that the checkpoint
+    keeps. Default: for a Hugging Face folder, the network that its config.json describes; for a checkpoint written by
+    timm, the one that it names."""
     key: str | None = None
-    """Where in the checkpoint the weights stand, such as state_dict_ema or snapshots.3. Default: where they usually do.
-    """
+    """Where in the checkpoint the weights are, such as state_dict_ema or snapshots.3. Default: the usual places."""
     logits: str | None = None
     """The layer whose outputs are the logits, such as the one before a softmax; default: what the network returns."""
     position: int | Literal["all"] | None = None
-    """Of outputs that have several rows a sample, the one to measure at: 0 is the first, -1 the last; or all."""
+    """For outputs with several rows per sample, the row to measure at: 0 is the first, -1 the last; or all."""
     quantities: tuple[str, ...] = ()
-    """Their names; a wrong one shows them all. Default: twelve for classifiers, and of several
-    checkpoints what a verdict looks at beside them."""
+    """Their names; a wrong one lists them all. Default: twelve for classifiers and, for several checkpoints, also those
+    that a verdict uses."""
     samples: int | None = None
-    """The first so many; default: 1,024, or all if they are fewer."""
+    """How many, from the first on; default: 1,024, or all if there are fewer."""
     split: str | None = None
-    """Of a data set with splits; default: train."""
+    """The split, for a data set with splits; default: train."""
     layer: str | None = None
-    """The layer whose input the features are; default: the final linear one."""
+    """The layer whose input is taken as the features; default: the final linear layer."""
     head: tuple[str, ...] = ()
-    """The final linear layer, or several that are added up or averaged; default: found by what a pass does."""
+    """The final linear layer, or several whose outputs are added up or averaged; default: found by a forward pass."""
     memory: int | None = None
-    """MiB for the samples that are looked at together; default: 512."""
+    """MiB for the samples that are processed together; default: 512."""
     rtol: float = 0.05
-    """Of more than 128 outputs, the error over the value at which an estimate ends; 0 takes the Jacobian itself."""
+    """For more than 128 outputs, the relative error at which an estimate stops; 0 computes the Jacobian itself."""
     passes: int | None = None
-    """The products with a Jacobian that an estimate may take; default: 256."""
+    """The most products with a Jacobian that an estimate may use; default: 256."""
     device: str = "cpu"
     """Where to compute, such as cuda."""
     dtype: Literal["float32", "float64"] = "float32"
-    """In which to compute."""
+    """The dtype to compute in."""
     seed: int = 0
-    """Of the split of the digits."""
+    """The seed of the digits' split."""
     data_dir: Path | None = None
-    """The folder of the data sets; default: the variable GNOMON_DATA."""
+    """The folder of the data sets; default: the environment variable GNOMON_DATA."""
     steps: Literal["step", "epoch", "name", "order", "time"] | None = None
-    """Of several, where their steps are from: the files' own step or epoch, the number in the name, the order of names
-    or of times. Default: the first of step, epoch and name that tells all of them apart."""
+    """For several checkpoints, where their steps come from: the files' own step or epoch, the number in the name, or
+    the order of names or of times. Default: the first of step, epoch and name that tells them all apart."""
     history: Path | None = None
-    """Of several, the file for their readings, one line each, as gnomon.History has them: what stands there already is
-    not measured again."""
+    """For several checkpoints, the file for their readings, one line each, in the format of gnomon.History: what is
+    already there is not measured again."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print JSON in the place of the table."""
+    """Print JSON instead of the table."""
     out: Path | None = None
     """The file for the JSON."""
     report: Path | None = None
@@ -92,7 +91,7 @@ class Options:
         return {name: path for name, path in named.items() if path is not None}
 
     def how(self) -> "How":
-        """As `measuring` has it."""
+        """The options that `measuring` takes."""
         return {
             "layer": self.layer,
             "head": self.head,
@@ -104,7 +103,7 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures, and prints the table or the JSON; everything else is said on stderr."""
+    """Measures, and prints the table or the JSON; everything else goes to stderr."""
     options = parse(Options, arguments, "gnomon measure")
     refuse(options.outputs(), [*options.checkpoint, Path(options.data)])
     if options.memory is not None and options.memory < 1:
@@ -131,7 +130,7 @@ def one(options: Options, path: Path, beside: "Terminal") -> int:
     from gnomon_lab.report import write
     from gnomon_lab.runs.files import write_json
 
-    # What the user's modules print must not get between the JSON.
+    # What the user's modules print must not get into the JSON.
     with contextlib.redirect_stdout(sys.stderr):
         summary = summarise(options, path, beside)
     try:
@@ -139,7 +138,7 @@ def one(options: Options, path: Path, beside: "Terminal") -> int:
             write_json(options.out, as_json(summary))
         if options.report is not None:
             write(as_report(summary), options.report)
-    finally:  # what was measured is printed where a disk is full, too
+    finally:  # what was measured is printed even if the disk is full
         if options.json:
             print(json.dumps(as_json(summary), indent=2, allow_nan=False))
         else:
@@ -150,7 +149,7 @@ def one(options: Options, path: Path, beside: "Terminal") -> int:
 
 
 def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
-    """All but showing it: what can be wrong is found before the work."""
+    """Everything but showing the result: mistakes are found before the work starts."""
     from gnomon_lab.cli.progress import Progress
     from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, moved_to, ready
 
@@ -181,7 +180,7 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
 
 
 def setting_of(options: Options, data: "Data", model: str) -> dict[str, object]:
-    """What was measured at what, as it was named."""
+    """What was measured, and at what, as the user named it."""
     return {
         "model": plain(model),
         "data": plain(data.source),
@@ -194,7 +193,7 @@ def setting_of(options: Options, data: "Data", model: str) -> dict[str, object]:
 
 
 def place_of(options: Options) -> "tuple[torch.device, torch.dtype]":
-    """Where to compute, and in which numbers."""
+    """The device and the dtype to compute with."""
     import torch
 
     from gnomon_lab.measuring import device_of
@@ -203,7 +202,7 @@ def place_of(options: Options) -> "tuple[torch.device, torch.dtype]":
 
 
 def samples_of(options: Options) -> "Data":
-    """The samples, where and in which numbers they are computed with."""
+    """The samples, on the device and in the dtype of the computation."""
     from gnomon_lab.measuring import load_data
 
     device, dtype = place_of(options)
@@ -215,7 +214,7 @@ def samples_of(options: Options) -> "Data":
 
 @contextlib.contextmanager
 def warnings_said(console: "Terminal") -> Iterator[None]:
-    """What gnomon warns of inside is one line each, and said once."""
+    """Prints each of gnomon's warnings inside as one line, and only once."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", RuntimeWarning)
         warnings.filterwarnings("default", "Probe: ", UserWarning)
@@ -224,7 +223,7 @@ def warnings_said(console: "Terminal") -> Iterator[None]:
 
 
 def show_table(summary: "Summary", console: "Terminal") -> None:
-    """Prints the numbers, below each quantity's name what it is."""
+    """Prints the numbers, with what each quantity is below its name."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`gnomon measure` of several checkpoints: how each quantity moved, and nothing is measured twice."""
+"""`gnomon measure` for several checkpoints: how each quantity moved; nothing is measured twice."""
 
 import contextlib
 import hashlib
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from gnomon_lab.measuring import Checkpoint, Data, Kept, Moved, Reader, Record, Steps
 
 GAP, MOST_BARS = 2, 16
-"""Letters between two columns of the table, and at most of the bars."""
+"""Characters between two columns of the table, and the most characters of the bars."""
 LONG = 60
-"""Seconds from which on it is said how long it takes."""
+"""From this many seconds on, the expected time is printed."""
 SHOWN = 3
 """How many checkpoints an error names."""
 
 
 def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> int:
-    """Measures what is not known yet, and shows all; what is wrong with one of them is said when the others are done.
+    """Measures checkpoints not known yet, and shows all; errors in single ones are reported when the others are done.
 
     Raises:
-        GnomonError: if one could not be read.
+        GnomonError: if a checkpoint could not be read.
     """
     from gnomon_lab.measuring import SAID, Moved
 
@@ -83,7 +83,7 @@ def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "t
 
 
 def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kept, Reader]":
-    """What was kept, and what reads the checkpoints that are not among it."""
+    """The readings kept so far, and the reader for the checkpoints that are not among them."""
     from gnomon import __version__
     from gnomon_lab.cli.measure_command import place_of, samples_of, setting_of
     from gnomon_lab.measuring import Kept, Reader, Refilled, also, chosen, contents, files_of
@@ -133,7 +133,7 @@ def digest(data: "Data") -> str:
 
 
 def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> "dict[Path, GnomonError]":
-    """Has all of them read; says how long it takes if that is long, and how far it is."""
+    """Has all checkpoints read; prints the expected time if it is long, and the progress."""
     from gnomon_lab.cli.measure_command import warnings_said
     from gnomon_lab.cli.progress import Progress
     from gnomon_lab.measuring import measure_each
@@ -163,12 +163,12 @@ def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> 
 
 
 def in_words(count: int) -> str:
-    """How many checkpoints."""
+    """How many checkpoints, in words."""
     return f"{count:,} checkpoints" if count != 1 else "1 checkpoint"
 
 
 def leave(options: "Options", moved: "Moved", beside: "Terminal") -> None:
-    """What is left where the work is stopped: the file, or else what was measured so far, which is printed."""
+    """When the work is stopped: names the file from which to go on or, without one, prints what was measured so far."""
     if options.history is not None:
         say(f"{options.history}: {in_words(len(moved.records))} measured; the same command goes on from there", beside)
     elif moved.records:
@@ -176,7 +176,7 @@ def leave(options: "Options", moved: "Moved", beside: "Terminal") -> None:
 
 
 def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
-    """Prints the table or the JSON, and writes what is asked for."""
+    """Prints the table or the JSON, and writes the requested files."""
     from gnomon import Verdict
     from gnomon_lab.measuring import as_columns, as_page
     from gnomon_lab.report import write
@@ -198,7 +198,7 @@ def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
 
 
 def print_all(options: "Options", moved: "Moved") -> None:
-    """Prints the JSON, or a table with a row a quantity: some of the steps, and all of them as bars."""
+    """Prints the JSON, or a table with a row per quantity: some of the steps, and all of them as bars."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import as_columns
 
@@ -210,7 +210,7 @@ def print_all(options: "Options", moved: "Moved") -> None:
 
 
 def table(moved: "Moved", terminal: "Terminal") -> "Table":
-    """As many steps as there is room for, the first and the last among them."""
+    """The table, with as many steps as there is room for, the first and the last among them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -236,7 +236,7 @@ def table(moved: "Moved", terminal: "Terminal") -> "Table":
 
 
 def together(failed: "Mapping[Path, GnomonError]", done: int) -> GnomonError:
-    """The error for those that could not be read: the first, and the names of the others."""
+    """The error for the checkpoints that could not be read: the first one's, with the names of the others."""
     error, *others = failed.values()
     if others:
         names = ", ".join(str(path) for path in [*failed][1:SHOWN])

@@ -1,4 +1,4 @@
-"""Files that the user names to be written: what must not be written over is refused before the work."""
+"""Output files that the user names: what must not be overwritten is refused before the work starts."""
 
 import os
 import stat
@@ -9,22 +9,22 @@ from gnomon.errors import DataError
 
 
 def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
-    """Refuses outputs that cannot be written, or in whose place stands what is no regular file, or is read here.
+    """Refuses outputs that cannot be written, that exist and are not regular files, or that are read here.
 
     Args:
-        outputs: by option.
+        outputs: the files to be written, by option.
         inputs: the files that the command reads.
 
     Raises:
-        DataError: naming the first.
-        OSError: if a name is too long, or its folder must not be entered.
+        DataError: naming the first that is refused.
+        OSError: if a name is too long, or its folder may not be entered.
     """
     inputs = list(inputs)
     for name, path in outputs.items():
         option = f"--{name}"
         if not path.absolute().parent.is_dir() or "\0" in path.name:
             raise DataError(option, "a file in a folder", f"{str(path)!r}", "Make its folder.")
-        # What is written stands beside it at first, as runs.files.replace_file has it.
+        # The file is first written next to it, as in runs.files.replace_file.
         for there in filter(os.path.lexists, (path, path.with_name(f".{path.name}.part") if path.name else path)):
             if not stat.S_ISREG(there.lstat().st_mode):
                 got = f"{str(there)!r}, which is {kind(there)}"
@@ -42,7 +42,7 @@ def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
 
 
 def kind(path: Path) -> str:
-    """What stands at a path that is no regular file."""
+    """What is at a path that is not a regular file."""
     mode = path.lstat().st_mode
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
     return kinds.get(stat.S_IFMT(mode), "a device")

@@ -34,7 +34,7 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
 def one_line(box: str) -> str:
     """What tyro says in its box, up to the first rule, and the option that it suggests."""
     lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    if "╭" not in box:  # where the terminal has no letters to draw it with, its title stands above a rule
+    if "╭" not in box:  # where the terminal has no characters to draw it with, its title is above a rule
         lines = lines[2:]
     rule = next((place for place, line in enumerate(lines) if line.startswith(("──", "-" * 20))), len(lines))
     words = " ".join(" ".join(lines[:rule]).split()).rstrip(".") + "."

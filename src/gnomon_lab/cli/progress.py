@@ -12,7 +12,7 @@ from gnomon_lab.cli.terminal import Terminal
 
 
 class Progress:
-    """Shows how far each named part of the work is; to be entered while the work runs."""
+    """Shows the progress of each named part of the work; to be entered while the work runs."""
 
     def __init__(self, console: Terminal, seconds_between_lines: float = 5.0) -> None:
         self._console = console
@@ -39,7 +39,7 @@ class Progress:
             self._bars.stop()
 
     def show(self, part: str, done: int, total: int, *, unit: str = "step ") -> None:
-        """Says that `done` of `total` steps of this part, or of another unit, are behind us."""
+        """Reports that `done` of `total` steps of this part, or of another unit, are done."""
         if self._console.is_terminal:
             if part not in self._tasks:
                 self._tasks[part] = self._bars.add_task(part, total=total)

@@ -21,9 +21,9 @@ class Options:
     """Write a run's page again, from its records."""
 
     run: tyro.conf.Positional[str]
-    """The run's folder, or an experiment's name: its latest finished run, of the default setting if there is one.
+    """The run's folder, or an experiment's name: its latest finished run, in the default setting if there is one.
 
-    Of several seeds of that setting, one page.
+    For several seeds of that setting, one page.
     """
     runs: Path = Path("runs")
     """The folder that holds all runs."""
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def latest(name: str, root: Path) -> "list[Found]":
-    """An experiment's latest run and all seeds of its setting; says on stderr which it takes."""
+    """An experiment's latest run and all seeds of its setting; prints on stderr which it uses."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.report.setting import setting
     from gnomon_lab.runs import finished_runs

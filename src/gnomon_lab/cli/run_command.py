@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from gnomon_lab.settings import Settings
 
 SEEDS, MOST = 10**9, 10_000
-"""Seeds are below the one, and in one command there are at most the other."""
+"""Seeds are below the first, and one command has at most the second many."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What every experiment understands."""
+    """The options of every experiment."""
 
     seeds: str = "0"
-    """One or more: 0, 0-9, or 0,3,5. A run each."""
+    """One or more: 0, 0-9, or 0,3,5. One run each."""
     small: bool = False
-    """The variant for two processor cores and minutes; the default."""
+    """The variant that takes minutes on two CPU cores; the default."""
     paper: bool = False
     """The paper's own setting."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
     data_dir: Path | None = None
-    """The folder of the data sets; default: the variable GNOMON_DATA."""
+    """The folder of the data sets; default: the environment variable GNOMON_DATA."""
     workers: int | None = None
-    """Runs at a time, of several seeds; default: one on this machine, all on Slurm."""
+    """How many runs at a time, for several seeds; default: one on this machine, all on Slurm."""
     on: str | None = None
     """Where seeds run: dask://HOST:PORT, slurm, or slurm:local to try slurm here; default: on this machine."""
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def with_ranges(config: "type[Settings]") -> "type[Settings]":
-    """The type, whose help says each field's range beside its default."""
+    """The type, whose help gives each field's range next to its default."""
     from gnomon_lab.settings import ranges
 
     hints = {field.name: field.type for field in fields(config)}
@@ -90,7 +90,7 @@ def with_ranges(config: "type[Settings]") -> "type[Settings]":
 
 
 def unnamed(config: type) -> object:
-    """The type, with options that are called as its fields are."""
+    """The type, with options that have the names of its fields."""
     return Annotated[config, tyro.conf.arg(name=""), tyro.conf.FlagCreatePairsOff]
 
 
@@ -98,12 +98,12 @@ def seeds(text: str) -> list[int]:
     """The seeds of `0`, `0-9` or `0,3,5`.
 
     Raises:
-        DataError: if one is no number, or a range falls.
+        DataError: if one is not a number, or a range is descending.
     """
     found: list[int] = []
     for part in text.split(","):
         words = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
-        # Ten digits are too many, and Python reads no number of thousands.
+        # Ten digits are already too many, and Python does not parse numbers of thousands of digits.
         first, final = (
             (int(word.lstrip("0")[:10] or 0) for word in (words[1], words[2] or words[1])) if words else (1, 0)
         )

@@ -1,4 +1,4 @@
-"""What the command line prints: lines in which every name stands as it is, and nothing steers the terminal."""
+"""What the command line prints: lines in which every name is printed as it is, and nothing controls the terminal."""
 
 import io
 import os
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def plain(words: str) -> str:
-    r"""The words on one line: what does not print is written out, such as `\x1b` for an escape."""
+    r"""The words on one line: unprintable characters are written out, such as `\x1b` for an escape."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in words)
 
 
 def say(line: str, terminal: "Terminal | None" = None, *, style: str = "") -> None:
-    """Prints one line as it is, on stdout or on the terminal that is given, there in a style of rich's such as red."""
+    """Prints one line as it is, on stdout or on the given terminal, there in one of rich's styles such as red."""
     if terminal is None:
         print(plain(line))
     else:
@@ -23,16 +23,16 @@ def say(line: str, terminal: "Terminal | None" = None, *, style: str = "") -> No
 
 
 def say_below(first: str, *others: str) -> None:
-    """Prints a line on stdout, and below it the others, set in."""
+    """Prints a line on stdout, and below it the others, indented."""
     say(first)
     for line in others:
         say(f"    {line}")
 
 
 def take_any_letter() -> None:
-    r"""Has what the terminal's encoding lacks written out, such as `\u2026`, where Python would raise.
+    r"""Writes out characters that the terminal's encoding lacks, such as `\u2026`, where Python would raise.
 
-    What is printed where stdout is closed is lost: Python has None there, which tyro asks for its encoding.
+    If stdout is closed, what is printed is lost: Python has None there, and tyro asks it for its encoding.
     """
     if sys.stdout is None:
         sys.stdout = io.StringIO()
@@ -42,9 +42,9 @@ def take_any_letter() -> None:
 
 
 def write_nowhere(*streams: TextIO | None) -> None:
-    """Has what is still to be written lost: nobody reads it, and Python would raise once more as it ends."""
+    """Discards what is still to be written: nobody reads it, and Python would raise once more when it exits."""
     for stream in filter(None, streams):
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        except io.UnsupportedOperation:  # no file stands behind it
+        except io.UnsupportedOperation:  # there is no file behind it
             continue

@@ -1,10 +1,10 @@
-"""Where a run stands, in words."""
+"""The state of a run, in words."""
 
 from gnomon.errors import GnomonError
 from gnomon_lab.runs import Found
 
 NAMED = 4
-"""Finished parts that are called by their names."""
+"""The most finished parts that are listed by name."""
 
 
 def state(found: Found) -> str:
@@ -19,7 +19,7 @@ def state(found: Found) -> str:
 
 
 def how_far(found: Found) -> str:
-    """From where each part goes on that has a checkpoint; empty if none has. Many finished ones are counted.
+    """Where each part that has a checkpoint resumes; empty if none has. Many finished parts are only counted.
 
     Raises:
         CheckpointError: if a checkpoint is damaged.
@@ -31,7 +31,7 @@ def how_far(found: Found) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit in which it is a small number."""
+    """A duration, in a unit in which it is a small number."""
     if seconds < 120:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -8,19 +8,19 @@ from rich.measure import Measurement
 from rich.table import Table
 
 WIDE = 1000
-"""Columns that hold any table."""
+"""A width, in columns of the screen, that holds any table."""
 TALL = 4
-"""Lines a row, the columns' names being one, above which a table of wrapped words is better in parts without."""
+"""Lines per row, the header being one, above which parts without wrapping are better than a table of wrapped words."""
 
 
 def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> RenderableType:
-    """The table as it fits: as it is, its words wrapped, on its side, or in parts that repeat the rows' names.
+    """The table in a form that fits: as it is, words wrapped, transposed, or in parts that repeat the rows' names.
 
     No number and no name is cut off, whatever the width.
     """
     table = tabled(columns, rows)
     if width(table, console).maximum > console.width:
-        # All but the names wrap between words, and the names take what is left.
+        # All columns but the names wrap between words, and the names get the width that is left.
         for place, column in enumerate(columns):
             words = " ".join([column, *(row[place] for row in rows)]).split()
             table.columns[place].width = max(map(len, words)) if column else None
@@ -34,7 +34,7 @@ def laid_out(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Con
 
 
 def in_parts(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> list[Table]:
-    """Tables below each other, each with the first column and as many of the others as fit, but one at least."""
+    """Tables below each other, each with the first column and as many of the others as fit, at least one."""
     parts: list[Table] = []
     since = 1
     for end in range(2, len(columns) + 1):
@@ -55,7 +55,7 @@ def taken(
 
 
 def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """The table as wide as it comes; the column without a name holds the names of the rows."""
+    """The table at its natural width; the column without a name holds the names of the rows."""
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column else "left")
@@ -65,5 +65,5 @@ def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def width(table: Table, console: Console) -> Measurement:
-    """The least and the most columns of the screen that the table takes."""
+    """The smallest and the largest width of the table, in columns of the screen."""
     return Measurement.get(console, console.options.update(width=WIDE), table)

@@ -1,4 +1,4 @@
-"""`gnomon verdict RUN`, or of readings, or of checkpoints: is more training worth it?"""
+"""`gnomon verdict RUN`, or on readings or checkpoints: is more training worth it?"""
 
 import contextlib
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar")
-"""How the names of checkpoints end."""
+"""The suffixes of checkpoints."""
 CHECKPOINTS = "Of checkpoints say what they were trained on: --data DATA, as `gnomon measure` takes it."
 
 
@@ -28,25 +28,25 @@ class Options:
     """Say whether more training is worth it, from the readings so far, and what became of the most similar runs."""
 
     path: tyro.conf.Positional[tuple[Path, ...]]
-    """A run's folder; a file with a reading a line, as gnomon.History has them; or checkpoints of one training, which
-    are measured first."""
+    """A run's folder; a file with one reading per line, in the format of gnomon.History; or checkpoints of one training
+    run, which are measured first."""
     data: str | None = None
-    """Of checkpoints: the training data, as `gnomon measure` takes them, which has more options: with its --history
-    FILE, and then `gnomon verdict FILE`."""
+    """For checkpoints: the training data, as `gnomon measure` takes them. That command has more options: use it with
+    --history FILE, then call `gnomon verdict FILE`."""
     model: str | None = None
-    """Of checkpoints: MODULE:FACTORY, which builds the network."""
+    """For checkpoints: MODULE:FACTORY, which builds the network."""
     arm: str | None = None
-    """Of readings of several arms, one; default: all of them."""
+    """For readings of several arms, the one to use; default: all of them."""
     split: str = "train"
     """The split of training data."""
     validation: str = "validation"
-    """The split of samples that are held out, if there is one."""
+    """The split of held-out samples, if there is one."""
     picture: Path | None = None
-    """A file for a picture of the most similar runs, .png or .svg; of one arm."""
+    """A file for a picture of the most similar runs, .png or .svg; for one arm."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the verdict on each arm; 1 if none can be told."""
+    """Prints the verdict on each arm; returns 1 if no arm has a probability."""
     options = parse(Options, arguments, "gnomon verdict")
     from gnomon_lab.report.worth import once, sentences
 
@@ -69,7 +69,7 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
 
 
 def readings_at(paths: Sequence[Path]) -> Path:
-    """The file of readings that is named, or lies in the folder that is.
+    """The file of readings at a path: the path itself or, if it is a folder, the file in it.
 
     Raises:
         DataError: if there is none, or more than one.
@@ -88,7 +88,7 @@ def readings_at(paths: Sequence[Path]) -> Path:
 
 
 def of_checkpoints(options: Options, data: str) -> "Verdict | str":
-    """The verdict on a training by its checkpoints, from the first on, at what they were trained on."""
+    """The verdict on a training run by its checkpoints, from the first on, at what they were trained on."""
     from gnomon.history import corpus
     from gnomon.probe import from_records
     from gnomon_lab.cli import measure_command, measure_several
@@ -108,7 +108,7 @@ def of_checkpoints(options: Options, data: str) -> "Verdict | str":
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
-    """The readings of each arm, by its name; of a file without arms by none."""
+    """The readings of each arm, with its name; for a file without arms, with an empty name."""
     from gnomon import History
     from gnomon_lab.runs.records import read_records
 
@@ -118,7 +118,7 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
     try:
         arms = list(dict.fromkeys(record["arm"] for record in read_records(path)))
     except DataError:
-        arms = []  # a history, whose lines have none
+        arms = []  # a history, whose lines have no arm
     if not arms:
         yield "", History.load(path)
     for each in arms:
@@ -126,7 +126,7 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
 
 
 def draw(told: "dict[str, Verdict | str]", picture: Path) -> None:
-    """Writes the picture of the one arm's similar runs."""
+    """Writes the picture of the similar runs of the only arm."""
     from gnomon import plot
 
     if len(told) > 1:

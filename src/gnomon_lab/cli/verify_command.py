@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Options:
     """Check the papers' claims against the finished runs of the --small and --paper settings.
 
-    Exit code 1 if one is not reproduced, or a run was left out since its files are damaged.
+    Exit code 1 if one is not reproduced, or a run was left out because its files are damaged.
     """
 
     name: tyro.conf.Positional[str] = ""
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def by_setting(root: Path, of: "Experiment[Settings]") -> tuple[dict[str, list[list["Record"]]], list[str]]:
-    """The records of the finished runs that claims are about, by their setting's digest; and what others lack."""
+    """The records of the finished runs that claims are about, by their setting's digest; and errors in others."""
     from gnomon_lab.runs import finished_runs
 
     groups: dict[str, list[list[Record]]] = {}
@@ -76,7 +76,7 @@ def by_setting(root: Path, of: "Experiment[Settings]") -> tuple[dict[str, list[l
 
 
 def board(claims: Sequence["Claim"], caption: str) -> "Table":
-    """What is claimed, and what was measured."""
+    """The table of what is claimed and what was measured."""
     from rich.table import Table
     from rich.text import Text
 

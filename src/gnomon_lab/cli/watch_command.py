@@ -16,25 +16,25 @@ from gnomon_lab.watching.folder import Watched
 
 @dataclass(frozen=True)
 class Options:
-    """Follow runs and histories while they grow: a page, for this machine alone, that draws each quantity's curve.
+    """Follow runs and histories while they grow: a page, for this machine only, that draws each quantity's curve.
 
-    Ctrl-C ends it. The training never waits for it: files are read, and never locked.
+    Ctrl-C ends it. Training never waits for it: files are read, never locked.
     """
 
     path: tyro.conf.Positional[Path] = Path("runs")
     """A run's folder, a folder of any number of runs or histories, or one file of readings."""
     only: tuple[str, ...] = ()
-    """Draw these quantities alone: names, or patterns such as 'test/*'."""
+    """Draw only these quantities: names, or patterns such as 'test/*'."""
     port: int = 0
-    """Where the page is served on 127.0.0.1; 0: where there is a free port."""
+    """The port on 127.0.0.1 at which the page is served; 0: any free port."""
     open: tyro.conf.FlagCreatePairsOff[bool] = False
     """Open the page in the browser."""
     once: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Draw what is there now, and end: into a page that needs no server, or, with --terminal, here."""
+    """Draw what is there now, and exit: into a page that needs no server or, with --terminal, here."""
     out: Path = Path("watch.html")
     """The page that --once writes."""
     terminal: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Draw the curves here; where there is no terminal, say the latest reading in a line now and then."""
+    """Draw the curves here; where there is no terminal, print the latest reading as a line now and then."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +60,7 @@ def checked(options: Options) -> Watched:
     """What is to be watched.
 
     Raises:
-        DataError: if there is no such folder or file, or the file holds no readings; or if the port is none.
+        DataError: if there is no such folder or file, or the file holds no readings; or if the port is invalid.
     """
     path = options.path
     if not (path.is_dir() or path.is_file()):

@@ -1,4 +1,4 @@
-"""What every figure asks of its numbers."""
+"""What every figure requires of its numbers."""
 
 import math
 from collections.abc import Sequence, Sized
@@ -10,13 +10,13 @@ from gnomon.errors import EmptyError, RangeError, ShapeError
 
 
 def some(argument: str, things: Sized, what: str, of: str) -> None:
-    """Raises EmptyError unless there is one of the things."""
+    """Raises EmptyError unless there is at least one of the things."""
     if not len(things):
         raise EmptyError(argument, f"at least one {what}", f"none in {of!r}", "Add one, or leave out what has none.")
 
 
 def as_many(x: Sequence[float], of: str, **others: Sequence[float] | None) -> None:
-    """Raises unless there is some x, each of the others has as many, and all are finite."""
+    """Raises unless there is at least one x, the others have as many values, and all are finite."""
     some("x", x, "point", of)
     all_finite("x", x, of)
     for name, values in others.items():
@@ -27,7 +27,7 @@ def as_many(x: Sequence[float], of: str, **others: Sequence[float] | None) -> No
 
 
 def all_finite(argument: str, values: Sequence[float], of: str) -> None:
-    """Raises RangeError that names the first NaN or infinity."""
+    """Raises a RangeError that names the first NaN or infinity."""
     for i, value in enumerate(values):
         if not math.isfinite(value):
             got = f"{value} at index {i} of {of!r}"
@@ -41,7 +41,7 @@ def palette_place(colour: int) -> None:
 
 
 def above_0(argument: str, values: Sequence[float], what: str, of: str) -> None:
-    """Raises RangeError unless a logarithmic axis, which `argument` asks for, can show all values."""
+    """Raises RangeError unless a logarithmic axis, which `argument` requests, can show all values."""
     if (least := min(values)) <= 0:
         raise RangeError(
             argument, f"{what} above 0 everywhere", f"{least:g} in {of!r}", f"Set {argument}=False, or leave that out."
@@ -51,7 +51,7 @@ def above_0(argument: str, values: Sequence[float], what: str, of: str) -> None:
 def coordinates(
     argument: str, shapes: Sequence[npt.NDArray[np.floating]], least: int, dimensions: int, of: str
 ) -> None:
-    """Raises ShapeError or RangeError that names the first of `shapes` without `least` finite rows of coordinates."""
+    """Raises a ShapeError or RangeError that names the first of `shapes` without `least` finite rows of coordinates."""
     for i, rows in enumerate(shapes):
         if rows.ndim != 2 or rows.shape[1] != dimensions or len(rows) < least:
             expected = f"shape (v, {dimensions}), v >= {least}"

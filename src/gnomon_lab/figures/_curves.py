@@ -40,7 +40,7 @@ class Mark:
     """A moment: a vertical line with its label, such as "baseline memorised, step 40".
 
     Attributes:
-        label: what happened; a mark that several panels share is labelled in the first of them only.
+        label: what happened; a mark that several panels share is labelled only in the first of them.
         x: when, in the unit of the figure's x axis.
         colour: place in the palette, from 0; wraps round.
 
@@ -72,7 +72,7 @@ class Panel:
 
     Raises:
         EmptyError: if there is no line.
-        RangeError: if `y_range` does not rise, or a logarithmic axis cannot show a point.
+        RangeError: if `y_range` is not increasing, or a logarithmic axis cannot show a point.
     """
 
     title: str
@@ -109,7 +109,7 @@ class Curves:
         x_label: the x axis and its unit.
         panels: from top to bottom.
         log_x: logarithmic x axis, on which points and marks at x <= 0 are left out.
-        panel_height: of each panel's axes (CSS pixels).
+        panel_height: the height of each panel's axes (CSS pixels).
 
     Raises:
         EmptyError: if there is no panel, or no point that the axis can show.

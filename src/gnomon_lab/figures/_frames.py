@@ -18,7 +18,7 @@ def check_frames(frames: Sequence[object], beside: tuple[int, ...] | None, name:
 
 
 def side_by_side(frames: Sequence[Frame], beside: tuple[int, ...] | None) -> tuple[Frame, ...]:
-    """The frames at those places; None takes first, middle and last."""
+    """The frames at those places; None takes the first, the middle and the last."""
     last = len(frames) - 1
     places = sorted({0, last // 2, last}) if beside is None else beside
     return tuple(frames[place] for place in places)

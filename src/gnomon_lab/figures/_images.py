@@ -61,18 +61,18 @@ class ImageFrame:
 
 @dataclass(frozen=True)
 class ImageSlider:
-    """Rows of images, one frame for each moment of training; what is interactive opens at the last one.
+    """Rows of images, one frame for each moment of training; interactive views open at the last one.
 
     Attributes:
         name: the figure's file name, without suffix.
         title: one line that says what to see.
         caption: what is drawn, in sentences.
-        frames: in order of time; every frame has the same rows, and all rows have one shape.
+        frames: in order of time; every frame has the same rows, and all rows have the same shape.
         diverging: blue, white, red around 0; False draws white to black from 0, for images without negative pixels.
 
     Raises:
         EmptyError: if there is no frame.
-        ShapeError: if rows differ between frames in label, or anywhere in shape.
+        ShapeError: if the labels of rows differ between frames, or the shapes of rows differ anywhere.
         RangeError: if `diverging` is False and a pixel is negative.
     """
 

@@ -1,4 +1,4 @@
-"""What a map of regions shows, as plain data: polygons coloured by a value or a class, points and lines above them."""
+"""What a map of regions shows, as plain data: polygons coloured by a value or a class, with points and lines on top."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ class RegionFrame:
     Attributes:
         label: the moment, such as "step 100".
         polygons: the corners of each region, in order, of shape (v, 2), at least three.
-        values: what the colours tell of each region, of shape (p,).
-        lines: drawn above the regions.
-        points: drawn above the lines, each in the one colour of its place in the palette.
+        values: what the colours show of each region, of shape (p,).
+        lines: drawn on top of the regions.
+        points: drawn on top of the lines, each in the one colour of its place in the palette.
 
     Raises:
         EmptyError: if there is no polygon.
@@ -53,7 +53,7 @@ class RegionFrame:
 
 @dataclass(frozen=True, eq=False)
 class RegionMap:
-    """A plane cut into coloured regions, one frame for each moment; both axes have one scale.
+    """A plane cut into coloured regions, one frame for each moment; both axes have the same scale.
 
     Attributes:
         name: the figure's file name, without suffix.
@@ -62,16 +62,17 @@ class RegionMap:
         x_label: the first axis and its unit.
         y_label: the second axis and its unit.
         value_label: what the colours are, and their unit.
-        frames: in order of time; all have one colour scale and one pair of axes.
-        classes: short names of classes, for the colour bar; then values are places among them, from 0.
+        frames: in order of time; all have the same colour scale and the same pair of axes.
+        classes: short names of classes, for the colour bar; values are then places among them, from 0.
         log_values: logarithmic colour bar; every value must be above 0.
-        value_range: values at the ends of the colour bar, in whose colours those beyond are drawn; None fits them all.
+        value_range: values at the ends of the colour bar, in whose colours values beyond are drawn; None fits all
+            values.
         beside: places of up to three frames that a still figure shows side by side; None takes first, middle and last.
 
     Raises:
         EmptyError: if there is no frame.
-        RangeError: if a value is not the place of a class, or the colour bar cannot show it; if `value_range` falls;
-            or if `beside` has no frame, more than three, or one that is not there.
+        RangeError: if a value is not the place of a class, or the colour bar cannot show it; if `value_range` is
+            decreasing; or if `beside` has no frame, more than three, or one that does not exist.
     """
 
     name: str

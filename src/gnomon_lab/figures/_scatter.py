@@ -13,15 +13,15 @@ class Points:
     Attributes:
         label: what they are; points of one label and colour share one legend entry over all panels.
         x: their first coordinates.
-        y: their second coordinates; as many.
-        values: what the colour bar tells of each point; as many. None draws all in the palette's colour.
+        y: their second coordinates; one for each x.
+        values: what the colour bar shows of each point; one for each x. None draws all in the palette's colour.
         joined: whether a line in the palette's colour runs through them, in the order given.
         colour: place in the palette and among the shapes of points, from 0; wraps round.
-        low: the lower ends of bars along the x axis, as many; None lets them begin at the points.
-        high: their upper ends, as many; None lets them end at the points.
+        low: the lower ends of bars along the x axis, one for each x; None lets them begin at the points.
+        high: their upper ends, one for each x; None lets them end at the points.
 
     Raises:
-        ShapeError: if `x` and what else there is of each point differ in length.
+        ShapeError: if `x` and the other values of the points differ in length.
         EmptyError: if there is no point.
         RangeError: if a number is NaN or infinite, `colour` is negative, or a point is not on its bar.
     """
@@ -46,7 +46,7 @@ class Points:
 
     @property
     def bars(self) -> tuple[tuple[float, float], ...]:
-        """The two ends of each point's; none where there is neither."""
+        """The two ends of each point's bar; empty if there are no bars."""
         return tuple(zip(self.low or self.x, self.high or self.x, strict=True)) if self.low or self.high else ()
 
     @property
@@ -57,7 +57,7 @@ class Points:
 
 @dataclass(frozen=True)
 class ScatterPanel:
-    """One of the panels of `Scatter`, with axes of its own.
+    """One of the panels of `Scatter`, with its own axes.
 
     Attributes:
         title: what the panel shows.
@@ -66,8 +66,7 @@ class ScatterPanel:
         points: drawn in this order.
         log_x: logarithmic x axis; every x must be above 0.
         log_y: logarithmic y axis; every y must be above 0.
-        rows: names that stand at y = 0, 1, 2, ..., from the top down, in place of numbers; the panel is as high as they
-            need.
+        rows: names shown at y = 0, 1, 2, ..., from the top down, instead of numbers; the panel is as high as they need.
 
     Raises:
         EmptyError: if there are no points.
@@ -127,6 +126,6 @@ class Scatter:
 
     @property
     def value_span(self) -> tuple[float, float] | None:
-        """The lowest and the highest value, which the ends of the colour bar show; None where no point has one."""
+        """The lowest and the highest value, which the ends of the colour bar show; None if no point has one."""
         values = [value for panel in self.panels for points in panel.points for value in points.values or ()]
         return (min(values), max(values)) if values else None

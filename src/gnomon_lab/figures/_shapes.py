@@ -1,4 +1,4 @@
-"""Points, lines and faces by their corners, as plain data: what stands in space, and the lines of a map."""
+"""Points, lines and faces by their corners, as plain data: what is shown in space, and the lines of a map."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,20 +30,20 @@ class Shapes:
     shapes: tuple[Corners, ...]
     colour: int = 0
     least: ClassVar[int]
-    """Corners of a shape."""
+    """The fewest corners of a shape."""
 
     def __post_init__(self) -> None:
         with within(type(self).__name__):
             palette_place(self.colour)
 
     def check_corners(self, argument: str, dimensions: int) -> None:
-        """Raises ShapeError or RangeError unless all shapes have corners enough, finite and in this space."""
+        """Raises ShapeError or RangeError unless all shapes have enough corners, finite and in this space."""
         coordinates(argument, self.shapes, self.least, dimensions, self.label)
 
 
 @dataclass(frozen=True, eq=False)
 class SpacePoints(Shapes):
-    """Points: all corners of all shapes. The colour is a place among the shapes of points, too."""
+    """Points: all corners of all shapes. The colour is also a place among the shapes of points."""
 
     least: ClassVar[int] = 1
 

@@ -14,7 +14,7 @@ SpaceMark = SpacePoints | Polylines | SpaceFaces
 
 @dataclass(frozen=True, eq=False)
 class SpaceFrame:
-    """What stands in space at one moment.
+    """What is shown in space at one moment.
 
     Attributes:
         label: the moment, such as "s = 1.5".
@@ -39,7 +39,7 @@ class SpaceFrame:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Three-dimensional space, one frame for each moment; the three axes have one scale.
+    """Three-dimensional space, one frame for each moment; the three axes have the same scale.
 
     Attributes:
         name: the figure's file name, without suffix.
@@ -50,13 +50,13 @@ class Space:
         z_label: the third axis, which points upwards, and its unit.
         frames: in order of time; all have the same three axes.
         beside: places of up to three frames that a still figure shows side by side; None takes first, middle and last.
-        view: from where it is seen first, in degrees: above the plane of the first two axes, from 0 to below 90, and
-            round the third axis from the first towards the second.
+        view: the initial viewpoint, in degrees: above the plane of the first two axes, from 0 to below 90, and round
+            the third axis from the first towards the second.
 
     Raises:
         EmptyError: if there is no frame.
-        RangeError: if `beside` has no frame, more than three, or one that is not there; or if `view` is not finite, or
-            from below or straight from above.
+        RangeError: if `beside` has no frame, more than three, or one that does not exist; or if `view` is not finite,
+            or from below or straight from above.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Space:
     def box(self) -> tuple[Corners, Corners]:
         """What the axes show: the lower and the upper end of each, of shape (3,).
 
-        All that is drawn in any frame and 5 % on either side; no axis is shorter than a fifth of the longest.
+        Everything that is drawn in any frame, and 5 % on either side; no axis is shorter than a fifth of the longest.
         """
         shapes = [shape for frame in self.frames for mark in frame.marks for shape in mark.shapes]
         corners = np.concatenate(shapes).astype(np.float64)

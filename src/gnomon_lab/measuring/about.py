@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself beside its weights: its step, and what its network was made with."""
+"""What a checkpoint says about itself besides its weights: its step, and what its network was made with."""
 
 import hashlib
 import json
@@ -19,21 +19,21 @@ from gnomon_lab.measuring.hugging_face import CONFIG
 
 STEPS = ("global_step", "step", "steps", "iteration", "iter", "iterations", "num_updates")
 EPOCHS = ("epoch", "epochs")
-"""Under which names checkpoints keep when they were written."""
+"""The names under which checkpoints keep when they were written."""
 TRAINER_STATE = "trainer_state.json"
 LONGEST = 2**26
-"""Bytes of it: the losses of a long training stand there too."""
+"""The most bytes of it: the losses of a long training run are in it too."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a checkpoint says of itself.
+    """What a checkpoint says about itself.
 
     Attributes:
-        step: of its training; None if it does not say.
-        epoch: the same.
-        made_with: by name, what its network was made with, as Lightning's `save_hyperparameters` keeps it.
-        architecture: the network of timm's that it is of; None if it does not say.
+        step: its training step; None if it does not say.
+        epoch: its epoch, likewise.
+        made_with: the arguments of its network, by name, as Lightning's `save_hyperparameters` keeps them.
+        architecture: the timm network that it belongs to; None if it does not say.
     """
 
     step: int | None = None
@@ -48,7 +48,7 @@ class Checkpoint:
 
     Attributes:
         path: its file or folder.
-        said: what it says of itself.
+        said: what it says about itself.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Checkpoint:
 
 
 def contents(path: Path) -> list[Path]:
-    """The files that a measurement reads of a checkpoint.
+    """The files of a checkpoint that a measurement reads.
 
     Raises:
         CheckpointError: if there are none.
@@ -82,10 +82,10 @@ def contents(path: Path) -> list[Path]:
 
 
 def look(path: Path) -> Checkpoint:
-    """What a checkpoint says of itself; its weights are not read where the format lets them be.
+    """What a checkpoint says about itself; its weights are not read if the format allows that.
 
     Raises:
-        CheckpointError: if it is none.
+        CheckpointError: if it is not a checkpoint.
     """
     file = files_at(path)[0]
     if path.is_dir():
@@ -95,7 +95,7 @@ def look(path: Path) -> Checkpoint:
 
 
 def of_safetensors(file: Path) -> object:
-    """The words beside the tensors; the whole state of one of gnomon's runs, which is checked as it is read."""
+    """The metadata next to the tensors; for one of gnomon's runs, the complete state, checked as it is read."""
     try:
         with safe_open(file, framework="pt") as opened:
             words = opened.metadata() or {}
@@ -105,7 +105,7 @@ def of_safetensors(file: Path) -> object:
 
 
 def of_trainer(file: Path) -> Said:
-    """What the Trainer of transformers wrote beside the weights; nothing of other folders."""
+    """What the Trainer of transformers wrote next to the weights; nothing for other folders."""
     if not file.is_file():
         return Said()
     try:
@@ -120,7 +120,7 @@ def of_trainer(file: Path) -> Said:
 
 
 def said_in(content: Mapping[Any, Any]) -> Said:
-    """What of a checkpoint's outermost level says when it was written."""
+    """What the outermost level of a checkpoint says about it."""
     given = content.get("hyper_parameters")
     names = {name: value for name, value in given.items() if isinstance(name, str)} if isinstance(given, dict) else {}
     return Said(first(content, STEPS), first(content, EPOCHS), names, of_training(content))
@@ -132,7 +132,7 @@ def first(content: Mapping[Any, Any], names: Iterable[str]) -> int | None:
 
 
 def count(value: object) -> int | None:
-    """A whole number that is not negative, alone, in a tensor or as safetensors have it, in a word; None for others."""
+    """A non-negative integer, alone, in a tensor or, as safetensors files have it, in a string; None for others."""
     if isinstance(value, Tensor) and value.numel() == 1 and not value.is_meta:
         value = value.item()
     if isinstance(value, float) and value.is_integer():

@@ -1,4 +1,4 @@
-"""The arrays of an .npz file, of which no more is read than is asked for, and nothing is run."""
+"""The arrays of an .npz file, of which no more is read than is requested, and nothing is executed."""
 
 import math
 import zipfile
@@ -14,18 +14,18 @@ HEADERS: dict[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool
     (1, 0): npy.read_array_header_1_0,
     (2, 0): npy.read_array_header_2_0,
 }
-"""By version of the format; version 3 is of names that are no ASCII, which arrays of numbers lack."""
+"""By version of the format; version 3 is for names that are not ASCII, which arrays of numbers do not have."""
 
 
 class Array(NamedTuple):
-    """What the file says of an array.
+    """What the file says about an array.
 
     Attributes:
         path: the file.
         member: its name in the archive.
-        shape: its axes.
-        dtype: of its numbers.
-        by_columns: whether the first axis runs fastest.
+        shape: the lengths of its axes.
+        dtype: the dtype of its numbers.
+        by_columns: whether the first axis varies fastest.
     """
 
     path: Path
@@ -36,10 +36,10 @@ class Array(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, member: str) -> Self:
-        """What stands before the numbers.
+        """Reads what precedes the numbers.
 
         Raises:
-            ValueError: if it is none of NumPy's arrays, or one of objects, which would be made by running code.
+            ValueError: if it is not a NumPy array, or one of objects, which would be created by running code.
         """
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             version = npy.read_magic(file)
@@ -51,14 +51,14 @@ class Array(NamedTuple):
         return cls(path, member, shape, dtype, by_columns)
 
     def rows(self, n: int) -> NDArray[Any]:
-        """The first n rows; the others pass by, as the checksum is of them too, but are not kept.
+        """The first n rows; the others are read, because the checksum includes them, but not kept.
 
         Raises:
-            ValueError: if the file ends before.
-            zipfile.BadZipFile: if the checksum is another.
+            ValueError: if the file ends early.
+            zipfile.BadZipFile: if the checksum differs.
         """
         rows, *row = self.shape
-        # So many numbers at a time, of which the first n are wanted: the columns, or all of them at once.
+        # The numbers come in parts, of each of which the first are wanted: the columns, or all numbers at once.
         parts, length = (math.prod(row), rows) if self.by_columns else (1, math.prod(self.shape))
         wanted = n if self.by_columns else n * math.prod(row)
         found = []
@@ -76,7 +76,7 @@ def members(path: Path) -> dict[str, str]:
     """The names of an .npz file's arrays, with those of its members.
 
     Raises:
-        zipfile.BadZipFile: if it is no archive.
+        zipfile.BadZipFile: if it is not an archive.
         OSError: if it cannot be read.
     """
     with zipfile.ZipFile(path) as archive:
@@ -84,7 +84,7 @@ def members(path: Path) -> dict[str, str]:
 
 
 def take(file: IO[bytes], size: int) -> bytes:
-    """So many bytes; ValueError if there are fewer."""
+    """Reads so many bytes; raises ValueError if there are fewer."""
     content = file.read(size)
     if len(content) != size:
         raise ValueError(f"{size} bytes expected, {len(content)} there")
@@ -92,6 +92,6 @@ def take(file: IO[bytes], size: int) -> bytes:
 
 
 def skip(file: IO[bytes], size: int, at_once: int = 2**20) -> None:
-    """Reads over so many bytes; ValueError if there are fewer."""
+    """Reads so many bytes without keeping them; raises ValueError if there are fewer."""
     while size:
         size -= len(take(file, min(size, at_once)))

@@ -1,4 +1,4 @@
-"""The network of a checkpoint as timm writes them, made by timm from its name."""
+"""The network of a checkpoint written by timm, built by timm from its name."""
 
 import argparse
 import importlib
@@ -12,17 +12,17 @@ from gnomon.errors import CheckpointError, GnomonError
 from gnomon_lab.measuring.network import said
 
 ARGUMENTS = ("num_classes", "in_chans")
-"""Of what a network is made with, the numbers that its weights' shapes follow from."""
+"""The arguments of a network that determine the shapes of its weights."""
 LARGEST = 2**20
-"""Of these."""
+"""Their values are below this."""
 
 
 class Architecture(NamedTuple):
     """A network of timm's.
 
     Attributes:
-        name: as `timm.create_model` has it.
-        arguments: what else that is given.
+        name: as `timm.create_model` takes it.
+        arguments: the other arguments given to it.
     """
 
     name: str
@@ -30,19 +30,19 @@ class Architecture(NamedTuple):
 
 
 def of_training(content: Mapping[Any, Any]) -> Architecture | None:
-    """What a checkpoint of timm's training script was of, or one of the same form; None of others."""
+    """The architecture named in a checkpoint of timm's training script, or of the same form; None for others."""
     options = content.get("args")
     return named(content.get("arch"), vars(options) if isinstance(options, argparse.Namespace) else {})
 
 
 def of_config(config: Mapping[str, Any]) -> Architecture | None:
-    """What the `config.json` of a folder of timm's says; None of others."""
+    """The architecture named in the `config.json` of a timm folder; None for others."""
     inner = config.get("model_args")
     return named(config.get("architecture"), {**config, **(inner if isinstance(inner, dict) else {})})
 
 
 def named(name: object, given: Mapping[str, object]) -> Architecture | None:
-    """The architecture, with those of its arguments that are whole numbers; none that names a place."""
+    """The architecture, with those of its arguments that are integers; None if the name is that of a location."""
     if not (isinstance(name, str) and re.fullmatch(r"\w[\w.]*", name)):
         return None
     numbers = {key: value for key in ARGUMENTS if isinstance(value := given.get(key), int) and 0 < value < LARGEST}
@@ -50,10 +50,10 @@ def named(name: object, given: Mapping[str, object]) -> Architecture | None:
 
 
 def create(architecture: Architecture) -> nn.Module:
-    """Has timm make the network, without weights.
+    """Has timm build the network, without weights.
 
     Raises:
-        CheckpointError: if timm is not there, or has no such network.
+        CheckpointError: if timm is not available, or has no such network.
     """
     advice = "Name what builds yours: --model MODULE:FACTORY."
     try:

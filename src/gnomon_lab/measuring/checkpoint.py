@@ -1,4 +1,4 @@
-"""A checkpoint of anyone's training, from which tensors are read and nothing is run."""
+"""Reading checkpoints of anyone's training runs: tensors are read, and nothing is executed."""
 
 import argparse
 import pathlib
@@ -18,19 +18,19 @@ from gnomon_lab.measuring.places import WRAPPERS, Weights, state_dicts
 from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
 ZIP = b"PK\x03\x04"
-"""How the archives begin that `torch.save` writes."""
+"""How the archives that `torch.save` writes begin."""
 HARMLESS = (argparse.Namespace, pathlib.PosixPath)
-"""Of what else checkpoints hold beside tensors, what does nothing when it is made: the options of a training script."""
+"""Classes other than tensors in checkpoints whose construction does nothing: the options of a training script."""
 
 
 def read_weights(path: Path) -> list[Weights]:
-    """The state dicts of a file: `.safetensors`, a run of gnomon's among them, or else what `torch.save` wrote.
+    """The state dicts of a file: `.safetensors`, including one of gnomon's runs, or else what `torch.save` wrote.
 
-    Of a folder as Hugging Face writes them, the weights in it.
+    For a Hugging Face folder, the weights in it.
 
     Raises:
-        CheckpointError: if the file is missing or damaged, holds no state dict, or objects that only code can make:
-            these are refused, and nothing of them is run; so is what grows as it is opened.
+        CheckpointError: if the file is missing or damaged, holds no state dict, or holds objects that only code can
+            create: these are refused, and nothing of them is executed; so is a file that grows when it is opened.
     """
     found: list[Weights] = []
     files = files_at(path)
@@ -52,12 +52,12 @@ def read_weights(path: Path) -> list[Weights]:
 
 
 def named(content: Mapping[object, object]) -> list[str]:
-    """The first keys, as they are said."""
+    """The first keys, as errors show them."""
     return [key if isinstance(key, str) else f"a key of {type(key).__name__}" for key in [*content][:8]]
 
 
 def from_safetensors(path: Path) -> State:
-    """The tensors by name, or the whole state of one of gnomon's runs."""
+    """The tensors by name, or the complete state of one of gnomon's runs."""
     try:
         with safe_open(path, framework="pt") as file:
             if "structure" not in (file.metadata() or {}):
@@ -70,16 +70,16 @@ def from_safetensors(path: Path) -> State:
 
 
 def from_torch(path: Path, *, mapped: bool = False) -> State:
-    """What `torch.save` wrote, if it is made of tensors, numbers, strings and containers of them.
+    """What `torch.save` wrote, if it consists of tensors, numbers, strings and containers of them.
 
     Args:
         path: the file.
-        mapped: leave the tensors in the file: what is looked at there must not be more than what stands beside them.
+        mapped: leave the tensors in the file; then only what is stored next to them may be read.
     """
     try:
         archive = as_stored(path, whole=not mapped)
         with warnings.catch_warnings():
-            # Of old formats; what is wrong with one is in the error.
+            # Warnings about old formats; what is wrong with one is in the error.
             warnings.simplefilter("ignore")
             with torch.serialization.safe_globals([*HARMLESS]):
                 return torch.load(
@@ -102,7 +102,7 @@ def from_torch(path: Path, *, mapped: bool = False) -> State:
 
 
 def in_letters(path: Path) -> bool:
-    """Whether a path is one in UTF-8: other ones cannot be mapped."""
+    """Whether a path can be encoded in UTF-8: files at other paths cannot be mapped."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -111,16 +111,16 @@ def in_letters(path: Path) -> bool:
 
 
 def as_stored(path: Path, *, whole: bool) -> bool:
-    """Refuses archives that grow as they are opened: `torch.save` compresses nothing, and writes each part once.
+    """Refuses archives that grow when they are opened: `torch.save` compresses nothing, and writes each part once.
 
-    Its checksums are compared too if the `whole` is to be read, which torch does not do.
+    If the `whole` archive is to be read, its checksums are verified too, which torch does not do.
 
     Returns:
-        Whether it is an archive: older files are none.
+        Whether it is an archive: older files are not.
 
     Raises:
-        CheckpointError: if this one grows, or has other contents than it was written with.
-        zipfile.BadZipFile: if it is no whole archive.
+        CheckpointError: if it grows, or its contents are not those it was written with.
+        zipfile.BadZipFile: if the archive is incomplete.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP)) != ZIP:

@@ -1,4 +1,4 @@
-"""Many checkpoints, each read once: what is known already is taken from what was kept."""
+"""Many checkpoints, each read once: what is already known is taken from what was kept."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,18 +23,18 @@ Show = Callable[[int, int], None]
 
 
 class Reader:
-    """Reads one checkpoint after another: the network is made, and what can be had is found out, with the first.
+    """Reads one checkpoint after another: with the first, the network is built, and what can be measured is found out.
 
     Args:
         refilled: the network.
-        data: the samples, on its device and in its numbers.
+        data: the samples, on the device and in the dtype of the computation.
         quantities: by name.
-        dtype: in which to compute.
-        setting: what the numbers depend on, which stands in each record.
-        logits: as `ready` has it, and so are all_of_them, say and also.
+        dtype: the dtype to compute in.
+        setting: what the numbers depend on, which becomes part of each record.
+        logits: as in `ready`, and so are all_of_them, say and also.
         how: see `How`.
     Attributes:
-        show: is told how many of how many parts of a reading are done.
+        show: called with how many parts of a reading are done, and how many there are.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Reader:
     def read(self, one: Checkpoint, step: int) -> Record:
         """The reading of a checkpoint, as a line of a history.
 
-        Where a quantity has no value, as in a network that is NaN, it is null, and why stands beside it.
+        A quantity that has no value, as in a network that is NaN, is null, and the reason is next to it.
 
         Raises:
             CheckpointError: if it cannot be read, or its weights are not the network's.
@@ -103,15 +103,16 @@ def measure_each(
     *,
     show: Show = lambda done, total: None,
 ) -> dict[Path, GnomonError]:
-    """Has a reading of each checkpoint stand in what is kept, by rising step; those that are known are not read again.
+    """Puts a reading of each checkpoint into what is kept, by ascending step; those that are known are not read again.
 
-    Those kept of other checkpoints stay in their place, if a step says the same of them all.
+    Readings kept of other checkpoints stay in their place, if steps mean the same for all of them.
 
     Returns:
-        The checkpoints that could not be read, with what is wrong.
+        The checkpoints that could not be read, with what is wrong with each.
 
     Raises:
-        GnomonError: if what was read cannot be kept, or, before one could be read, what is wrong is not the checkpoint.
+        GnomonError: if a reading cannot be kept, or if, before the first one, something other than the checkpoint is
+            wrong.
     """
     others = {row["step"]: row for row in kept.rows} if steps.source in LASTING else {}
     failed: dict[Path, GnomonError] = {}
@@ -139,7 +140,7 @@ def measure_each(
 
 
 def known(kept: Kept, one: Checkpoint, step: int) -> Record | None:
-    """What was read of the same checkpoint, under whatever name and step it stood; None if nothing."""
+    """The reading of the same checkpoint, under whatever name and step it was kept; None if there is none."""
     record = kept.find(one.sha256)
     if record is None:
         return None

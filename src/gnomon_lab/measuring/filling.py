@@ -1,4 +1,4 @@
-"""The network filled with a checkpoint's weights, wherever in it these stand."""
+"""Filling the network with a checkpoint's weights, wherever in it they are."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -26,15 +26,15 @@ class Taken(NamedTuple):
 
 
 def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -> Taken:
-    """Fills the network from the state dict that has all of its tensors, and says in words what was taken.
+    """Fills the network from the state dict that has all of its tensors, and returns in words what was taken.
 
-    The names may begin with something, such as `module.` or `backbone.`, and are taken without; those that begin
-    otherwise are left. Where several would do, those that stand where checkpoints usually have them are taken, or what
-    `key` names. Of parameters that the network has under two names one is enough.
+    The names may have a prefix, such as `module.` or `backbone.`, which is removed; names without it are ignored. If
+    several places would do, the one where checkpoints usually keep the weights is taken, or the one that `key` names.
+    For a parameter that the network has under two names, one is enough.
 
     Raises:
-        CheckpointError: naming the first tensors that are missing or left over, or one that has another shape or is
-            not of floating-point numbers; or the places, where there are several.
+        CheckpointError: naming the first tensors that are missing or left over, or one that has another shape or does
+            not hold floating-point numbers; or the places, if there are several.
     """
     place, others = chosen(network, places(network.state_dict(), found), key)
     own = place.tensors
@@ -58,7 +58,7 @@ def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple
     """The place to take the weights from, and others that would do.
 
     Raises:
-        CheckpointError: if nothing stands under the key, or there are several of which none is the usual one.
+        CheckpointError: if there is nothing under the key, or there are several places of which none is the usual one.
     """
     whole = [place for place in there if fills(network, place)]
     usual = [place for place in there if place.usual(key)]
@@ -95,7 +95,7 @@ def fills(network: nn.Module, place: Place) -> bool:
 
 
 def require_all(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], own: int) -> None:
-    """Raises CheckpointError unless these are the network's tensors, of its kinds of numbers."""
+    """Raises CheckpointError unless these are the network's tensors, with its kinds of numbers."""
     missing = [name for name in wanted if name not in tensors]
     unexpected = [name for name in tensors if name not in wanted]
     if missing or unexpected:
@@ -112,13 +112,13 @@ def require_all(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], own
 
 
 def mismatch(wanted: int, found: int, advice: str, kinds: Mapping[str, Sequence[str]]) -> CheckpointError:
-    """The error where tensors are missing, left over, or of another shape: their names, by kind."""
+    """The error for tensors that are missing, left over, or of another shape: their names, by kind."""
     got = "; ".join(f"{kind} {listed(names)}" for kind, names in kinds.items() if names)
     return CheckpointError("checkpoint", f"the {wanted} tensors of the network", f"{found}: {got}", advice)
 
 
 def tied(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The parameters that are not among the tensors, but are the same as one that is, by another name."""
+    """The parameters that are not among the tensors, but are the same as one that is, under another name."""
     parameters = dict(network.named_parameters(remove_duplicate=False))
     there = {id(parameters[name]): tensor for name, tensor in tensors.items() if name in parameters}
     return {

@@ -12,10 +12,10 @@ OF_FOLDERS = {
     r"model(-\d+-of-(\d+))?\.safetensors": "model.safetensors.index.json",
     r"pytorch_model(-\d+-of-(\d+))?\.bin": "pytorch_model.bin.index.json",
 }
-"""The names of files of weights, one or several, and of what says which of these belong together; the first are taken.
-"""
+"""The names of files of weights, one or several, and of the index that says which belong together; the first kind found
+is taken."""
 LONGEST = 2**26
-"""Bytes of that: it has every tensor's name."""
+"""The most bytes of the index: it has every tensor's name."""
 
 
 def has_weights(folder: Path) -> bool:
@@ -55,10 +55,10 @@ def files_at(path: Path) -> list[Path]:
 
 
 def indexed(index: Path) -> list[str]:
-    """The names of the files among which an index parts the tensors.
+    """The names of the files over which an index distributes the tensors.
 
     Raises:
-        CheckpointError: if it is none, or names what is elsewhere.
+        CheckpointError: if it is not an index, or names files elsewhere.
     """
     try:
         if index.stat().st_size > LONGEST:
@@ -78,7 +78,7 @@ def indexed(index: Path) -> list[str]:
 
 
 def all_of(folder: Path, names: Sequence[str]) -> list[Path]:
-    """The files of these names; CheckpointError if one is not there."""
+    """The files with these names; raises CheckpointError if one is missing."""
     files = [folder / name for name in names if (folder / name).is_file()]
     if len(files) < len(names):
         raise lacking(folder, len(names), next(name for name in names if folder / name not in files), len(files))
@@ -86,7 +86,7 @@ def all_of(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def lacking(folder: Path, wanted: int, such_as: str, there: int) -> CheckpointError:
-    """The error for a folder that has not all of its files."""
+    """The error for a folder that lacks some of its files."""
     return CheckpointError(
         "checkpoint", f"{wanted} files such as {such_as}", f"{there} in {folder}", "Copy all of them."
     )

@@ -1,4 +1,4 @@
-"""From what the user names to checkpoints: files, folders that are one or hold some, and patterns."""
+"""From what the user names to checkpoints: files, folders that are checkpoints or hold some, and patterns."""
 
 import glob
 import re
@@ -9,15 +9,15 @@ from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.folders import has_weights
 
 ENDS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors", ".tar")
-"""Of the files in a folder, how the names of checkpoints end."""
+"""How the names of checkpoints among the files in a folder end."""
 BESIDE = r"(optimizer|scheduler|scaler|sampler|random_states|rng_state|training_args)(?![a-z]).*|.*optim_states.*"
-"""Of the files in a folder, what trainers keep beside the weights."""
+"""The names of files in a folder that trainers keep next to the weights."""
 
 
 def checkpoints_at(named: Iterable[Path]) -> list[Path]:
-    """The checkpoints, each once: a pattern and a folder stand for those in them, in the order of people.
+    """The checkpoints, each once: a pattern or a folder stands for those in it, in natural order.
 
-    A folder that has weights itself is one checkpoint. In another, those that stand directly in it are meant.
+    A folder that has weights itself is one checkpoint. Any other stands for the checkpoints directly in it.
 
     Raises:
         CheckpointError: if a pattern or a folder has none, or none is named.
@@ -32,12 +32,12 @@ def checkpoints_at(named: Iterable[Path]) -> list[Path]:
 
 
 def at(path: Path) -> list[Path]:
-    """The checkpoints that one name stands for; what is not there is said where it is read."""
+    """The checkpoints that one path stands for; a missing file is reported where it is read."""
     if path.exists() or not glob.has_magic(str(path)):
         return within(path) if path.is_dir() and not has_weights(path) else [path]
     try:
         matches = [*Path(path.anchor).glob(str(path.relative_to(path.anchor)))]
-    except ValueError:  # of a pattern that is none
+    except ValueError:  # the pattern is invalid
         matches = []
     if not matches:
         raise CheckpointError("checkpoint", f"checkpoints that match {str(path)!r}", "none", "Correct the pattern.")
@@ -45,7 +45,7 @@ def at(path: Path) -> list[Path]:
 
 
 def within(folder: Path) -> list[Path]:
-    """The checkpoints in a folder that is none; itself if it has none, so that reading it says what is there."""
+    """The checkpoints in a folder that is not one; itself if it has none, so that reading it says what is there."""
     there = [
         path
         for path in folder.iterdir()
@@ -56,6 +56,6 @@ def within(folder: Path) -> list[Path]:
 
 
 def natural(path: Path) -> list[tuple[int, str]]:
-    """What sorts names as people do: ckpt-9 before ckpt-10."""
+    """The key that sorts names in natural order: ckpt-9 before ckpt-10."""
     parts = re.split(r"(\d+)", str(path))
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

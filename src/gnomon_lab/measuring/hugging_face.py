@@ -1,4 +1,4 @@
-"""The network of a folder as Hugging Face's transformers writes them, made by transformers and by no code of others."""
+"""The network of a folder written by Hugging Face's transformers, built by transformers and by no third-party code."""
 
 import json
 import warnings
@@ -20,30 +20,30 @@ from gnomon_lab.measuring.places import Weights
 
 CONFIG = "config.json"
 LONGEST = 2**24
-"""Bytes of a configuration."""
+"""The most bytes of a configuration."""
 LARGEST = 2**26
-"""Of the whole numbers in it: lists become as long."""
+"""The largest integer in it: lists become as long."""
 KINDS = (
     *("ForImageClassification", "ForImageClassificationWithTeacher", "ForSequenceClassification"),
     *("ForTokenClassification", "ForCausalLM", "ForMaskedLM", "LMHeadModel"),
 )
-"""How the names of networks end that put out logits."""
+"""How the names of networks that output logits end."""
 LEFT_OUT = ("attn_implementation", "experts_implementation", "auto_map", "quantization_config", "torch_dtype")
-"""What a configuration may say, and is not asked for: code of others, and in which numbers to compute."""
+"""What a configuration may contain, and is ignored: third-party code, and the dtype to compute in."""
 WRITER = "transformers_version"
-"""What a configuration says of its writer."""
+"""What a configuration says about its writer."""
 SPARE = 2**24
-"""Numbers that a network may have beyond twice those in the file, such as the masks that it makes of its own."""
+"""Numbers that a network may have beyond twice those in the file, such as the masks that it creates itself."""
 
 
 def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]:
-    """The network that `config.json` describes, of those that transformers has, filled with the folder's weights.
+    """The network of transformers that `config.json` describes, filled with the folder's weights.
 
-    What in the configuration asks for code or names a place is left out, and what describes a larger network than the
-    weights are of is refused before it is made.
+    Entries of the configuration that ask for code or name a location are left out, and a configuration of a larger
+    network than the weights belong to is refused before the network is built.
 
     Raises:
-        CheckpointError: if there is no such network, or the weights are not its own.
+        CheckpointError: if there is no such network, or the weights do not belong to it.
         MissingExtraError: if transformers is not installed.
     """
     transformers = extra("measure", "transformers", "huggingface")
@@ -74,27 +74,27 @@ def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What the configuration says of the network, for comparison: not what wrote it.
+    """What the configuration says about the network, for comparison; what wrote it is left out.
 
     Raises:
-        CheckpointError: if it is none.
+        CheckpointError: if it is not a configuration.
     """
     with in_a_sentence(folder):
         return {name: value for name, value in configuration(folder / CONFIG).items() if name != WRITER}
 
 
 def configuration(path: Path) -> dict[str, Any]:
-    """What `config.json` says, without what asks for code or names a place.
+    """The contents of `config.json`, without entries that ask for code or name a location.
 
     Raises:
-        CheckpointError: if it is none.
+        CheckpointError: if it is not a configuration.
     """
     if path.stat().st_size > LONGEST:
         raise unfit(f"at most {LONGEST:,} bytes", f"{path.stat().st_size:,} in {path}")
     content: Any = harmless(json.loads(path.read_text(encoding="utf-8")), path)
     if not isinstance(content, dict):
         raise unfit("names and what they stand for", f"{type(content).__name__} in {path}")
-    labels = content.pop("id2label", None)  # by names that may be any
+    labels = content.pop("id2label", None)  # by arbitrary names
     content.pop("label2id", None)
     if isinstance(labels, dict):
         content["num_labels"] = len(labels)
@@ -102,7 +102,7 @@ def configuration(path: Path) -> dict[str, Any]:
 
 
 def harmless(value: object, path: Path) -> object:
-    """The same without names of places, and what is not asked for; a whole number that is too large is refused."""
+    """The same without names of locations, and without what is ignored; an integer that is too large is refused."""
     if isinstance(value, dict):
         asked = {key: part for key, part in value.items() if key[:1] != "_" and key not in LEFT_OUT}
         return {key: harmless(part, path) for key, part in asked.items() if not a_place(part)}
@@ -114,7 +114,7 @@ def harmless(value: object, path: Path) -> object:
 
 
 def a_place(value: object) -> bool:
-    """Whether this names one, of files or of the net."""
+    """Whether this names a location, in the file system or on the network."""
     return isinstance(value, str) and not {*value}.isdisjoint("/\\:")
 
 
@@ -122,7 +122,7 @@ def kind_of(config: Mapping[str, Any], transformers: ModuleType, path: Path) -> 
     """The class of the network.
 
     Raises:
-        CheckpointError: if it is none of transformers' own that put out logits.
+        CheckpointError: if it is not one of transformers' own that output logits.
     """
     names = config.get("architectures")
     name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
@@ -139,7 +139,7 @@ def kind_of(config: Mapping[str, Any], transformers: ModuleType, path: Path) -> 
 
 @contextmanager
 def bounded(weights: Mapping[str, Tensor], path: Path) -> Iterator[None]:
-    """Lets no network be made that is much larger than these weights, or of far more parts."""
+    """Prevents a network from being built that is much larger than these weights, or has far more parts."""
     most = 2 * sum(tensor.numel() for tensor in weights.values()) + SPARE
     parts = 100 * len(weights) + 1000
     numbers = count = 0
@@ -164,7 +164,7 @@ def bounded(weights: Mapping[str, Tensor], path: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet(transformers: ModuleType) -> Iterator[None]:
-    """Nothing of transformers is printed: what matters is in the error."""
+    """Keeps transformers from printing: what matters is in the error."""
     log = transformers.utils.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity(log.CRITICAL + 1)
@@ -186,7 +186,7 @@ def unfit(expected: str, got: str) -> CheckpointError:
 
 @contextmanager
 def in_a_sentence(folder: Path) -> Iterator[None]:
-    """What transformers or a damaged configuration raises, as one sentence."""
+    """Turns what transformers or a damaged configuration raises into one sentence."""
     try:
         yield
     except (GnomonError, MemoryError):

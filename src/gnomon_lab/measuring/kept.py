@@ -1,4 +1,4 @@
-"""What was measured of checkpoints before: a history in a file that only grows, in which nothing is measured twice."""
+"""Earlier readings of checkpoints: a history in a file that only grows, so that nothing is measured twice."""
 
 import json
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from gnomon.errors import DataError
 from gnomon_lab.measuring.filling import listed
 
 Record = dict[str, Any]
-"""A line: `step` and numbers, as `gnomon.History` has them; under `checkpoint` which it was, under `measured` how."""
+"""A line: `step` and numbers, as in `gnomon.History`; under `checkpoint` which it was, under `measured` how."""
 BEGINS = b'{"step":'
-"""How a line begins, also one that its writer was killed in."""
+"""How a line begins, even one during which its writer was killed."""
 
 
 class Kept:
-    """The readings of checkpoints by step, as `History.load` gives them: a step takes the place of those behind it.
+    """The readings of checkpoints by step, as `History.load` gives them: a new one replaces those from its step on.
 
-    Readings that lost their place are known all the same, by the hash of their checkpoint.
+    Replaced readings are still known, by the hash of their checkpoint.
 
     Args:
-        path: the file; None for memory alone.
-        setting: what the numbers depend on beside the checkpoint.
+        path: the file; None to keep them in memory only.
+        setting: what the numbers depend on besides the checkpoint.
 
     Raises:
         DataError: if the file holds something else, or readings in another setting, which is named.
@@ -38,7 +38,7 @@ class Kept:
 
     @property
     def rows(self) -> list[Record]:
-        """Those in their place, by rising step."""
+        """The readings in their place, by ascending step."""
         return [*self._rows]
 
     def find(self, sha256: str) -> Record | None:
@@ -46,10 +46,10 @@ class Kept:
         return self._known.get(sha256)
 
     def put(self, record: Record) -> None:
-        """Has a reading stand at its step; nothing is written if it stands there.
+        """Puts a reading at its step; nothing is written if it is already there.
 
         Raises:
-            DataError: if there is no room for it; those before stay.
+            DataError: if there is no room for it; those before it stay.
         """
         if any(row["step"] == record["step"] and sha256(row) == sha256(record) for row in self._rows):
             return
@@ -67,7 +67,7 @@ class Kept:
         self._known[sha256(record)] = record
 
     def require_same(self, setting: Mapping[str, object]) -> None:
-        """Raises DataError if these were measured otherwise, naming in what."""
+        """Raises DataError if these were measured in another setting, naming what differs."""
         names = [name for name in self.setting if setting.get(name) != self.setting[name]]
         if names:
             told = [f"{name} {setting.get(name)!r} and not {self.setting[name]!r}" for name in names]
@@ -80,7 +80,7 @@ class Kept:
 
 
 def sha256(record: Record) -> str:
-    """That of the checkpoint."""
+    """The hash of the checkpoint."""
     return str(record["checkpoint"]["sha256"])
 
 
@@ -120,7 +120,7 @@ def parsed(line: bytes) -> Record | None:
 
 
 def is_json(line: bytes) -> bool:
-    """Whether a line is whole."""
+    """Whether a line is complete."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The measurement: one reading, batch by batch, of what the network and the samples have."""
+"""The measurement: one reading of the network at the samples, batch by batch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,19 +15,19 @@ from gnomon_lab.measuring.quantities import Quantity
 from gnomon_lab.measuring.samples import Data, Position
 
 BATCH = 256
-"""So that there is progress to show."""
+"""Samples per batch, so few that there is progress to show."""
 
 
 class How(TypedDict, total=False):
     """How to measure.
 
     Attributes:
-        layer: whose input the features are; default: the final linear layer.
-        head: the names of the final linear layers; default: found by what a pass does.
-        position: "all" where the network puts out rows of several positions, each of which is measured.
-        memory: bytes to use for the samples that are looked at together; default: 512 MiB.
-        rtol: as `Probe` has it.
-        passes: as `Probe` has it.
+        layer: the layer whose input is taken as the features; default: the final linear layer.
+        head: the names of the final linear layers; default: found by a forward pass.
+        position: "all" if the network outputs rows for several positions, each of which is measured.
+        memory: bytes to use for the samples that are processed together; default: 512 MiB.
+        rtol: as in `Probe`.
+        passes: as in `Probe`.
     """
 
     layer: str | None
@@ -42,8 +42,8 @@ class Measured(NamedTuple):
     """The values, and what they cost.
 
     Attributes:
-        values: by quantity, or by the parts of its result; one number, or several, such as one or more a sample.
-        seconds: by quantity or by what it looks at, wall time.
+        values: by quantity, or by the parts of its result; one number, or several, such as one or more per sample.
+        seconds: the wall time, by quantity or by what it uses.
     """
 
     values: dict[str, Tensor]
@@ -52,14 +52,14 @@ class Measured(NamedTuple):
 
 @dataclass
 class Batches:
-    """Samples, some at a time; `show` is told how many of how many parts are done."""
+    """The samples in batches; `show` is called with how many parts are done, and how many there are."""
 
     data: Data
     show: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def parts(self) -> int:
-        """How many there are, and one for what is computed of all samples."""
+        """How many batches there are, and one part for what is computed from all samples."""
         return -(-len(self.data.x) // BATCH) + 1
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
@@ -83,7 +83,7 @@ def left_out(
     head: Sequence[str] = (),
     position: Position = None,
 ) -> dict[str, str]:
-    """By quantity that cannot be measured, the reason.
+    """The reason for each quantity that cannot be measured.
 
     Raises:
         RangeError: if the network has no layer of this name.
@@ -103,13 +103,13 @@ def probing(
     say: Callable[[str], None] = lambda words: None,
     **how: Unpack[How],
 ) -> tuple[Probe, Batches]:
-    """What reads the quantities of the network at the samples, and the samples as it gets them.
+    """The probe that reads the quantities of the network at the samples, and the batches that it gets.
 
     Args:
         model: the network.
         data: the samples, on its device and in its dtype.
         quantities: by name, in the order in which they are to be shown.
-        say: is told what a reading will cost.
+        say: called with what a reading will cost.
         how: see `How`.
 
     Raises:
@@ -147,8 +147,8 @@ def measure(
         model: the network.
         data: the samples, on its device and in its dtype.
         quantities: by name, in the order in which they are to be shown.
-        say: is told before the work what it will cost.
-        show: is told how many of how many parts are done.
+        say: called with what the work will cost, before it starts.
+        show: called with how many parts are done, and how many there are.
         how: see `How`.
 
     Raises:
@@ -163,12 +163,12 @@ def measure(
 
 
 def of_each(position: Position) -> Literal["all"] | None:
-    """What a probe is told: one position is all that the network puts out."""
+    """What a probe is told: if one position was chosen, the network outputs only that."""
     return "all" if position == "all" else None
 
 
 def running(x: Tensor) -> AbstractContextManager[None]:
-    """What the network raises inside, as one sentence."""
+    """Turns what the network raises inside into one sentence."""
     return foreign(
         f"a network that takes samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
         "Pass the samples as the network gets them.",
@@ -176,7 +176,7 @@ def running(x: Tensor) -> AbstractContextManager[None]:
 
 
 def parts_of(values: Mapping[str, object]) -> dict[str, Tensor]:
-    """The tensors by name, those of a dataclass by its name and theirs; an estimate by its own, beside its error."""
+    """The tensors by name, those of a dataclass by its name and theirs; an estimate by its own, next to its error."""
     found: dict[str, Tensor] = {}
     for name, value in values.items():
         if isinstance(value, Tensor):

@@ -18,16 +18,16 @@ from gnomon_lab.report.worth import as_numbers, in_details, in_sight, worth
 from gnomon_lab.runs.machine import machine
 
 SPREAD = (".min", ".q25", ".q75", ".max")
-"""What stands beside a mean where there are several values."""
+"""What accompanies a mean of several values."""
 BESIDE = (*SPREAD, ".error")
-"""What stands beside a number, as the error does of an estimate."""
+"""What accompanies a number, such as the error of an estimate."""
 BARS = "▁▂▃▄▅▆▇█"
 FLAT = 1e-4
-"""What moves by less of itself, which four digits do not show, is drawn flat."""
+"""A smaller relative change, which four digits do not show, is drawn flat."""
 FACTOR = 100
-"""From this ratio of the last step to the first on, their axis may be logarithmic."""
+"""From this ratio of the last step to the first on, the axis of steps may be logarithmic."""
 DECADE = 10
-"""From this ratio of the largest number to the smallest on, the axis of a quantity may be."""
+"""From this ratio of the largest number to the smallest on, the axis of a quantity may be logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Moved:
     """The readings of several checkpoints.
 
     Attributes:
-        setting: network, data, samples and the like, by name.
-        records: the readings, by rising step.
-        steps: where the steps are from, in words.
+        setting: network, data, samples and so on, by name.
+        records: the readings, by ascending step.
+        steps: where the steps come from, in words.
         trained: whether the network was trained on the samples, as far as their split tells.
     """
 
@@ -53,13 +53,13 @@ class Moved:
 
     @property
     def names(self) -> list[str]:
-        """Of the quantities, and of the parts of their results."""
+        """The names of the quantities, and of the parts of their results."""
         found = dict.fromkeys(name for record in self.records for name, value in record.items() if is_number(value))
         return [name for name in found if name != "step" and not name.endswith(BESIDE)]
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The quantities that could not be had, with the reasons."""
+        """The quantities that could not be measured, with the reasons."""
         return {name: why for record in self.records for name, why in record["measured"]["left_out"].items()}
 
     @cached_property
@@ -72,7 +72,7 @@ class Moved:
         return worth(from_records(self.records))
 
     def series(self, name: str) -> list[float]:
-        """One number a step; NaN where there is none."""
+        """One number per step; NaN where there is none."""
         return [math.nan if (value := record.get(name)) is None else float(value) for record in self.records]
 
     def points(self, name: str) -> list[tuple[int, float]]:
@@ -86,7 +86,7 @@ def is_number(value: object) -> bool:
 
 
 def bars(values: Sequence[float], width: int) -> str:
-    """The values from the lowest to the highest as bars, a letter each; of more than `width`, as many evenly chosen."""
+    """The values as bars from lowest to highest, one character each; of more than `width`, as many evenly chosen."""
     chosen = [values[place] for place in some(len(values), width)]
     finite = [value for value in chosen if not math.isnan(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -98,14 +98,14 @@ def bars(values: Sequence[float], width: int) -> str:
 
 
 def some(count: int, most: int) -> list[int]:
-    """So many places among `count`, evenly, the first and the last among them."""
+    """So many evenly spaced places among `count`, including the first and the last."""
     if count <= most or most < 2:
         return [*range(count)][: max(most, 1)]
     return [round(place * (count - 1) / (most - 1)) for place in range(most)]
 
 
 def as_columns(moved: Moved) -> dict[str, Any]:
-    """All of it as what JSON can hold: lists with a number a checkpoint, null for one that is NaN or infinite."""
+    """Everything as values that JSON can hold: lists with a number per checkpoint, null for NaN and infinity."""
     last = moved.records[-1]["measured"] if moved.records else {}
     return {
         **moved.setting,
@@ -126,7 +126,7 @@ def as_columns(moved: Moved) -> dict[str, Any]:
 
 
 def numbers_of(moved: Moved, name: str) -> Iterator[tuple[str, object]]:
-    """What JSON has of a quantity: the explanation, and by kind of number a list of these."""
+    """What JSON has about a quantity: the explanation, and a list for each kind of number."""
     there = [end for end in BESIDE if any(f"{name}{end}" in record for record in moved.records)]
     yield "explanation", explanation(name)
     yield "mean" if {*there} & {*SPREAD} else "value", [record.get(name) for record in moved.records]
@@ -187,7 +187,7 @@ def ends(points: Sequence[tuple[int, float]]) -> tuple[str, ...]:
 
 
 def of_accuracy(moved: Moved) -> str:
-    """How the accuracy moved, in words; empty without."""
+    """How the accuracy moved, in words; empty if there is none."""
     points = moved.points("accuracy")
     return (
         f", of which {points[0][1]:.1%} were classified correctly at first and {points[-1][1]:.1%} at last"
@@ -226,5 +226,5 @@ def line(label: str, points: Sequence[tuple[int, float]], *, dashed: bool = Fals
 
 
 def spaced(steps: Sequence[int]) -> bool:
-    """Whether the steps are so spaced that a logarithmic axis shows them best: most of them near the first."""
+    """Whether the steps are spaced so that a logarithmic axis shows them best: most of them near the first."""
     return len(steps) > 2 and steps[0] > 0 and steps[-1] > FACTOR * steps[0] and 10 * steps[len(steps) // 2] < steps[-1]

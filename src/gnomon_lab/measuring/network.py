@@ -16,7 +16,7 @@ from torch import nn
 from gnomon.errors import DataError, GnomonError, RangeError
 
 DIGITS = 12
-"""Of a hash, so many are enough to tell two apart."""
+"""The digits of a hash: enough to tell two apart."""
 
 
 def build(factory: str, made_with: Mapping[str, object] | None = None) -> nn.Module:
@@ -24,10 +24,10 @@ def build(factory: str, made_with: Mapping[str, object] | None = None) -> nn.Mod
 
     Args:
         factory: its name.
-        made_with: by name, the arguments that the checkpoint keeps; those are passed that the factory takes.
+        made_with: the arguments that the checkpoint keeps, by name; those that the factory takes are passed.
 
     Raises:
-        DataError: if it cannot be imported or called, or gives no network.
+        DataError: if it cannot be imported or called, or returns no network.
     """
     made = function_of(factory)
     given = {name: value for name, value in (made_with or {}).items() if name in arguments_of(made)}
@@ -43,7 +43,7 @@ def function_of(factory: str) -> Callable[..., object]:
     """What `MODULE:FACTORY` names.
 
     Raises:
-        DataError: if it cannot be imported, or is no function.
+        DataError: if it cannot be imported, or is not a function.
     """
     module_name, colon, name = factory.partition(":")
     if not (module_name and colon and name):
@@ -67,7 +67,7 @@ def function_of(factory: str) -> Callable[..., object]:
 
 
 def arguments_of(function: Callable[..., object]) -> list[str]:
-    """The names of its arguments; none of one that does not tell them."""
+    """The names of a function's arguments; none if they cannot be found out."""
     try:
         return [*inspect.signature(function).parameters]
     except (TypeError, ValueError):
@@ -75,9 +75,9 @@ def arguments_of(function: Callable[..., object]) -> list[str]:
 
 
 def code_of(factory: str, network: nn.Module) -> str:
-    """A hash of what the network is: its layers, and the text of their classes and of the factory, where there is one.
+    """A hash of the network: its layers, and the source of their classes and of the factory, where there is one.
 
-    What these call is not in it.
+    Code that these call is not included.
     """
     with foreign("a network that prints itself", "Mend its __repr__."):
         layers = re.sub("0x[0-9a-f]+", "", repr(network))
@@ -86,7 +86,7 @@ def code_of(factory: str, network: nn.Module) -> str:
 
 
 def text_of(thing: Callable[..., object]) -> str:
-    """The text that defines a class or a function; its name alone where there is none."""
+    """The source of a class or a function; only its name where there is none."""
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError, SyntaxError):
@@ -94,16 +94,17 @@ def text_of(thing: Callable[..., object]) -> str:
 
 
 def files_of(factory: str) -> list[Path]:
-    """The file of a factory's module, which is imported; none of one that has no file."""
+    """The file of a factory's module, which is imported; none for a module without a file."""
     file = getattr(sys.modules.get(factory.partition(":")[0]), "__file__", None)
     return [Path(file)] if isinstance(file, str) else []
 
 
 @contextmanager
 def foreign(expected: str, advice: str) -> Iterator[None]:
-    """What the user's code raises, as one sentence: SystemExit too, or gnomon would end with that code, and no result.
+    """Turns what the user's code raises into one sentence.
 
-    Ctrl-C and want of memory stay what they are, and so do gnomon's own errors.
+    SystemExit too, or gnomon would exit with that code and without a result. Ctrl-C, lack of memory and gnomon's own
+    errors stay what they are.
     """
     try:
         yield
@@ -118,13 +119,13 @@ def foreign(expected: str, advice: str) -> Iterator[None]:
 
 
 def moved_to(network: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
-    """Has the network where and in which numbers it is to be read, in eval mode; DataError if it cannot be."""
+    """Moves the network to the device and dtype of the reading, and sets eval mode; raises DataError if that fails."""
     with foreign("a network that can be moved and set to eval mode", "Measure it where it can."):
         network.to(device, dtype).eval()
 
 
 def device_of(name: str) -> torch.device:
-    """The device of this name, if this machine has it; RangeError otherwise."""
+    """The device of this name, if this machine has it; raises RangeError otherwise."""
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as cause:
@@ -134,6 +135,6 @@ def device_of(name: str) -> torch.device:
 def said(cause: BaseException) -> str:
     """An exception in one line."""
     lines = list[str]()
-    with suppress(Exception):  # the user's own exceptions need not have words
+    with suppress(Exception):  # the user's own exceptions need not have a message
         lines = str(cause).strip().splitlines()
     return f"{type(cause).__name__}: {lines[0].rstrip('.')}" if lines else type(cause).__name__

@@ -1,4 +1,4 @@
-"""What a network puts out: one row of logits a sample, or made so where it can be, or said what it is."""
+"""A network's outputs: one row of logits per sample, or converted to that where possible, or else described."""
 
 import inspect
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from gnomon_lab.measuring.measure import running
 from gnomon_lab.measuring.samples import Position
 
 FEW = 8
-"""Samples at which outputs are looked at."""
+"""Samples at which outputs are inspected."""
 CLOSE = 1e-4
-"""How near to 1 probabilities add up, in float32."""
+"""How near to 1 probabilities sum, in float32."""
 
 
 def take_outputs(
     network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, position: Position = None
 ) -> str | None:
-    """Lets the network put out one row of logits a sample: those of a layer and of a position, where these are named.
+    """Makes the network output one row of logits per sample: those of a layer and of a position, where these are named.
 
-    Of all positions, a row for each: what `Probe` takes apart.
+    For all positions, it outputs a row for each, which `Probe` separates.
 
     Returns:
-        What its outputs are where they are no logits, in a sentence.
+        What its outputs are if they are not logits, in a sentence.
 
     Raises:
         RangeError: if the network has no such layer, or its outputs no such position.
-        ShapeError: if its outputs are no rows of logits, and cannot be made these.
-        DataError: if it takes several inputs.
+        ShapeError: if its outputs are not rows of logits, and cannot be converted to them.
+        DataError: if it needs several inputs.
     """
     require_one_input(network)
     some = x[:FEW] if len(x) > 1 else torch.cat([x, x])
@@ -41,7 +41,7 @@ def take_outputs(
             if layer is not None or position is not None or not plain(tried(network, some), len(some)):
                 attach(network, layer, position)
             logits = tried(network, some)
-    except DataError:  # what the network raises is said of each quantity
+    except DataError:  # what the network raises is reported for each quantity
         return None
     kind = normalised(logits)
     if kind is None:
@@ -54,7 +54,7 @@ def take_outputs(
 
 
 def require_one_input(network: nn.Module) -> None:
-    """Raises DataError if the forward pass cannot do with one input."""
+    """Raises DataError if the forward pass needs more than one input."""
     parameters = inspect.signature(network.forward).parameters.values()
     asked = [
         parameter.name
@@ -72,17 +72,17 @@ def require_one_input(network: nn.Module) -> None:
 
 
 def tried(network: nn.Module, x: Shaped[Tensor, "n *d"]) -> Any:  # noqa: ANN401 (of the user's network)
-    """What the network returns; it is afterwards what it was."""
+    """What the network returns; the network itself stays unchanged."""
     return in_eval_mode(network, lambda: network(x), None)[0]
 
 
 def plain(output: object, n: int) -> bool:
-    """Whether these are rows of numbers, one a sample."""
+    """Whether these are rows of numbers, one per sample."""
     return isinstance(output, Tensor) and output.ndim == 2 and len(output) == n
 
 
 def attach(network: nn.Module, layer: str | None, position: Position) -> None:
-    """Lets the network put out what `rows` makes of its outputs, or of those of a layer."""
+    """Makes the network output what `rows` returns for its outputs, or for those of a layer."""
     samples: list[int] = []
     seen: list[object] = []
     named = dict(network.named_modules())
@@ -91,7 +91,7 @@ def attach(network: nn.Module, layer: str | None, position: Position) -> None:
         raise RangeError("--logits", f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.")
 
     def begin(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        samples[:], seen[:] = [len(inputs[0])], []  # before hooks of others, which may bring samples to another axis
+        samples[:], seen[:] = [len(inputs[0])], []  # before other hooks, which may move samples to another axis
 
     def end(module: nn.Module, inputs: object, output: object) -> Tensor:
         if layer is None:
@@ -109,10 +109,10 @@ def attach(network: nn.Module, layer: str | None, position: Position) -> None:
 
 
 def rows(output: object, n: int, position: Position) -> Float[Tensor, "n *c"]:
-    """The outputs as one row a sample: alone or as `logits` in what holds them, of all positions or of one.
+    """The outputs as one row per sample: given alone or as `logits` of a container, for all positions or for one.
 
     Raises:
-        ShapeError: if they are something else, which is said.
+        ShapeError: if they are something else, which the error names.
         RangeError: if there is no such position.
     """
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
@@ -144,12 +144,12 @@ def rows(output: object, n: int, position: Position) -> Float[Tensor, "n *c"]:
 
 
 def no_rows(n: int, got: str, advice: str) -> ShapeError:
-    """The error where outputs have other axes than those of samples and of logits."""
+    """The error for outputs that have other axes than those of samples and of logits."""
     return ShapeError("outputs", f"({n}, c) of {n} samples", got, advice)
 
 
 def normalised(outputs: Float[Tensor, "n *c"]) -> str | None:
-    """Of what kind outputs are that are no logits: probabilities, or their logarithms; None if neither."""
+    """The kind of outputs that are not logits: probabilities, or their logarithms; None if neither."""
     axis = of_classes(outputs)
     if outputs.shape[axis] < 2 or not outputs.is_floating_point():
         return None
@@ -162,12 +162,12 @@ def normalised(outputs: Float[Tensor, "n *c"]) -> str | None:
 
 
 def of_classes(outputs: Tensor) -> int:
-    """The axis of the classes: the last, but of images the second."""
+    """The axis of the classes: the last, but for images the second."""
     return 1 if outputs.ndim == 4 else -1
 
 
 def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n *c"]) -> str | None:
-    """The layer whose outputs a softmax, or its logarithm, makes these of; None if no layer puts them out."""
+    """The layer whose outputs a softmax, or its logarithm, turns into these; None if there is no such layer."""
     found: list[str] = []
     of_probabilities = bool(outputs.min() >= 0)
 

@@ -1,4 +1,4 @@
-"""Where in a checkpoint state dicts stand, and which of them are the network's."""
+"""Where in a checkpoint the state dicts are, and which of them are the network's."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,21 +10,21 @@ from torch import Tensor
 from gnomon_lab.runs.checkpoint import State
 
 WRAPPERS = ("state_dict", "model_state_dict", "state", "model")
-"""Under which names checkpoints keep the state dict beside other things; `state` in gnomon's own runs."""
+"""The names under which checkpoints keep the state dict among other things; `state` in gnomon's own runs."""
 PREFIXES = ("model", "module", "_orig_mod")
 """What Lightning, DataParallel and torch.compile write before the network's own names."""
 DEEPEST = 5
-"""Containers within each other that are looked into."""
+"""The most containers within each other that are searched."""
 MOST = 100
-"""Beginnings of names that are tried: a file can hold any number."""
+"""The most prefixes of names that are tried: a file can hold any number."""
 
 
 class Weights(NamedTuple):
-    """A state dict, and where it stood.
+    """A state dict, and where it was.
 
     Attributes:
         tensors: by name.
-        under: the keys under which it stood, from outside in; none for a plain state dict.
+        under: the keys under which it was, from the outside in; none for a plain state dict.
     """
 
     tensors: dict[str, Tensor]
@@ -33,12 +33,12 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Tensors of a state dict whose names begin alike.
+    """The tensors of a state dict whose names share a prefix.
 
     Attributes:
         weights: the state dict.
-        prefix: how they begin, with a point at its end; empty if all are meant.
-        known: how many of the network's names there are behind it.
+        prefix: the prefix, with a dot at its end; empty for all tensors.
+        known: how many of the network's names occur after it.
     """
 
     weights: Weights
@@ -47,24 +47,24 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The keys and the prefix, as `--key` has them."""
+        """The keys and the prefix, as `--key` takes them."""
         return ".".join([*self.weights.under, *filter(None, [self.prefix.rstrip(".")])])
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """By the names behind the prefix."""
+        """The tensors, by their names after the prefix."""
         named = self.weights.tensors.items()
         return {name.removeprefix(self.prefix): tensor for name, tensor in named if name.startswith(self.prefix)}
 
     @property
     def said(self) -> str:
-        """What is taken of the checkpoint, in words."""
+        """What is taken from the checkpoint, in words."""
         under = f" under {'.'.join(self.weights.under)}" if self.weights.under else ""
         begin = f", those that begin with {self.prefix!r}" if self.prefix else ""
         return f"{len(self.tensors)} of {len(self.weights.tensors)} tensors{under}{begin}"
 
     def usual(self, key: str | None) -> bool:
-        """Whether it is this key's, or by default the checkpoint's, through nothing but what is usually around it."""
+        """Whether this is the key's place or, by default, the checkpoint's, with only the usual wrappers around it."""
         parts = self.name.split(".") if self.name else []
         if key is None:
             return {*parts[: len(self.weights.under)]} <= {*WRAPPERS} and {*self.prefix.split(".")} <= {"", *PREFIXES}
@@ -76,9 +76,9 @@ class Place:
 
 
 def state_dicts(content: State, under: tuple[str, ...] = (), seen: set[int] | None = None) -> Iterator[Weights]:
-    """Whatever are tensors by name, alone or in containers, each of which is looked into once; the usual ones first."""
+    """All mappings from names to tensors, alone or in containers, each of which is searched once; usual ones first."""
     seen = set() if seen is None else seen
-    if len(under) >= DEEPEST or id(content) in seen:  # a file can hold what holds itself
+    if len(under) >= DEEPEST or id(content) in seen:  # a file can hold an object that contains itself
         return
     seen.add(id(content))
     if isinstance(content, Mapping):
@@ -94,7 +94,7 @@ def state_dicts(content: State, under: tuple[str, ...] = (), seen: set[int] | No
 
 
 def places(wanted: Mapping[str, Tensor], found: Sequence[Weights]) -> list[Place]:
-    """The beginnings of names behind which there are some of the network's; the whole of each state dict is one too."""
+    """The places: prefixes after which some of the network's names occur; each complete state dict is one too."""
     return [
         Place(weights, prefix, known)
         for weights in found
@@ -103,7 +103,7 @@ def places(wanted: Mapping[str, Tensor], found: Sequence[Weights]) -> list[Place
 
 
 def beginnings(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """By what names begin with, before one of the network's, how many do."""
+    """For each prefix that precedes one of the network's names, how many names have it."""
     found: Counter[str] = Counter()
     for name in tensors:
         parts = name.split(".")

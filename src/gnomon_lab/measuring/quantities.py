@@ -1,4 +1,4 @@
-"""The quantities that a checkpoint can be asked for, by name, and what each looks at."""
+"""The quantities that can be measured on a checkpoint, by name, and what each needs."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from gnomon.history import corpus
 from gnomon.probe import about, plan
 
 Quantity = Callable[..., object]
-"""From what its argument names say to a tensor or a dataclass of tensors."""
+"""From what its argument names request to a tensor or a dataclass of tensors."""
 
 GIVEN = ("x", "labels", "model", "parameters", "memory", "head", "positions")
 DEFAULT: tuple[Quantity, ...] = (
@@ -29,11 +29,11 @@ DEFAULT: tuple[Quantity, ...] = (
 )
 CAUTION = "Training with cross-entropy leaves it undetermined: use jacobian_alignment there."
 CENTROIDS: tuple[Quantity, ...] = (gnomon.centroid_alignment, gnomon.centroid_inner_product)
-"""Of the centroid, which that loss does not see (docs/quantities/jacobian.md)."""
+"""Quantities of the centroid, which that loss does not see (docs/quantities/jacobian.md)."""
 
 
 def wanting(quantity: Quantity) -> str | None:
-    """What a quantity looks at and a checkpoint with samples has not; None if they suffice."""
+    """What a quantity needs and a checkpoint with samples does not have; None if they suffice."""
     try:
         plan([quantity], GIVEN)
     except RangeError as error:
@@ -43,7 +43,7 @@ def wanting(quantity: Quantity) -> str | None:
 
 FUNCTIONS = {name: getattr(measure, name) for name in measure.__all__ if inspect.isfunction(getattr(measure, name))}
 WANTING = {name: found for name, quantity in FUNCTIONS.items() if (found := wanting(quantity)) is not None}
-"""Those of gnomon's that cannot be had, and why."""
+"""gnomon's quantities that cannot be measured here, and why."""
 QUANTITIES = {
     quantity.__name__: quantity for quantity in (*DEFAULT, *FUNCTIONS.values()) if quantity.__name__ not in WANTING
 }
@@ -51,10 +51,10 @@ QUANTITIES = {
 
 
 def chosen(names: Iterable[str]) -> dict[str, Quantity]:
-    """The quantities of these names; the default ones for none.
+    """The quantities with these names; the default ones if there are no names.
 
     Raises:
-        RangeError: naming those that there are, if one is not among them.
+        RangeError: listing the available ones, if a name is not among them.
     """
     names = list(dict.fromkeys(names)) or [quantity.__name__ for quantity in DEFAULT]
     unknown = [name for name in names if name not in QUANTITIES]
@@ -65,19 +65,19 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
 
 
 def also(asked: Iterable[str]) -> dict[str, Quantity]:
-    """What a verdict on several checkpoints looks at beside what is asked for."""
+    """The quantities that a verdict on several checkpoints uses in addition to those requested."""
     return {name: QUANTITIES[name] for name in corpus().quantities if name not in asked}
 
 
 def explanation(name: str) -> str:
-    """The first sentence on a quantity, or on that whose part this is; formulas as plain text, and where it is moot."""
+    """The first sentence about a quantity, or the one this is a part of; formulas as plain text, and any caution."""
     quantity = name.partition(".")[0]
     caution = [CAUTION] if QUANTITIES[quantity] in CENTROIDS else []
     return " ".join([about(quantity).sentence, *caution])
 
 
 def explanations(names: Iterable[str]) -> dict[str, str]:
-    """By name the explanation; of the parts of one result only the first has it."""
+    """The explanation for each name; of the parts of one result, only the first has one."""
     seen: set[str] = set()
     found = {}
     for name in names:

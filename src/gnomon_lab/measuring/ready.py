@@ -1,4 +1,4 @@
-"""What is found out of a network with its weights, and of the samples, before they are read."""
+"""What is found out about a network with its weights, and about the samples, before the reading."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Unpack
@@ -17,10 +17,10 @@ class Ready(NamedTuple):
     """What is to be read.
 
     Attributes:
-        data: the samples, with the labels of the position that is asked for.
-        quantities: those that can be had.
+        data: the samples, with the labels of the requested position.
+        quantities: those that can be measured.
         left_out: the others, with the reasons.
-        outputs: what the network puts out where it is no logits, in a sentence.
+        outputs: what the network outputs if it is not logits, in a sentence.
     """
 
     data: Data
@@ -40,20 +40,20 @@ def ready(
     also: Mapping[str, Quantity] | None = None,
     **how: Unpack[How],
 ) -> Ready:
-    """Lets the network put out one row of logits a sample, and finds out what can be had of it.
+    """Makes the network output one row of logits per sample, and finds out what can be measured.
 
     Args:
-        network: with its weights, where and in which numbers it is to be read; it gets hooks.
-        data: the samples, as it gets them.
+        network: the network with its weights, on the device and in the dtype of the reading; hooks are added to it.
+        data: the samples, as the network gets them.
         quantities: by name.
-        logits: the layer that puts these out; default: what the network returns.
-        all_of_them: whether it is an error if one cannot be had.
-        say: is told what is unusual.
-        also: quantities that are read too where one of the others can be had.
+        logits: the layer that outputs the logits; default: what the network returns.
+        all_of_them: whether it is an error if one cannot be measured.
+        say: called with what is unusual.
+        also: quantities that are read too if one of the others can be measured.
         how: see `How`.
 
     Raises:
-        DataError: if no quantity can be had, or not all that have to be.
+        DataError: if no quantity can be measured, or not all that have to be.
     """
     position = how.get("position")
     outputs = take_outputs(network, data.x, layer=logits, position=position)

@@ -16,24 +16,24 @@ from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign
 
 
 class Refilled:
-    """The network that a factory builds, that timm has, or that a folder of Hugging Face describes, made once.
+    """The network that a factory builds, that timm has, or that a Hugging Face folder describes, built once.
 
     Args:
-        first: of the checkpoints, by which it is made.
-        factory: MODULE:FACTORY; None where `first` says the network itself.
-        key: where in a checkpoint the weights stand; None for where they usually do.
+        first: the first of the checkpoints, from which it is built.
+        factory: MODULE:FACTORY; None where `first` itself describes the network.
+        key: where in a checkpoint the weights are; None for the usual places.
     Attributes:
-        name: who makes it.
-        code: a hash of what it is, without its weights.
+        name: what builds it.
+        code: a hash of the network, without its weights.
     Raises:
-        DataError: if the factory builds no network, or there is none and `first` is no folder that describes one.
-        CheckpointError: if what it says is no description of a network.
+        DataError: if the factory builds no network, or there is no factory and `first` does not describe a network.
+        CheckpointError: if what it says does not describe a network.
     """
 
     def __init__(self, first: Checkpoint, factory: str | None, key: str | None = None) -> None:
         self._first, self._key = first.path, key
         self._made: nn.Module | None = None
-        self._network: nn.Module | None = None  # of a folder, which has its weights from the first on
+        self._network: nn.Module | None = None  # for a folder: it has weights from the start
         architecture = None if factory is not None else architecture_of(first)
         if factory is not None:
             self.name, self._made = factory, build(factory, first.said.made_with)
@@ -46,7 +46,7 @@ class Refilled:
             self.name, self.code = CONFIG, digest(json.dumps(described(first.path), sort_keys=True))
 
     def fill(self, path: Path) -> tuple[nn.Module, Taken]:
-        """The network, the same each time, with the weights of a checkpoint, and what was taken of that.
+        """The network, the same object each time, with the weights of a checkpoint, and what was taken from it.
 
         Raises:
             CheckpointError: if it cannot be read, or its weights are not the network's.
@@ -68,14 +68,14 @@ class Refilled:
 
 
 def architecture_of(first: Checkpoint) -> Architecture | None:
-    """The network of timm's that a file or a folder says it is of; None if it says none."""
+    """The timm network that a file or a folder names; None if it names none."""
     if (first.path / CONFIG).is_file():
         return of_config(described(first.path))
     return first.said.architecture
 
 
 def require_described(folder: Path, key: str | None) -> None:
-    """Raises DataError unless this is a folder that says its network, and no key is asked for in it."""
+    """Raises DataError unless this is a folder that describes its network, and no key is requested in it."""
     if not (folder / CONFIG).is_file():
         raise DataError(
             "--model",
@@ -88,5 +88,5 @@ def require_described(folder: Path, key: str | None) -> None:
 
 
 def digest(words: str) -> str:
-    """A hash of words."""
+    """A hash of a string."""
     return hashlib.sha256(words.encode()).hexdigest()[:DIGITS]

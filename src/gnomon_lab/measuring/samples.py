@@ -1,4 +1,4 @@
-"""The samples: a data set that gnomon knows, or a file of arrays or of a table."""
+"""The samples: a data set that gnomon knows, or a file that holds arrays or a table."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 DIGITS_TRAIN = 500
 """As in grok-digits."""
 SEEDS = (-(2**63), 2**64 - 1)
-"""Of torch's generators, the least and the largest."""
+"""The smallest and the largest seed of torch's generators."""
 LARGEST_LABEL = 2**63 - 1
 NUMBERS = "iuf"
-"""NumPy's kinds of them."""
+"""NumPy's kinds of numeric dtypes."""
 
 
 Position = int | Literal["all"] | None
-"""Of outputs with several rows a sample, the one to measure at, or each."""
+"""For outputs with several rows per sample, the row to measure at, or all of them."""
 
 
 class Data(NamedTuple):
@@ -37,9 +37,9 @@ class Data(NamedTuple):
 
     Attributes:
         x: the inputs, as the network gets them.
-        labels: whatever the data hold; None if nothing.
-        source: where they are from, in words.
-        files: from which they were read.
+        labels: whatever labels the data hold; None if there are none.
+        source: where the samples come from, in words.
+        files: the files from which they were read.
     """
 
     x: Tensor
@@ -48,11 +48,11 @@ class Data(NamedTuple):
     files: tuple[Path, ...] = ()
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
+        """The same samples on a device."""
         return self._replace(x=self.x.to(device), labels=None if self.labels is None else self.labels.to(device))
 
     def at(self, position: Position) -> Self:
-        """The same with the labels at one position, where there are some for each."""
+        """The same samples with the labels at one position, where there are labels for each."""
         if not isinstance(position, int) or self.labels is None or self.labels.ndim != 2:
             return self
         return self._replace(labels=self.labels.select(1, position))
@@ -70,20 +70,20 @@ def load_data(
     """The first samples of a data set, in its own order.
 
     Args:
-        name: `digits` (500 to train with and 1,297 others, standardised, as in grok-digits); a file `.npz` with arrays
-            x, which may be whole numbers such as tokens, and labels (or y); a file `.parquet` with a column of images
-            and one of labels, or with columns of numbers; or what `gnomon.data.load_images` finds: a folder, a name, a
-            hub id.
-        split: of a data set with splits; default: `train`.
-        samples: how many; default: 1,024, or all if they are fewer.
-        seed: of the split of the digits.
+        name: `digits` (500 for training and 1,297 others, standardised, as in grok-digits); an `.npz` file with arrays
+            x, which may hold integers such as tokens, and labels (or y); a `.parquet` file with a column of images and
+            one of labels, or with columns of numbers; or what `gnomon.data.load_images` finds: a folder, a name, a hub
+            id.
+        split: the split, for a data set with splits; default: `train`.
+        samples: how many; default: 1,024, or all if there are fewer.
+        seed: the seed of the digits' split.
         data_dir: the folder of data sets to search first.
-        dtype: of the inputs, unless they are whole numbers.
+        dtype: the dtype of the inputs, unless they are integers.
 
     Raises:
-        DataError: if there is no such data set, or its file is not as it should be.
-        RangeError: if there are not as many samples, or NaN or infinity among them.
-        ShapeError: if inputs and labels are not as many, or the inputs have one axis alone.
+        DataError: if there is no such data set, or its file is invalid.
+        RangeError: if there are not that many samples, or NaN or infinity is among them.
+        ShapeError: if inputs and labels differ in number, or the inputs have only one axis.
     """
     path = home("measure(--data)", name)
     if split is not None and path.suffix in (".npz", ".parquet"):
@@ -103,7 +103,7 @@ def load_data(
 
 
 def count(samples: int | None, rows: int, where: str) -> int:
-    """How many to take of so many rows."""
+    """How many of the rows to take."""
     if samples is not None and not 1 <= samples <= rows:
         raise RangeError(
             "--samples",
@@ -171,12 +171,12 @@ def of_arrays(path: Path, samples: int | None) -> Data:
 
 
 def samples_in(x: Array) -> bool:
-    """Whether these can be samples: of floating point, or whole numbers such as tokens; bytes are pixels."""
+    """Whether these can be samples: floating-point numbers, or integers such as tokens; bytes are pixels."""
     return bool(x.shape) and (x.dtype.kind == "f" or (x.dtype.kind == "i" and x.dtype.itemsize >= 2))
 
 
 def numbers(labels: NDArray[Any], path: Path) -> Tensor:
-    """Labels as whole numbers or, where the file has these, as floating-point ones."""
+    """Labels as integers or, where the file has them, as floating-point numbers."""
     if labels.dtype.kind not in NUMBERS:
         raise no_numbers(labels.dtype, path)
     if labels.dtype.kind == "u" and labels.max(initial=0) > LARGEST_LABEL:
@@ -187,12 +187,12 @@ def numbers(labels: NDArray[Any], path: Path) -> Tensor:
 
 
 def no_numbers(dtype: np.dtype[Any], path: Path) -> DataError:
-    """The error for labels that are names, or no list."""
+    """The error for labels that are names, or not a list."""
     return DataError("--data", "numbers as labels", f"{dtype} in {path}", "Number the classes from 0.")
 
 
 def of_table(path: Path, samples: int | None) -> Data:
-    """The rows of a .parquet file: images, or one feature a column."""
+    """The rows of a .parquet file: images, or one feature per column."""
     arrow, parquet = extra("measure", "pyarrow", "data"), extra("measure", "pyarrow.parquet", "data")
     a_file(path)
     with reading(path, "parquet"), parquet.ParquetFile(path) as file:
@@ -202,7 +202,7 @@ def of_table(path: Path, samples: int | None) -> Data:
     n = count(samples, rows, str(path))
     label = next((column for column in LABEL_COLUMNS if column in columns), None)
     with reading(path, "parquet"), parquet.ParquetFile(path) as file:
-        # Of groups of rows no more is decoded than is taken: a small file can hold any number.
+        # No more of the groups of rows is decoded than is taken: a small file can hold any number of rows.
         parts = file.iter_batches(batch_size=max(1, n))
         table = arrow.Table.from_batches(rows_of(parts, n), schema=file.schema_arrow)
         arrays = {column: cells.to_numpy() for column, cells in zip(columns, table.columns, strict=True)}
@@ -243,19 +243,19 @@ def of_image_file(path: Path, samples: int | None) -> Data:
 
 
 def a_file(path: Path) -> None:
-    """Refuses what is no file: a folder, or a pipe or device, that might never end."""
+    """Refuses what is not a file: a folder, or a pipe or device, which might never end."""
     if not path.is_file():
         raise DataError("--data", "a file", f"{str(path)!r}", "Correct the path.")
 
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """What a file raises that is not what its name says, as one sentence."""
+    """Turns what is raised by a file that is not what its name says into one sentence."""
     try:
         yield
     except MemoryError:
         raise
-    except Exception as cause:  # damaged archives and tables, or arrays of objects, raise whatever reads them
+    except Exception as cause:  # damaged archives and tables, or arrays of objects, raise whatever their readers raise
         raise DataError(
             "--data",
             f"a readable .{kind} file {str(path)!r}, without pickled objects",

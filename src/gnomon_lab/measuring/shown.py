@@ -1,4 +1,4 @@
-"""What was measured as numbers for a table, as JSON, and as a page."""
+"""The measured values as numbers for a table, as JSON, and as a page."""
 
 import math
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from gnomon_lab.runs.machine import machine
 
 COLUMNS = ("mean", "median", "min", "max")
 POINTS = 201
-"""Of a curve: enough to be smooth, few enough for a small page."""
+"""The points of a curve: enough to be smooth, few enough for a small page."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A measurement with where it is from.
+    """A measurement, with its setting.
 
     Attributes:
-        setting: checkpoint, network, data, samples and the like, by name.
+        setting: checkpoint, network, data, samples and so on, by name.
         measured: the values.
         left_out: the quantities that could not be measured, with the reasons.
     """
@@ -35,17 +35,17 @@ class Summary:
     left_out: dict[str, str]
 
     def numbers(self) -> dict[str, dict[str, float]]:
-        """By quantity its value, or the mean, median, least and largest of all its values."""
+        """For each quantity its value, or the mean, median, smallest and largest of all its values."""
         return {name: numbers(value.double()) for name, value in self.measured.values.items()}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """By quantity its name, and its numbers under `COLUMNS`; one value stands as the mean."""
+        """For each quantity its name, and its numbers under `COLUMNS`; a single value takes the place of the mean."""
         cells = {name: {"mean": found.get("value"), **found} for name, found in self.numbers().items()}
         return [(name, *(shown(found.get(column)) for column in COLUMNS)) for name, found in cells.items()]
 
 
 def numbers(value: Tensor) -> dict[str, float]:
-    """One number as it is, several as four."""
+    """A single number as it is, several as four summary numbers."""
     if value.ndim == 0:
         return {"value": value.item()}
     values = value.numpy()
@@ -54,12 +54,12 @@ def numbers(value: Tensor) -> dict[str, float]:
 
 
 def shown(number: float | None) -> str:
-    """Four digits; nothing for None."""
+    """A number with four digits; empty for None."""
     return "" if number is None else f"{number:.4g}"
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
-    """All of it as what JSON can hold: a number that is NaN or infinite is null."""
+    """Everything as values that JSON can hold: a number that is NaN or infinite is null."""
     return {
         **summary.setting,
         "quantities": {
@@ -101,10 +101,10 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
-    """How the values of each sample spread, apart for right and wrong ones where both are known; none without any."""
+    """How per-sample values spread, separately for right and wrong samples where there are both; empty without any."""
     spread = {name: value.double() for name, value in values.items() if value.ndim == 1}
     right = spread.pop("accuracy", None)
-    spread.pop("nearest_mean_disagreement", None)  # 0 or 1, of which the mean says all
+    spread.pop("nearest_mean_disagreement", None)  # 0 or 1, about which the mean says everything
     if not spread:
         return ()
     kinds: dict[str, Tensor | None] = {"all samples": None}

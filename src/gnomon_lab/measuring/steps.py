@@ -1,4 +1,4 @@
-"""The steps of several checkpoints: what all of them say of themselves, or their names, each another."""
+"""The steps of several checkpoints, all different: as all of them, or their names, say."""
 
 import os
 import re
@@ -21,24 +21,24 @@ SAID: Mapping[Source, str] = {
     "order": "the place in the order of names",
     "time": "the place in the order in which they were written",
 }
-"""Where a step can be from, in words; the first three are looked at in this order."""
+"""Where a step can come from, in words; the first three are tried in this order."""
 LASTING: frozenset[Source] = frozenset({"step", "epoch", "name"})
-"""Those that say the same of a checkpoint whichever others there are."""
+"""The sources that give a checkpoint the same step whichever others there are."""
 NAMED = r"(?i:step|iter|iteration)s?[=_-]?(\d+)"
-"""How a step stands in a name that has other numbers too."""
+"""How a step is written in a name that has other numbers too."""
 NUMBER = r"(?<![\d.])\d+(?!\.?\d)"
-"""One that is no fraction, such as an accuracy."""
+"""A number that is not a fraction, as an accuracy would be."""
 LARGEST = 2**63
-"""A longer number is no step."""
+"""Steps are below this number."""
 
 
 class Steps(NamedTuple):
-    """Checkpoints by step, rising.
+    """Checkpoints by ascending step.
 
     Attributes:
-        source: where the steps are from.
+        source: where the steps come from.
         by_step: the checkpoints.
-        twice: those left out, as they hold the weights of another at the same step, with that.
+        twice: those left out because they hold the same weights as another at the same step, each with that other.
     """
 
     source: Source
@@ -47,12 +47,12 @@ class Steps(NamedTuple):
 
 
 def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> Steps:
-    """The checkpoints by the first of `SAID` that each has, and has to itself; or by what is asked for.
+    """The checkpoints by the first source of `SAID` that gives each a step of its own; or by the requested source.
 
-    Two with the same weights at one step, such as the last and the best, are one.
+    Two with the same weights at one step, such as the last and the best, count as one.
 
     Raises:
-        CheckpointError: naming one that has no step, or two at the same.
+        CheckpointError: naming one that has no step, or two at the same step.
     """
     tried: dict[Source, str] = {}
     for source in (asked,) if asked else ("step", "epoch", "name"):
@@ -77,7 +77,7 @@ def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> S
 def parted(
     steps: Mapping[Checkpoint, int],
 ) -> tuple[dict[int, Checkpoint], dict[Path, Path], str | None]:
-    """The checkpoints by step, those that are another's copy, and two that share a step and are not."""
+    """The checkpoints by step, those that are copies of another, and two that share a step without being copies."""
     alone: dict[int, Checkpoint] = {}
     twice: dict[Path, Path] = {}
     for one, step in steps.items():
@@ -90,7 +90,7 @@ def parted(
 
 
 def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int | None]:
-    """The step of each, from one source."""
+    """The step of each checkpoint, from one source."""
     paths = [one.path for one in checkpoints]
     kinds: dict[Source, Callable[[], Sequence[int | None]]] = {
         "step": lambda: [one.said.step for one in checkpoints],
@@ -103,9 +103,9 @@ def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int |
 
 
 def in_names(paths: Sequence[Path]) -> list[int | None]:
-    """What names say: the number after `step`, or else the last; of the path, the last part that has one.
+    """The steps in names: the number after `step`, or else the last number, in the last part of the path that has one.
 
-    Only the parts behind what all paths share are looked at.
+    Only the parts after those that all paths share are used.
     """
     shared = Path(os.path.commonpath([path.absolute().parent for path in paths]))
     return [in_name(path.absolute().relative_to(shared)) for path in paths]
@@ -120,7 +120,7 @@ def in_name(path: Path) -> int | None:
 
 
 def ranks(values: Sequence[int]) -> list[int | None]:
-    """The place of each in rising order; equal ones share it."""
+    """The rank of each in ascending order; equal ones share it."""
     places = {value: place for place, value in enumerate(sorted({*values}))}
     return [places[value] for value in values]
 

@@ -1,4 +1,4 @@
-"""A wing a paper, and the table of its experiments, which is all that is imported until one of them is asked for."""
+"""A wing per paper, and the table of experiments, which is all that is imported until one of them is requested."""
 
 import difflib
 import importlib
@@ -182,10 +182,10 @@ EXPERIMENTS = {entry.name: entry for entry in ENTRIES}
 
 
 def experiment(name: str) -> "Experiment[Settings]":
-    """The experiment of a name, imported now.
+    """The experiment with a name, imported now.
 
     Raises:
-        DataError: if there is none of that name; the nearest is named.
+        DataError: if there is none with that name; the nearest is named.
     """
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0)

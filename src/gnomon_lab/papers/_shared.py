@@ -1,4 +1,4 @@
-"""What experiments of several wings share: the papers' losses, MNIST as they take it, arms beside each other."""
+"""What experiments of several wings share: the papers' losses, MNIST as they use it, arms side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
@@ -14,14 +14,14 @@ from gnomon_lab.runs import Record, Run, by_arm, series
 from gnomon_lab.settings import among
 
 MEAN, DEVIATION = 0.1307, 0.3081
-"""Of all training pixels of MNIST."""
+"""Mean and standard deviation of all training pixels of MNIST."""
 SEEN, UNSEEN = "train/accuracy", "test/accuracy"
 ALIGNMENT, NORM, PC1 = "train/centroid_alignment", "train/jacobian_norm", "train/explained_variance_ratio"
-"""What records call the accuracies, and the geometry at the training samples."""
+"""Names in the records for the accuracies, and for the geometry at the training samples."""
 
 
 def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
-    """Against one-hot labels, the mean over samples and outputs, as PyTorch's."""
+    """The squared error against one-hot labels, the mean over samples and outputs, as in PyTorch."""
     return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits.dtype))
 
 
@@ -32,11 +32,11 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """The papers' two losses, by the names that configurations use."""
 Loss = Annotated[str, among(*LOSSES)]
 Precision = Annotated[str, among("float32", "mixed", "float64")]
-"""Of training. Mixed is float32 but for the loss: in float32 what is left of a memorised sample's rounds to zero."""
+"""Training precision. Mixed is float32 except for the loss, which for memorised samples rounds to zero in float32."""
 
 
 def loss_in(precision: str, loss: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of this name, in float64 if the precision is mixed."""
+    """The loss with this name, in float64 if the precision is mixed."""
     if precision == "mixed":
         return lambda logits, labels: LOSSES[loss](logits.double(), labels)
     return LOSSES[loss]
@@ -76,7 +76,7 @@ def arms_of(records: Sequence[Record], *kinds: str) -> list[list[Record]]:
 
 
 def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dashed: bool = False) -> tuple[Line, ...]:
-    """A curve of `name` for each arm, under the label that `arms` gives it; an arm keeps its colour by its place."""
+    """A curve of `name` for each arm, with the label that `arms` gives it; an arm's place decides its colour."""
     return tuple(
         Line(label, *series(records, arm, name), dashed, place) for place, (arm, label) in enumerate(arms.items())
     )
@@ -85,7 +85,7 @@ def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dash
 def geometry(
     records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...], jacobians: str = "train"
 ) -> tuple[Panel, ...]:
-    """A panel for each of alignment, norm and PC1, the latter two at the split at which Jacobians were taken."""
+    """A panel for each of alignment, norm and PC1, the latter two on the split on which Jacobians were computed."""
     shown = (
         ("train/centroid_alignment", "Centroid alignment", "cosine"),
         (f"{jacobians}/jacobian_norm", "Jacobian norm", "outputs per input"),

@@ -18,7 +18,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
     """Writes the run's figures (SVG) and its page, both from records alone; returns the page's path.
 
     Raises:
-        EmptyError: if the run has not come to its end.
+        EmptyError: if the run is not finished.
         DataError: if its records are damaged.
     """
     if not found.finished:

@@ -1,4 +1,4 @@
-"""What looking cost a run, from its records."""
+"""What reading cost a run, from its records."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ NAMED = 3
 
 
 def cost(records: Sequence[Record]) -> dict[str, str]:
-    """By arm: the seconds of its readings beside those of its training, and of the most expensive; nothing without any.
+    """For each arm with readings: their seconds, next to those of training, and those of the most expensive quantities.
 
-    A resumed run counts the seconds of what is left of it: not those after the checkpoint that it went on from.
+    A resumed run counts only the seconds of what is left of it: not those after the checkpoint from which it resumed.
     """
     told = {}
     for arm in dict.fromkeys(record["arm"] for record in records):

@@ -1,4 +1,4 @@
-"""One page for several seeds of a setting: their spread in the place of one run's numbers."""
+"""One page for several seeds of a setting: their spread instead of one run's numbers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from gnomon_lab.settings import Settings
 
 
 def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) -> Path:
-    """Writes the figures and the page of finished runs that differ in the seed alone, beside their folders.
+    """Writes the figures and the page of finished runs that differ only in the seed, next to their folders.
 
     Returns:
         The page's path.
@@ -60,7 +60,7 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
 
 
 def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
-    """Those curves that every run has, a line for each seed; words that differ between the runs are left out."""
+    """The curves that every run has, with a line for each seed; words that differ between the runs are left out."""
     named = [{figure.name: figure for figure in figures if isinstance(figure, Curves)} for figures in by_seed]
     drawn = []
     for name in named[0]:
@@ -78,7 +78,7 @@ def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
 
 
 def _panel(panels: Sequence[Panel]) -> Panel:
-    """One panel's lines over all runs, without the moments that each has at its own place."""
+    """One panel's lines over all runs, without the marks, whose places differ between runs."""
     ranges = {panel.y_range for panel in panels}
     return replace(
         panels[0],

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: style, plotly.js and data stand in it, and it may load nothing else."""
+"""One self-contained HTML page: style, plotly.js and data are part of it, and it may load nothing else."""
 
 import json
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ class Table:
     """A table of results.
 
     Attributes:
-        columns: the heads; the first column names the rows.
-        rows: the cells, as they are to be read.
+        columns: the headings; the first column names the rows.
+        rows: the cells, as they are shown.
 
     Raises:
         EmptyError: if there is no column or no row.
-        ShapeError: if a row has not one cell for each column.
+        ShapeError: if a row does not have one cell for each column.
     """
 
     columns: tuple[str, ...]
@@ -57,11 +57,11 @@ class Report:
     Attributes:
         title: of the page.
         summary: the result in one or two sentences.
-        introduction: what the experiment is; blank lines part its paragraphs.
+        introduction: what the experiment is; blank lines separate its paragraphs.
         table: the results in numbers.
-        worth: by network, under no name where there is one alone, whether more training is worth it; may be empty.
-        claims: the board; empty where the run's setting is not the one that the claims are about, which is said; None
-            of what makes no claims.
+        worth: whether more training is worth it, by network, under an empty name if there is only one; may be empty.
+        claims: the board of claims; empty if they are about a setting other than the run's, which the page then says;
+            None for what makes no claims.
         figures: in reading order; may be empty.
         details: configuration and machine, shown folded; nested mappings become sections.
         then: what to do next, the page's last line; may be empty.
@@ -79,13 +79,13 @@ class Report:
 
 
 def render(report: Report) -> str:
-    """Writes the page.
+    """Renders the page.
 
     Args:
         report: what it says.
 
     Returns:
-        One HTML5 document that refers to no other file and to no network, plotly.js in it exactly once.
+        One HTML5 document that refers to no other file and to no network, with plotly.js in it exactly once.
     """
     pages = Environment(
         loader=PackageLoader("gnomon_lab", "report"),
@@ -105,7 +105,7 @@ def render(report: Report) -> str:
         reproduced=reproduced(report.claims or ()),
         drawings=[_drawing(figure) for figure in report.figures],
         sections=[("", flat), *nested],
-        # These are ours, and stand in the page as they are.
+        # These are our own, and go into the page as they are.
         style=Markup((here / "page.css").read_text(encoding="utf-8")),
         plotly=Markup(get_plotlyjs()),
         script=Markup((here / "page.js").read_text(encoding="utf-8")),
@@ -113,11 +113,11 @@ def render(report: Report) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """Writes the page beside `path`, then renames it: a reader sees the old page or the new one.
+    """Writes the page next to `path`, then renames it: a reader sees the old page or the new one.
 
     Args:
         report: what it says.
-        path: the file, in a folder that is there.
+        path: the file, in an existing folder.
     """
     replace_text(path, render(report))
 

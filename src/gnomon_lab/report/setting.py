@@ -1,4 +1,4 @@
-"""A run's setting, as the options of `gnomon run` say it."""
+"""A run's setting, as options of `gnomon run`."""
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.runs import Found
@@ -13,7 +13,7 @@ def setting(experiment: Experiment[Settings], found: Found) -> str:
 
 
 def _options(found: Found, base: object) -> list[str]:
-    """Those that make the configuration of a base."""
+    """The options that turn a base into the run's configuration."""
     usual, own = plain(base), found.config
     different = [name for name in {**usual, **own} if (name in own, own.get(name)) != (name in usual, usual.get(name))]
     return [f"--{name.replace('_', '-')} {_words(own.get(name))}" for name in different]

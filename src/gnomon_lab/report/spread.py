@@ -12,7 +12,7 @@ def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...
     """The table over all seeds, its rows matched by their names.
 
     Args:
-        tables: of each seed the columns and the rows, whose first cells are their names.
+        tables: for each seed the columns and the rows, whose first cells are their names.
 
     Returns:
         The columns and the rows.
@@ -30,7 +30,7 @@ def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...
 
 
 def over(cells: Sequence[str]) -> str:
-    """One cell of several: `0.52 (0.50 to 0.55)`; of different words, how many seeds have which."""
+    """One cell from several: `0.52 (0.50 to 0.55)`; if the words differ, how many seeds have which."""
     kinds: dict[str, list[str]] = {}
     for cell in cells:
         kinds.setdefault(NUMBER.sub("#", cell), []).append(cell)
@@ -40,7 +40,7 @@ def over(cells: Sequence[str]) -> str:
 
 
 def _of_a_kind(cells: Sequence[str]) -> str:
-    """Cells that differ in their numbers alone: each number by its mean, lowest and highest."""
+    """Cells that differ only in their numbers: each number as its mean, lowest and highest."""
     if len({*cells}) == 1:
         return cells[0]
     words = NUMBER.split(cells[0])
@@ -53,7 +53,7 @@ def _of_a_kind(cells: Sequence[str]) -> str:
 
 
 def _numbers(numbers: Sequence[str], unit: str) -> str:
-    """The mean with as many decimals as the numbers have, the lowest and the highest as they were."""
+    """The mean with as many decimals as the numbers have, the lowest and the highest as they were given."""
     values = {_value(number): number for number in numbers}
     low, high = values[min(values)], values[max(values)]
     if low == high:

@@ -11,9 +11,9 @@ from gnomon_lab.runs import Found
 
 
 def write_table(runs: Sequence[Found], path: Path) -> None:
-    """Writes a row a record, in the order of seeds and records: `seed`, `arm`, `step`, and a column a number.
+    """Writes a row per record, in the order of seeds and records: `seed`, `arm`, `step`, and a column per number.
 
-    What a record holds in groups has a column an entry, such as `seconds.read`; lists are written as JSON.
+    Groups within a record have a column per entry, such as `seconds.read`; lists are written as JSON.
 
     Raises:
         DataError: if the file's name does not end in `.parquet`, or the records of a run are damaged.
@@ -43,7 +43,7 @@ def write_table(runs: Sequence[Found], path: Path) -> None:
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The names and values of a record, groups by groups."""
+    """The names and values of a record, with its groups flattened."""
     for name, value in record.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""Whether more training is worth it, said of readings, or why that cannot be said of them."""
+"""Whether more training is worth it, judged by readings, or why they do not allow a verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,12 +11,12 @@ from gnomon_lab.runs import Record, by_arm
 
 QUESTION = "is more training worth it?"
 CLASSIFIES = frozenset({"accuracy", "train/accuracy"})
-"""What is read of a network that is trained to classify."""
+"""What is read from a network that is trained to classify."""
 UNREAD = "No verdict: no accuracy on training samples was read."
 
 
 def worth(history: History, split: str = "train", validation: str = "validation") -> Verdict | str:
-    """The verdict on a training; where its readings lack what it looks at, that in a sentence."""
+    """The verdict on a training run; if its readings lack what the verdict needs, a sentence that says so."""
     try:
         return history.verdict(split, validation)
     except RangeError as error:
@@ -24,7 +24,7 @@ def worth(history: History, split: str = "train", validation: str = "validation"
 
 
 def sentences(found: Verdict | str) -> list[str]:
-    """What is said, the verdict first."""
+    """The sentences to show, the verdict first."""
     if isinstance(found, str):
         return [found]
     beside = (found.evidence, found.mind)
@@ -32,32 +32,32 @@ def sentences(found: Verdict | str) -> list[str]:
 
 
 def as_numbers(found: Verdict | str) -> dict[str, Any]:
-    """The same as what JSON can hold, without the similar runs."""
+    """The verdict as values that JSON can hold, without the similar runs."""
     if isinstance(found, str):
         return {"says": None, "message": found}
     return {name: value for name, value in asdict(found).items() if name != "similar"}
 
 
 def by_arms(records: Sequence[Record]) -> dict[str, Verdict | str]:
-    """What is said of each arm of a run that classifies; where none does, such as in solved models, that."""
+    """The verdict on each arm of a run that classifies; if none does, as in solved models, a sentence that says so."""
     trained = {arm: own for arm, own in by_arm(records).items() if any(CLASSIFIES & one.keys() for one in own)}
     return {arm: worth(from_records(own)) for arm, own in trained.items()} or {"": UNREAD}
 
 
 def once(told: Mapping[str, Verdict | str]) -> Mapping[str, Verdict | str]:
-    """The same; where there is no verdict at all, why, once for all of them and under no name."""
+    """The same; if there is no verdict at all, the reasons, once for all of them and under an empty name."""
     if any(isinstance(found, Verdict) for found in told.values()):
         return told
     return {"": " ".join(dict.fromkeys(map(str, told.values())))} if told else {}
 
 
 def in_sight(told: Mapping[str, Verdict | str]) -> dict[str, str]:
-    """By name what a page says, where there is a probability among it."""
+    """What a page says, by name; empty if no verdict has a probability."""
     answered = any(isinstance(found, Verdict) and found.probability is not None for found in told.values())
     return {name: " ".join(sentences(found)) for name, found in told.items()} if answered else {}
 
 
 def in_details(told: Mapping[str, Verdict | str]) -> dict[str, object]:
-    """The same as a page's details have it, with a probability or without."""
+    """What a page's details say, with a probability or without."""
     said = {name: " ".join(sentences(found)) for name, found in once(told).items()}
     return {QUESTION: said.get("", said)} if said else {}

@@ -1,4 +1,4 @@
-"""Checkpoints: a nest of dictionaries, lists, numbers and tensors in one safetensors file, sealed with a hash."""
+"""Checkpoints: nested dictionaries, lists, numbers and tensors in one safetensors file, sealed with a hash."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ State = Any
 
 
 def save_checkpoint(path: Path, state: State) -> None:
-    """Writes the state beside `path` and renames it: a process killed here leaves the old checkpoint whole.
+    """Writes the state next to `path` and renames it: a process killed meanwhile leaves the old checkpoint intact.
 
     Raises:
         CheckpointError: if the state holds what could not be loaded again.
@@ -32,10 +32,10 @@ def save_checkpoint(path: Path, state: State) -> None:
 
 
 def load_checkpoint(path: Path) -> State:
-    """The state; nothing in the file is run.
+    """The state in a file; nothing in the file is executed.
 
     Raises:
-        CheckpointError: if the file is missing, is no checkpoint, or one byte of it changed.
+        CheckpointError: if the file is missing, is not a checkpoint, or one byte of it changed.
     """
     if path.exists() and not path.is_file():
         raise _damaged(path, "no file, but a folder, a device or a pipe")
@@ -55,7 +55,7 @@ def load_checkpoint(path: Path) -> State:
 
 
 def tensors_in(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a state with its place there, such as `model.0.weight`."""
+    """Every tensor of a state with its path in it, such as `model.0.weight`."""
     if isinstance(state, Tensor):
         yield path, state
     elif isinstance(state, dict | list | tuple):
@@ -77,7 +77,7 @@ def _unpack(state: State, tensors: dict[str, Tensor]) -> State:
     """The state with each tensor replaced by its name in `tensors`; dictionaries as pairs, as keys may be numbers."""
     if isinstance(state, Tensor):
         name = str(len(tensors))
-        # safetensors wants tensors that share no memory.
+        # safetensors requires tensors that share no memory.
         tensors[name] = state.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"tensor": name}
     if isinstance(state, dict) and all(isinstance(key, str | int) for key in state):

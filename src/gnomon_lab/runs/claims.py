@@ -13,7 +13,7 @@ class Claim:
         source: where it is made.
         expected: the paper's threshold or value, in words.
         measured: what the run measured, in words.
-        holds: whether the measured meets the expected.
+        holds: whether what was measured meets what was expected.
     """
 
     message: str

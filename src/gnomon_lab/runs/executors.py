@@ -1,4 +1,4 @@
-"""Where a sweep's runs are made: processes of this machine, a dask cluster, or Slurm, each as an Executor."""
+"""Where a sweep's runs are executed: processes on this machine, a dask cluster, or Slurm, each as an Executor."""
 
 import os
 import signal
@@ -23,15 +23,15 @@ R = TypeVar("R")
 SLURM = ("slurm", "slurm:local")
 DASK = "dask://"
 POLL = 0.2
-"""Seconds between two looks at a call that runs elsewhere."""
+"""Seconds between two checks of a call that runs elsewhere."""
 IMPORTED = ["torch._dynamo", "sklearn.datasets", "gnomon_lab.report"]
-"""torch's optimizers import the first, gnomon.data.digits the second; each brings torch or takes a second itself."""
+"""torch's optimizers import the first, gnomon.data.digits the second; each imports torch or takes a second itself."""
 SECONDS_TO_ANSWER = 10
-"""That a dask scheduler has."""
+"""The time that a dask scheduler has to answer."""
 DAY = 24 * 60
-"""Minutes that Slurm is asked for, unless the variable SBATCH_TIMELIMIT says otherwise."""
+"""Minutes that are requested from Slurm, unless the environment variable SBATCH_TIMELIMIT says otherwise."""
 MOST_JOBS = 1000
-"""At a time on Slurm, which has a queue of its own."""
+"""Jobs at a time on Slurm, which has its own queue."""
 
 
 @contextmanager
@@ -39,14 +39,14 @@ def open_executor(on: str | None, workers: int | None, threads: int, logs: Path)
     """The executor that `--on` and `--workers` name; what it starts ends with it.
 
     Args:
-        on: None for processes of this machine, `dask://HOST:PORT`, `slurm`, or `slurm:local`, which is submitit's
+        on: None for processes on this machine, `dask://HOST:PORT`, `slurm`, or `slurm:local`, which is submitit's
             stand-in for Slurm on this machine.
-        workers: runs at a time; default: one on this machine, all on Slurm. A dask cluster has its own.
-        threads: processor threads of a run.
-        logs: the folder for what Slurm's jobs print.
+        workers: runs at a time; default: one on this machine, all on Slurm. A dask cluster has its own workers.
+        threads: CPU threads per run.
+        logs: the folder for the output of Slurm's jobs.
 
     Raises:
-        DataError: if the words make no sense, or there is no such cluster.
+        DataError: if the options make no sense, or there is no such cluster.
         MissingExtraError: if the extra `dask` or `slurm` is not installed, or broken.
     """
     require_place(on, workers, threads)
@@ -62,7 +62,7 @@ def open_executor(on: str | None, workers: int | None, threads: int, logs: Path)
 
 
 def require_place(on: str | None, workers: int | None, threads: int) -> None:
-    """Raises DataError if `--on` and `--workers` make no sense, as can be seen before anyone is asked for work.
+    """Raises DataError if `--on` and `--workers` make no sense, as far as can be seen before any work is submitted.
 
     With more workers than there are cores for their threads, each run takes many times as long.
     """
@@ -96,7 +96,7 @@ class Call(Protocol):
     """A call that runs elsewhere."""
 
     def done(self) -> bool:
-        """Whether it has come to its end, good or bad."""
+        """Whether it has ended, successfully or not."""
         ...
 
     def result(self) -> object:
@@ -109,9 +109,9 @@ class Call(Protocol):
 
 
 class Watched(ThreadPoolExecutor):
-    """Calls that run elsewhere, some at a time, each watched by a thread; leaving it ends those under way.
+    """Calls that run elsewhere, some at a time, each watched by a thread; leaving the context ends those in progress.
 
-    One whose worker dies fails alone, where in a pool of processes it takes all the others with it.
+    A call whose worker dies fails alone, whereas in a pool of processes it takes all the others with it.
     """
 
     def __init__(self, at_a_time: int, start: Callable[[Callable[[], object]], Call]) -> None:
@@ -120,7 +120,7 @@ class Watched(ThreadPoolExecutor):
         self._ending = threading.Event()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Has the call made as soon as there is room for it."""
+        """Starts the call as soon as there is room for it."""
         return super().submit(self._watch, partial(fn, *args, **kwargs))
 
     def __exit__(self, *error: object) -> None:
@@ -147,7 +147,7 @@ class OwnProcess:
         pool.shutdown(wait=False)
 
     def done(self) -> bool:
-        """Whether it has come to its end, good or bad."""
+        """Whether it has ended, successfully or not."""
         return self._future.done()
 
     def result(self) -> object:
@@ -155,14 +155,14 @@ class OwnProcess:
         return self._future.result()
 
     def cancel(self) -> None:
-        """Ends the process, as at any moment it may be."""
+        """Ends the process, which may be ended at any moment."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGTERM)
         wait([self._future])
 
 
 def _processes() -> BaseContext:
-    """On Linux forked from one that has imported what every run needs, which takes a new process seconds."""
+    """On Linux, forked from a process that has imported what every run needs: a new process needs seconds for that."""
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
@@ -171,14 +171,15 @@ def _processes() -> BaseContext:
 
 
 def _deafen() -> None:
-    """Ctrl-C reaches every process of a terminal; those that this thread starts from here on leave it to us."""
+    """Ctrl-C reaches every process of a terminal; those that this thread starts from now on leave it to us."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def _begin(environment: dict[str, str]) -> None:
-    """In a worker: it ends with its parent, since nobody would wait for it after that was killed.
+    """In a worker: makes it end with its parent, because nobody would wait for it once the parent was killed.
 
-    Ctrl-C is the parent's, and so is the environment: what this was forked from may have been there before.
+    Ctrl-C is left to the parent, and the environment is the parent's: the process that this one was forked from may be
+    older.
     """
     _deafen()
     os.environ.clear()
@@ -195,7 +196,7 @@ def _begin(environment: dict[str, str]) -> None:
 
 @contextmanager
 def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Executor]:
-    """Each call as a job of Slurm, or of submitit's stand-in for it if the cluster is `local`."""
+    """Each call as a Slurm job, or as one of submitit's stand-in for Slurm if the cluster is `local`."""
     submitit = extra("run(--on)", "submitit", "slurm")
     try:
         jobs = submitit.AutoExecutor(logs / "%j", cluster)
@@ -220,11 +221,11 @@ def slurm(cluster: str, at_a_time: int, threads: int, logs: Path) -> Iterator[Ex
 
 @contextmanager
 def dask(address: str) -> Iterator[Executor]:
-    """The executor of a dask cluster, whose scheduler and workers are somebody else's and stay."""
+    """The executor of a dask cluster, whose scheduler and workers are not ours and keep running."""
     distributed = extra("run(--on)", "distributed", "dask")
     host, _, port = address.rpartition(":")
     try:
-        # First, since a client that finds no scheduler may wait for its own loop endlessly when it is collected.
+        # First, since a client without a scheduler may wait endlessly for its own loop when it is garbage-collected.
         socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
         client = distributed.Client(f"tcp://{address}", timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except OSError as error:

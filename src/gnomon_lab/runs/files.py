@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are either complete or absent."""
 
 import errno
 import fcntl
@@ -17,21 +17,21 @@ Json = Any
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Has `write` fill a file beside `path`, and renames it: readers see the old file or the new one, never a part.
+    """Has `write` fill a file next to `path`, and renames it: readers see the old file or the new one, never a part.
 
-    Processes that write the same file do so one after another. What a killed one leaves beside is written over by the
-    next. A file that is replaced keeps its permissions. When this returns, the new one outlives a power failure.
+    Processes that write the same file take turns. What a killed one leaves behind is overwritten by the next. A file
+    that is replaced keeps its permissions. When this returns, the new one survives a power failure.
 
     Args:
         path: the file.
-        write: fills the file that is there already, empty or not; it must not put another in its place.
+        write: fills the given file, which already exists, empty or not; it must not replace that file by another.
     """
     beside = path.with_name(f".{path.name}.part")
     with _alone(beside):
         try:
             kept = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
             if kept is not None:
-                beside.chmod(kept | stat.S_IRUSR | stat.S_IWUSR)  # before a word is in it
+                beside.chmod(kept | stat.S_IRUSR | stat.S_IWUSR)  # before anything is in it
             write(beside)
             if kept is not None:
                 beside.chmod(kept)
@@ -39,7 +39,7 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
             beside.replace(path)
         except BaseException as error:
             beside.unlink(missing_ok=True)
-            if isinstance(error, OSError) and error.errno and not error.filename:  # a full disk tells no name
+            if isinstance(error, OSError) and error.errno and not error.filename:  # a full disk gives no name
                 error.filename = str(path)
             raise
     sync(path.parent)
@@ -47,9 +47,9 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _alone(beside: Path) -> Iterator[None]:
-    """Makes the file and holds it against others that would write it; the dead hold nothing."""
+    """Creates the file and locks it against other writers; a dead process holds no lock."""
     while True:
-        if beside.is_symlink() or beside.is_fifo():  # which would be written through, or waited at
+        if beside.is_symlink() or beside.is_fifo():  # we would write through the one, and wait at the other
             beside.unlink()
         with beside.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -66,7 +66,7 @@ def _is_at(opened: int, path: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk; nothing if there is no such file."""
+    """Waits until a file, or the names in a folder, are on the disk; does nothing if there is no such file."""
     try:
         place = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def sync(path: Path) -> None:
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all."""
+    """Writes a file, completely or not at all."""
 
     def write(beside: Path) -> None:
         beside.write_bytes(content)
@@ -90,21 +90,21 @@ def replace_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Writes a text file, whole or not at all."""
+    """Writes a text file, completely or not at all."""
     replace_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes `value` as indented JSON, whole or not at all."""
+    """Writes `value` as indented JSON, completely or not at all."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     replace_text(path, text)
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds; nothing if there is none.
+    """The contents of a file; empty if there is none.
 
     Raises:
-        DataError: if it is no file, but a folder, a device or a pipe that might never end.
+        DataError: if it is not a file, but a folder, a device or a pipe, which might never end.
     """
     if path.exists() and not path.is_file():
         raise DataError(path, "a file", "something else", "Remove it.", where="read_bytes")
@@ -112,7 +112,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json_object(path: Path) -> dict[str, Json]:
-    """The object of a JSON file.
+    """The object in a JSON file.
 
     Raises:
         DataError: if it holds no JSON, or something other than an object, or what could not be written again.
@@ -129,7 +129,7 @@ def read_json_object(path: Path) -> dict[str, Json]:
 
 
 def _is_deep(value: Json, most: int = 50) -> bool:
-    """Whether it holds what is nested deeper, which may not be written again."""
+    """Whether it is nested more deeply than this, so that it may not be possible to write it again."""
     level = [value]
     for _ in range(most):
         level = [part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)]

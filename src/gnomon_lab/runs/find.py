@@ -18,7 +18,7 @@ from gnomon_lab.runs.machine import machine
 from gnomon_lab.runs.records import Finished, Record, parse_records
 
 SEEDS = 10**9
-"""Seeds are below it."""
+"""Seeds are below this number."""
 CONFIG: dict[str, Callable[[Json], object]] = {
     "experiment": lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII),
     "config": lambda value: isinstance(value, dict),
@@ -26,12 +26,12 @@ CONFIG: dict[str, Callable[[Json], object]] = {
     "made_with": lambda value: isinstance(value, list) and all(isinstance(here, dict) for here in value),
     "started": lambda value: isinstance(value, str),
 }
-"""What config.json holds, in the order of Found, and what is right for each."""
+"""The entries of config.json, in the order of Found, and what is valid for each."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A run on disk: its folder and what config.json says; `made_with` holds each machine that worked on it."""
+    """A run on disk: its folder and what config.json says; `made_with` lists each machine that worked on it."""
 
     folder: Path
     experiment: str
@@ -46,7 +46,7 @@ class Found:
         return self._result_path.exists()
 
     def begin(self) -> None:
-        """Notes in config.json what the run goes on with, if that is another machine or other versions than before."""
+        """Notes in config.json what the run continues with, if the machine or the versions differ from those before."""
         here = machine()
         if here not in self.made_with:
             self.made_with.append(here)
@@ -60,7 +60,7 @@ class Found:
         write_json(self._result_path, sealed | {"sha256": _own_hash(sealed)})
 
     def result(self) -> dict[str, Json]:
-        """What result.json says.
+        """The contents of result.json.
 
         Raises:
             DataError: if it or config.json was altered since the run finished.
@@ -79,10 +79,10 @@ class Found:
         return result
 
     def records(self) -> list[Record]:
-        """The records; of a finished run, those that it finished with.
+        """The records; for a finished run, those that it finished with.
 
         Raises:
-            DataError: if they are damaged, missing, or were changed since.
+            DataError: if they are damaged or missing, or were changed since.
         """
         path = self.folder / "records.jsonl"
         if not self.finished:
@@ -125,7 +125,7 @@ class Found:
 
     @property
     def digest(self) -> str:
-        """Eight letters that are the same for runs that differ in the seed alone."""
+        """Eight characters that are the same for runs that differ only in the seed."""
         return digest(self.experiment, self.config)
 
 
@@ -134,7 +134,7 @@ def _own_hash(result: dict[str, Json]) -> str:
 
 
 def digest(experiment: str, config: dict[str, Any]) -> str:
-    """Eight letters that stand for an experiment's configuration."""
+    """Eight characters that stand for an experiment's configuration."""
     return hashlib.sha256(json.dumps([experiment, config], sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -144,7 +144,7 @@ def folder_of(root: Path, experiment: str, config: object, seed: int) -> Path:
 
 
 def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
-    """The run of this configuration and seed, begun if it is not there.
+    """The run of this configuration and seed, begun if it does not exist.
 
     Raises:
         DataError: if the folder holds another configuration, or files that were altered.
@@ -159,13 +159,13 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
         for above in (folder.parent, root):
             sync(above)
     found = load_run(folder)
-    if found.config != settings:  # eight letters can be those of two configurations
+    if found.config != settings:  # two configurations can share their eight characters
         raise DataError(folder, "the same configuration", "another", "Choose another folder --runs.", where="run")
     return found
 
 
 def find_run(root: Path, experiment: str, config: object, seed: int) -> Found | None:
-    """The run of this configuration and seed, if it was begun; raises as `load_run`."""
+    """The run of this configuration and seed, if it was begun; raises as `load_run` does."""
     folder = folder_of(root, experiment, config, seed)
     return load_run(folder) if (folder / "config.json").exists() else None
 
@@ -215,7 +215,7 @@ def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], li
 
 
 def finished_runs(root: Path, experiment: str) -> tuple[list[Found], list[str]]:
-    """The finished runs of an experiment whose records are those that they finished with; and what others lack."""
+    """The finished runs of an experiment whose records are those that they finished with; and errors in others."""
     runs, damaged = all_runs(root, experiment)
     whole = []
     for found in runs:

@@ -25,7 +25,7 @@ def machine() -> dict[str, object]:
 
 
 def processor() -> str:
-    """The processor's name, where the system tells it."""
+    """The CPU's name, where the system gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
@@ -34,11 +34,11 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """That of the checkout which this code lies in, with `-dirty` if files were changed; None if it is in none."""
+    """The commit of the checkout with this code in it, with `-dirty` if files were changed; None if there is none."""
     git = ["git", "-C", str(Path(__file__).parent)]
     describe = ["describe", "--always", "--dirty", "--exclude=*"]
     try:
-        # An installed package may lie in somebody else's checkout, which does not know the file.
+        # An installed package may be inside another project's checkout, which does not track the file.
         subprocess.run([*git, "ls-files", "--error-unmatch", Path(__file__).name], capture_output=True, check=True)
         return subprocess.run([*git, *describe], capture_output=True, check=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""records.jsonl: one line a reading, appended and flushed; an incomplete last line is dropped on reading."""
+"""records.jsonl: one line per reading, appended and flushed; an incomplete last line is dropped on reading."""
 
 import hashlib
 import json
@@ -12,11 +12,11 @@ from gnomon.errors import DataError
 from gnomon_lab.runs.files import read_bytes, replace_bytes
 
 Record = dict[str, Any]
-"""Plain JSON: `arm`, `step`, then the numbers of one reading; wall times stand under `seconds`."""
+"""Plain JSON: `arm`, `step`, then the numbers of one reading; wall times are under `seconds`."""
 
 
 class Finished(Record):
-    """A record of a finished run: what it is asked for and lacks, another version of gnomon did not record."""
+    """A record of a finished run: a name that it lacks was not recorded by the version of gnomon that made the run."""
 
     def __init__(self, record: Record, folder: Path, commit: object) -> None:
         super().__init__(record)
@@ -36,7 +36,7 @@ class Finished(Record):
 
 @dataclass(frozen=True)
 class Seal:
-    """The records of its arm that a checkpoint stands on: how many, and the hash of their lines."""
+    """The records of its arm that a checkpoint relies on: how many, and the hash of their lines."""
 
     checkpoint: Path
     records: int
@@ -44,14 +44,14 @@ class Seal:
 
 
 class Kept:
-    """The records of one arm up to now, as a checkpoint seals them."""
+    """The records of one arm so far, as a checkpoint seals them."""
 
     def __init__(self) -> None:
         self.count = 0
         self._hash = hashlib.sha256()
 
     def add(self, line: bytes) -> None:
-        """Counts one line, without its end."""
+        """Adds one line, given without its newline."""
         self.count += 1
         self._hash.update(line + b"\n")
 
@@ -62,16 +62,16 @@ class Kept:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The whole records of the file, none if there is no file; a last line without its end was being written.
+    """The complete records of the file, none if there is no file; a last line without a newline was being written.
 
     Raises:
-        DataError: if a line before the last is no record.
+        DataError: if a line before the last is not a record.
     """
     return parse_records(path, read_bytes(path))
 
 
 def parse_records(path: Path, content: bytes) -> list[Record]:
-    """The records in what the file held; raises as `read_records`."""
+    """The records in the file's contents; raises as `read_records` does."""
     records = []
     for number, line in enumerate(content.split(b"\n")[:-1], 1):
         record = _parse(line)
@@ -98,10 +98,10 @@ def _parse(line: bytes) -> Record | None:
 
 
 def append_record(path: Path, record: Record) -> bytes:
-    """Appends one line, and returns it without its end.
+    """Appends one line, and returns it without its newline.
 
     Raises:
-        DataError: if there is no room for it; the lines before it are whole, and it is not there.
+        DataError: if there is no room for it; the lines before it are complete, and it is not there.
     """
     line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
     try:
@@ -118,20 +118,20 @@ def append_record(path: Path, record: Record) -> bytes:
 
 
 def keep_records(path: Path, seals: Mapping[str, Seal]) -> dict[str, Kept]:
-    """Leaves those records in the file that checkpoints stand on, and drops all others, which are made again.
+    """Keeps the records in the file that checkpoints rely on, and drops all others, which are made again.
 
-    The others are those since an arm's checkpoint, those of an arm without one, and lines that are no records, such as
-    a power failure leaves. Nothing is dropped unless all that checkpoints stand on is there.
+    The others are those made after an arm's checkpoint, those of an arm without one, and lines that are not records,
+    such as a power failure leaves. Nothing is dropped unless everything that checkpoints rely on is there.
 
     Args:
         path: the file.
-        seals: what the checkpoints stand on, by arm.
+        seals: what the checkpoints rely on, by arm.
 
     Returns:
-        What is left, by arm.
+        The records that are left, by arm.
 
     Raises:
-        DataError: if what a checkpoint stands on is missing, or was altered.
+        DataError: if what a checkpoint relies on is missing, or was altered.
     """
     lines = read_bytes(path).split(b"\n")
     kept = {arm: Kept() for arm in seals}

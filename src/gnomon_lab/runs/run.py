@@ -1,4 +1,4 @@
-"""One run: a folder that holds what was asked, what was seen, and where to go on after a crash."""
+"""One run: a folder that holds what was requested, what was measured, and where to resume after a crash."""
 
 import fcntl
 import math
@@ -20,7 +20,7 @@ from gnomon_lab.runs.files import sync
 from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
 
 Show = Callable[[str, int, int], object]
-"""Is told how many of how many steps of a part, by its name, are behind us."""
+"""Called with the name of a part, how many of its steps are done, and how many there are."""
 
 
 KEYS = frozenset(("run", "arm", "step", "finished", "records", "records_sha256", "read", "trained", "state"))
@@ -31,11 +31,11 @@ class Stateful(Protocol):
     """What a run can save and restore: modules, optimizers, gnomon's steering methods."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on."""
+        """Everything that is needed to resume."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> object:
-        """Goes on from there."""
+        """Resumes from there."""
         ...
 
 
@@ -43,10 +43,10 @@ class Run:
     """A run's folder, and the loop that trains in it and survives being killed.
 
     Attributes:
-        folder: where everything lies.
-        seed: from which the experiment makes its generators.
+        folder: where all its files are.
+        seed: the seed from which the experiment makes its generators.
         data_dir: where to look for data sets first.
-        checkpoint_seconds: at most so much work is lost.
+        checkpoint_seconds: the most work that is lost when a run is killed.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the folder against a second process, which would write into the same records."""
-        # A link is not followed, and a named pipe not waited at: the folder may come from somewhere else.
+        """Locks the folder against a second process, which would write to the same records."""
+        # A link is not followed, and a named pipe not waited for: the folder may come from somewhere else.
         file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             try:
@@ -108,7 +108,7 @@ class Run:
             os.close(file)
 
     def steps(self, arm: str, total: int, **state: Stateful | torch.Generator) -> Iterator[int]:
-        """The steps 0 to `total` of one arm of the experiment, from where the last checkpoint stands.
+        """The steps 0 to `total` of one arm of the experiment, resumed from its last checkpoint if there is one.
 
         At step s the caller makes the s-th update (none at 0) and may `record` a reading. A checkpoint is written
         every few seconds and at the end, which is `total` or the step at which the caller calls `stop`; resuming
@@ -116,8 +116,8 @@ class Run:
         restores its state.
 
         Raises:
-            CheckpointError: if a checkpoint is damaged, or of another run.
-            DataError: if records that a checkpoint stands on are missing, or were altered.
+            CheckpointError: if a checkpoint is damaged, or belongs to another run.
+            DataError: if records that a checkpoint relies on are missing, or were altered.
         """
         if not self._begun or arm in self._begun:
             self._left = keep_records(self.records_path, self._seals())
@@ -148,7 +148,7 @@ class Run:
                 owner = {"run": self.folder.name, "arm": arm}
                 where = owner | {"step": step, "finished": finished}
                 seal = {"records": self._kept.count, "records_sha256": self._kept.sha256}
-                sync(self.records_path)  # after a power failure, the checkpoint still has what it stands on
+                sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
                 save_checkpoint(path, where | seal | seconds | {"state": parts})
                 self._saved = step
                 last_save = self._mark = time.monotonic()
@@ -156,7 +156,7 @@ class Run:
                 return
 
     def _count(self, read: float) -> float:
-        """Counts the time since the last call, of which so many seconds went into readings; returns what time it is."""
+        """Counts the time since the last call, of which so many seconds went into readings; returns the time now."""
         now = time.monotonic()
         self._read += read
         self._trained += now - self._mark - read
@@ -164,7 +164,7 @@ class Run:
         return now
 
     def _seals(self) -> dict[str, Seal]:
-        """What the checkpoints in the folder stand on, by arm."""
+        """What the checkpoints in the folder rely on, by arm."""
         seals = {}
         for path in sorted(self.folder.glob("checkpoint-*.safetensors")):
             saved = self._load(path)
@@ -175,7 +175,7 @@ class Run:
         """A checkpoint of this run and of the arm that the file is named after.
 
         Raises:
-            CheckpointError: if it is damaged, or another's.
+            CheckpointError: if it is damaged, or belongs to another run or arm.
         """
         saved = load_checkpoint(path)
         arm = path.name.removeprefix("checkpoint-").removesuffix(".safetensors")
@@ -202,7 +202,7 @@ class Run:
             )
 
     def require_finite(self, **quantities: Tensor) -> None:
-        """Ends the run where a loss or a penalty is no longer a finite number, before it spoils the parameters.
+        """Ends the run when a loss or a penalty is no longer a finite number, before it spoils the parameters.
 
         Raises:
             ConvergenceError: naming the step, the quantity and the last good checkpoint.
@@ -212,7 +212,7 @@ class Run:
                 raise self._diverged(f"a finite {name}", f"{quantity.sum().item():g}")
 
     def _require_numbers(self, state: State) -> None:
-        """Raises ConvergenceError rather than replace a good checkpoint by one with NaN in it."""
+        """Raises ConvergenceError rather than replace a good checkpoint by one that contains NaN."""
         for path, tensor in tensors_in(state):
             if tensor.is_floating_point() and tensor.isnan().any():
                 raise self._diverged(f"numbers in {path}", "nan")
@@ -230,15 +230,15 @@ class Run:
         )
 
     def stop(self) -> None:
-        """Ends the arm with the step that is under way."""
+        """Ends the arm with the current step."""
         self._stopped = True
 
     def record(self, step: int, *readings: Reading, **values: object) -> None:
         """Appends one line: the arm, the step, the readings' scalars, other values, and the seconds spent so far.
 
         Raises:
-            ConvergenceError: at a NaN or an infinite value.
-            DataError: if a name is there twice.
+            ConvergenceError: if a value is NaN or infinite.
+            DataError: if a name occurs twice.
         """
         cost: Counter[str] = Counter()
         values = {"arm": self._arm, "step": step, **values}

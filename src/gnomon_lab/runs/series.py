@@ -1,4 +1,4 @@
-"""Reading records: the series of one arm, its end, and the step at which something came to stay."""
+"""Reading records: the series of one arm, its end, and the step from which on a value stays."""
 
 from collections.abc import Sequence
 
@@ -43,6 +43,6 @@ def settled_at(records: Sequence[Record], arm: str, name: str, least: float) -> 
 
 
 def seconds_of(records: Sequence[Record]) -> float:
-    """The wall time that was spent on what the records tell of, on training and on reading."""
+    """The wall time that the records account for, spent on training and on reading."""
     ends = {record["arm"]: record["seconds"] for record in records}
     return sum(end["trained"] + end["read"] for end in ends.values())

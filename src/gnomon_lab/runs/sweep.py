@@ -1,7 +1,7 @@
-"""Many runs at once: tasks, handed to any `concurrent.futures.Executor`, and what becomes of them as it comes.
+"""Many runs at once: tasks, handed to any `concurrent.futures.Executor`, and their progress and outcomes as they come.
 
-The runs and whoever waits for them share one folder, beside the runs' own: there each run says how far it is and what
-went wrong, and each sees whether it is still wanted. So workers may be processes here or on other machines.
+The runs and the process that waits for them share one folder, next to the runs' own: there each run reports its
+progress and its errors, and sees whether it is still wanted. So workers may be processes here or on other machines.
 """
 
 import json
@@ -19,23 +19,23 @@ from gnomon_lab.runs.find import Found, open_run
 from gnomon_lab.runs.run import Show
 
 POLL = 0.5
-"""Seconds between two looks at how far the runs are."""
+"""Seconds between two checks of the runs' progress."""
 PATIENCE = 5.0
-"""Seconds that runs are given to end by themselves when the sweep is stopped."""
+"""Seconds that runs are given to end on their own when the sweep is stopped."""
 LAST_LINES = 10
-"""Of what a failed run said."""
+"""How many of the last lines that a failed run reported are kept."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run that a worker can make.
+    """One run that a worker can execute.
 
     Attributes:
         experiment: the experiment's name.
         config: its configuration.
         seed: the run's seed.
         root: the folder that holds all runs, absolute, and the same for every worker.
-        make: makes the run in its folder, from where it stands; a worker imports it by its name.
+        make: executes the run in its folder, from where it is; a worker imports this function by its name.
     """
 
     experiment: str
@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Moved:
-    """A run got on: `done` of `total` steps of one of its parts are behind it; none while it is starting."""
+    """The progress of a run: `done` of `total` steps of one of its parts are done; none while it is starting."""
 
     task: Task
     part: str
@@ -57,17 +57,17 @@ class Moved:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run came to its end, or failed; then `lines` are the last that it said."""
+    """A run finished, or failed; then `lines` are the last that it reported."""
 
     task: Task
     lines: tuple[str, ...] = ()
 
 
 def sweep(tasks: Sequence[Task], executor: Executor) -> Generator[Moved | Ended]:
-    """Makes all runs, and yields how far they are while they work, and each one's end.
+    """Executes all runs, and yields their progress while they work, and the end of each.
 
-    A run that fails stops no other. Closing the iterator stops them all: those under way end at their next step, and
-    what has not begun does not begin. The same tasks go on from the checkpoints.
+    A run that fails stops no other. Closing the iterator stops them all: those in progress end at their next step, and
+    those that have not begun do not begin. The same tasks resume from the checkpoints.
     """
     if not tasks:
         return
@@ -101,7 +101,7 @@ def sweep(tasks: Sequence[Task], executor: Executor) -> Generator[Moved | Ended]
 
 
 def work(task: Task, place: Path) -> None:
-    """Makes one run, in whatever process this is; what goes wrong is said beside `place`, and raised."""
+    """Executes one run in the current process; an error is written next to `place`, and raised."""
     show = Reported(place)
     try:
         show("starting", 0, 0)
@@ -121,14 +121,14 @@ def work(task: Task, place: Path) -> None:
 
 
 class Reported:
-    """Shows progress to another process, in a file, which is there as long as the run is at work."""
+    """Shows progress to another process, in a file, which exists as long as the run is at work."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._next = 0.0
 
     def __call__(self, part: str, done: int, total: int) -> None:
-        """Says that `done` of `total` steps of this part are behind us.
+        """Reports that `done` of `total` steps of this part are done.
 
         Raises:
             CancelledError: if nobody waits for the run any more.
@@ -138,14 +138,14 @@ class Reported:
         self._next = time.monotonic() + POLL
         if not _going(self._place.parent).exists():
             raise CancelledError
-        # Renamed, so that it is never read half written. It need not outlive a crash.
+        # Renamed, so that it is never read half written. It need not survive a crash.
         beside = self._place.with_suffix(".part")
         beside.write_text(json.dumps([part, done, total]), encoding="utf-8")
         beside.replace(self._place)
 
 
 def _moved(task: Task, place: Path) -> Moved | None:
-    """How far a run is, if it is at work."""
+    """The progress of a run, if it is at work."""
     try:
         part, done, total = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -154,7 +154,7 @@ def _moved(task: Task, place: Path) -> Moved | None:
 
 
 def _last_lines(future: Future[None], place: Path) -> tuple[str, ...]:
-    """What a failed run said last, or what is known if it could say nothing; nothing of one that came to its end."""
+    """The last lines that a failed run reported, or what is known if it reported nothing; none for a finished run."""
     error = CancelledError() if future.cancelled() else future.exception()
     if error is None:
         return ()
@@ -168,10 +168,10 @@ def _last_lines(future: Future[None], place: Path) -> tuple[str, ...]:
 
 
 def _going(shared: Path) -> Path:
-    """The file that is there as long as the sweep goes on."""
+    """The file that exists as long as the sweep continues."""
     return shared / "going"
 
 
 def _said(place: Path) -> Path:
-    """The file that holds what a failed run said."""
+    """The file that holds what a failed run reported."""
     return place.with_suffix(".txt")

@@ -1,4 +1,4 @@
-"""What the page is told: the curves that changed since it last asked, few enough points to draw."""
+"""What the page is sent: the curves that changed since its last request, with few enough points to draw."""
 
 import json
 import time
@@ -7,16 +7,16 @@ from gnomon_lab.watching.curves import Numbers
 from gnomon_lab.watching.folder import Curve, Watched
 
 POINTS, FEWEST, MOST = 300_000, 60, 600
-"""Of all curves together, and the least and the most of one."""
+"""Points of all curves together, and the fewest and the most of one curve."""
 
 
 def answer(watched: Watched, since: int = 0, *, seconds: float = 1.0) -> str:
-    """Looks at the files, and says in JSON what changed after version `since`.
+    """Reads the files, and returns as JSON what changed after version `since`.
 
     Args:
         watched: the files.
         since: the version that the page has; 0: none.
-        seconds: for how long to read at most; `reading` says that there is more.
+        seconds: how long to read at most; `reading` says that there is more.
     """
     whole = watched.look(seconds)
     drawn = watched.curves()
@@ -56,5 +56,5 @@ def _told(curve: Curve, points: int, *, numbers: bool) -> str:
 
 
 def _written(column: Numbers) -> str:
-    """Six digits each; null for none, "-" for NaN or infinity."""
+    """The numbers with six digits each; null for none, "-" for NaN or infinity."""
     return ",".join([f"{number:.6g}" for number in column.tolist()]).replace("nan", "null").replace("inf", '"-"')

@@ -1,4 +1,4 @@
-"""Curves in letters: two columns and four rows of dots a letter."""
+"""Curves in braille characters: two columns and four rows of dots per character."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from gnomon_lab.watching.curves import LOGARITHMIC, Numbers, Steps
 Places = npt.NDArray[np.int64]
 
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""The bits of a letter's dots: its left column from the top, and its right one."""
+"""The bits of a character's dots: its left column from the top, and its right one."""
 BLANK = 0x2800
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`; what a logarithmic one does not have is NaN on it."""
+    """An axis from `low` to `high`; what a logarithmic axis cannot show is NaN on it."""
 
     low: float
     high: float
@@ -32,14 +32,14 @@ class Axis:
 
 
 def axis_of_steps(every: Sequence[Steps], *, early: bool) -> Axis:
-    """Of all curves; logarithmic where most readings are early."""
+    """The axis for the steps of all curves; logarithmic if most readings are early."""
     there = np.concatenate(every)
     there = there[there > 0] if early else there
     return Axis(float(there.min()), float(there.max()), early)
 
 
 def axis_of_values(every: Sequence[Numbers]) -> Axis | None:
-    """Of all curves; logarithmic where all is above 0 and goes over two powers of ten; None without a number."""
+    """The axis for all curves' values; logarithmic if all are above 0 and span two powers of ten; None without any."""
     there = np.concatenate(every)
     there = there[np.isfinite(there)]
     if not len(there):
@@ -51,7 +51,7 @@ def axis_of_values(every: Sequence[Numbers]) -> Axis | None:
 def drawn(
     curves: Sequence[tuple[Steps, Numbers]], across: Axis, up: Axis, width: int, height: int
 ) -> list[list[tuple[str, int]]]:
-    """The rows from the top: of each letter its sign, and the place of the last curve in it, -1 without one."""
+    """The rows from the top: for each character its sign, and the place of the last curve in it, -1 without one."""
     bits = np.zeros((height, width), int)
     owner = np.full((height, width), -1)
     for place, (steps, numbers) in enumerate(curves):

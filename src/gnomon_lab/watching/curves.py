@@ -12,19 +12,19 @@ Numbers = npt.NDArray[np.float64]
 Steps = npt.NDArray[np.int64]
 
 ABSENT, UNMEASURED = math.nan, math.inf
-"""Of a reading that does not have the quantity, and of one in which it was NaN or infinite."""
+"""For a reading that does not have the quantity, and for one in which it was NaN or infinite."""
 
 LOGARITHMIC = 100
-"""How many times the lowest the highest is where an axis is logarithmic."""
+"""From this ratio of the highest to the lowest number on, an axis may be logarithmic."""
 FEW, MOSTLY = 6, 0.2
-"""Readings of which no axis is logarithmic; and the share of all steps before which half of the readings are early."""
+"""With fewer readings no axis is logarithmic; readings are early if half of them are before this share of all steps."""
 
 
 class Curves:
-    """A step a reading, and a column of numbers for each quantity.
+    """One step per reading, and a column of numbers for each quantity.
 
-    A step that comes again, as where training goes on from a checkpoint, takes the place of what was read from there
-    on, as in `gnomon.History`.
+    A step that comes again, as when training resumes from a checkpoint, replaces what was read from that step on, as in
+    `gnomon.History`.
     """
 
     def __init__(self) -> None:
@@ -36,17 +36,17 @@ class Curves:
 
     @property
     def names(self) -> list[str]:
-        """Of the quantities, in the order in which they first came."""
+        """The names of the quantities, in the order in which they first came."""
         return [*self._columns]
 
     @property
     def last_step(self) -> int:
-        """The latest one; -1 before the first."""
+        """The latest step; -1 before the first."""
         return self._steps[-1] if self._steps else -1
 
     @property
     def early(self) -> bool:
-        """Whether most readings are early, as those at growing distances are: their axis is logarithmic."""
+        """Whether most readings are early, as those at growing intervals are: their axis is then logarithmic."""
         steps, first = self._steps, bisect_left(self._steps, 1)
         if len(steps) - first < FEW:
             return False
@@ -72,7 +72,7 @@ class Curves:
         return {name: column[-1] for name, column in self._columns.items()}
 
     def steps(self) -> Steps:
-        """All steps, rising."""
+        """All steps, ascending."""
         return np.array(self._steps)
 
     def column(self, name: str) -> Numbers:
@@ -83,11 +83,11 @@ class Curves:
         return whole
 
     def thinned(self, points: int) -> tuple[Steps, dict[str, Numbers]]:
-        """At most about so many points of each curve, with all its peaks.
+        """At most about this many points of each curve, with all its peaks.
 
-        Readings are taken together where there are too many: half of the groups are as long as each other, the other
-        half on a logarithmic axis, and of each quantity the lowest and the highest number of a group is there. The
-        first readings and the last stay as they are.
+        Where there are too many, readings are grouped: half of the groups are equally long, the other half equally long
+        on a logarithmic axis, and for each quantity the lowest and the highest number of a group are kept. The first
+        readings and the last stay as they are.
         """
         steps = self.steps()
         columns = {name: self.column(name) for name in self.names}
@@ -121,7 +121,7 @@ def _groups(steps: Steps, count: int) -> npt.NDArray[np.intp]:
 
 
 def _ends(column: Numbers, first: npt.NDArray[np.intp], behind: npt.NDArray[np.intp]) -> Numbers:
-    """Two numbers a group: the lowest and the highest, in the order in which the group goes."""
+    """Two numbers per group: the lowest and the highest, in the order in which the group moves."""
     finite = np.where(np.isfinite(column), column, np.nan)
     low, high = np.fmin.reduceat(finite, first), np.fmax.reduceat(finite, first)
     none = np.where(np.fmax.reduceat(column, first) == UNMEASURED, UNMEASURED, ABSENT)

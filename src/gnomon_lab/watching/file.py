@@ -12,17 +12,17 @@ from gnomon_lab.watching.curves import UNMEASURED, Curves
 
 CHUNK = 1 << 20
 LONGEST = 100 << 20
-"""Bytes of a line; those with the values of all samples are long."""
+"""The most bytes of a line; those with the values of all samples are long."""
 PATIENCE = 4 << 20
 """Bytes without a reading, after which a file is left out."""
 TAIL = 64
-"""Bytes that must stand where they stood, or the file is another."""
+"""Bytes that must be where they were, or the file is another one."""
 LAYOUTS = 100
-"""Of lines, whose names are looked through once."""
+"""Layouts of lines whose names are examined only once."""
 GREATEST = 2**53
-"""Of the steps that a page's numbers hold exactly."""
+"""The greatest step that a page's numbers hold exactly."""
 BESIDE = frozenset({"arm", "step", "seconds", "samples"})
-"""What a line holds beside numbers, as in `gnomon.History`."""
+"""What a line holds besides numbers, as in `gnomon.History`."""
 
 
 class Followed:
@@ -31,7 +31,7 @@ class Followed:
     Attributes:
         path: where it is.
         arms: the curves of each arm; those of a history under None.
-        broken: how many whole lines are no reading.
+        broken: how many complete lines are not readings.
         changed: when it last changed, seconds since 1970.
     """
 
@@ -54,7 +54,7 @@ class Followed:
         return not self._given_up and self._size > self._offset
 
     def read(self) -> bool:
-        """Reads on, some of what was appended at most; whether anything is new.
+        """Reads on, at most a part of what was appended; returns whether anything is new.
 
         Raises:
             OSError: if the file is gone, or cannot be read.
@@ -77,7 +77,7 @@ class Followed:
         return new or bool(content)
 
     def _is_another(self, there: os.stat_result, opened: int) -> bool:
-        """Whether what was read before is no longer what the file begins with, as far as its end tells."""
+        """Whether the file no longer begins with what was read before, as far as the end of that tells."""
         if not self._seen:
             return False
         tail = os.pread(opened, len(self._tail), self._offset - len(self._tail))
@@ -118,13 +118,13 @@ class Followed:
         )
 
     def _named(self, keys: tuple[str, ...]) -> list[str]:
-        """What is wanted of a line with these keys; the extremes of what is there itself are not drawn."""
+        """What is wanted from a line with these keys; the extremes of a quantity that is there itself are not drawn."""
         drawn = [name for name in keys if name not in BESIDE and self._wanted(name)]
         return [name for name in drawn if not (name.endswith((".min", ".max")) and name[:-4] in keys)]
 
 
 def _number(value: object) -> float | None:
-    """None for what is no number; null stands for NaN and infinity."""
+    """The number; None for what is not one. null stands for NaN and infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else UNMEASURED
     if value is None:

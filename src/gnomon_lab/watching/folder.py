@@ -1,4 +1,4 @@
-"""All files of readings below a folder, or one file: those that appear later are found, those that vanish forgotten."""
+"""All files of readings below a folder, or one file: new ones are found, and those that vanish are forgotten."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ from gnomon_lab.watching.file import Followed
 DEPTH = 4
 """Folders between the one that is watched and a file: `./runs/NAME/ID/records.jsonl` is found from above `runs`."""
 RARELY = 20
-"""For how many times as long as looking for new files takes they are not looked for again."""
+"""How long to wait before looking for new files again, as a multiple of how long looking takes."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Curve:
     """What is drawn in one colour: a history, a run, or one arm of a run.
 
     Attributes:
-        key: the same as long as it is watched.
-        place: a number of its own, from 0, in the order in which they were found: its colour.
-        label: what it is called beside the others.
+        key: stays the same as long as it is watched.
+        place: its own number, from 0, in the order in which curves were found: its colour.
+        label: what it is called among the others.
         curves: its numbers.
         changed: when its file last changed, seconds since 1970.
         finished: whether its run says that it is finished.
-        broken: how many lines of its file are no reading.
-        version: of what is watched, when it last changed.
+        broken: how many lines of its file are not readings.
+        version: the version of what is watched when this last changed.
     """
 
     key: str
@@ -48,10 +48,10 @@ class Watched:
 
     Args:
         path: the folder or the file.
-        only: patterns of the quantities that are wanted, such as `test/*`; default: all.
+        only: patterns for the wanted quantities, such as `test/*`; default: all.
     Attributes:
         path: the same.
-        version: rises whenever something changed; later than that of whoever watched before.
+        version: rises whenever something changes; later than that of any earlier watcher.
     """
 
     def __init__(self, path: Path, only: Sequence[str] = ()) -> None:
@@ -71,7 +71,7 @@ class Watched:
         return os.access(self.path, os.F_OK)
 
     def look(self, seconds: float = 1.0) -> bool:
-        """Reads what was added, for about so long at most; whether all of it was read."""
+        """Reads what was added, for about this long at most; returns whether all of it was read."""
         until = time.monotonic() + seconds
         self._find()
         for path, file in [*self._files.items()]:
@@ -90,7 +90,7 @@ class Watched:
         return sorted(drawn, key=lambda curve: curve.place)
 
     def left_out(self) -> list[str]:
-        """Why files that look like readings are not drawn, a sentence each."""
+        """Why files that look like readings are not drawn, one sentence each."""
         none = [f"{path} holds no readings" for path, file in self._files.items() if file.holds_none]
         return [*none, *self._unread.values()]
 
@@ -101,7 +101,7 @@ class Watched:
         return Curve(key, place, label, file.arms[arm], file.changed, finished, file.broken, version)
 
     def _read(self, path: Path, file: Followed) -> bool:
-        """Reads a file on; whether anything was new."""
+        """Reads on in a file; returns whether anything was new."""
         try:
             changed = file.read()
             self._unread.pop(path, None)
@@ -132,7 +132,7 @@ class Watched:
         return not self._only or any(fnmatchcase(name, pattern) for pattern in self._only)
 
     def _words(self, path: Path) -> tuple[str, ...]:
-        """What the file is called: its folders below the one that is watched, and its name if it is no run's."""
+        """What the file is called: its folders below the watched one, and its name unless it is a run's."""
         parts = path.relative_to(self.path).parts if path != self.path else (path.name,)
         if parts[-1] == "records.jsonl":
             return parts[:-1] or (path.absolute().parent.name,)
@@ -140,7 +140,7 @@ class Watched:
 
 
 def _files(folder: Path, depth: int) -> Iterator[Path]:
-    """All `*.jsonl` in a folder, so many folders deep; hidden folders and links to folders are passed by."""
+    """All `*.jsonl` in a folder, so many folders deep; hidden folders and links to folders are skipped."""
     try:
         entries = [*os.scandir(folder)]
     except OSError:
@@ -154,7 +154,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _as_counted(path: Path) -> list[str | int]:
-    """Its words and numbers in turn, so that seed 10 comes behind seed 2."""
+    """Its words and numbers in turn, so that seed 10 comes after seed 2."""
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", str(path))]
 
 

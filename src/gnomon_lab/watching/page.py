@@ -1,4 +1,4 @@
-"""The page that draws the curves: with their numbers in it, or with the address to ask for them."""
+"""The page that draws the curves: with their numbers in it, or with the address from which to request them."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +14,7 @@ def page(folder: Path, told: str | None = None) -> str:
 
     Args:
         folder: what is watched.
-        told: the answer that it draws; None: it asks for it, again and again, where it came from.
+        told: the answer that it draws; None: it requests answers again and again, from where it came.
     """
     pages = Environment(loader=PackageLoader("gnomon_lab", "watching"), autoescape=True, undefined=StrictUndefined)
     here = files("gnomon_lab.watching")

@@ -1,4 +1,4 @@
-"""A server on this machine alone: it gives the page, and what was read since the page last asked."""
+"""A server for this machine only: it serves the page, and what was read since the page's last request."""
 
 import sys
 import threading
@@ -13,15 +13,15 @@ from gnomon_lab.watching.page import page
 
 HERE = "127.0.0.1"
 NAMES = frozenset({HERE, "localhost"})
-"""What this machine is called here: under any other name a page from elsewhere would be asking."""
+"""The names of this machine here: a request under any other name would come from a page from elsewhere."""
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `/` and `/readings?since=VERSION`; files are read when a page asks, and never otherwise.
+    """Serves `/` and `/readings?since=VERSION`; files are read only when a page asks.
 
     Args:
         watched: the files.
-        port: where it listens; 0: where there is a free one.
+        port: the port at which it listens; 0: any free port.
     """
 
     daemon_threads = True
@@ -37,7 +37,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{HERE}:{self.server_address[1]}/"
 
     def handle_error(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
-        """Says what went wrong, other than that a page was closed."""
+        """Reports what went wrong, other than that a page was closed."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -76,4 +76,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing of requests."""
+        """Says nothing about requests."""

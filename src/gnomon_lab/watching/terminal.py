@@ -1,4 +1,4 @@
-"""The curves on a terminal, drawn again and again; where there is none, the latest reading in a line now and then."""
+"""The curves on a terminal, redrawn again and again; where there is none, the latest reading as a line now and then."""
 
 import math
 import time
@@ -17,7 +17,7 @@ from gnomon_lab.watching.folder import Curve, Watched
 SECONDS, QUIET, BETWEEN_LINES = 4.0, 10.0, 10.0
 COLOURS = ("bright_blue", "bright_red", "green", "magenta", "yellow", "cyan", "white")
 NARROWEST, ROWS = 44, 6
-"""Letters across a chart at least, and rows of its axes."""
+"""The fewest characters across a chart, and the rows of its axes."""
 LABEL = 9
 POINTS = 400
 
@@ -38,7 +38,7 @@ def follow(watched: Watched, console: Console, *, once: bool = False) -> None:
 
 
 def await_news(watched: Watched, *, whole: bool) -> bool:
-    """Waits until something is new, or for so long that it should be said; whether all of it is read."""
+    """Waits until something is new, or so long that this should be said; returns whether all of it is read."""
     before, until = watched.version, time.monotonic() + QUIET
     while watched.version == before and time.monotonic() < until:
         time.sleep(SECONDS if whole else 0)
@@ -47,7 +47,7 @@ def await_news(watched: Watched, *, whole: bool) -> bool:
 
 
 def lines(watched: Watched) -> Iterator[str]:
-    """The latest reading, now and where something was added since; without an end."""
+    """The latest reading, now and whenever something was added since; endless."""
     said = 0
     while True:
         news = [curve for curve in watched.curves() if curve.version > said]
@@ -84,7 +84,7 @@ def picture(watched: Watched, console: Console, height: int | None) -> Renderabl
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Each once, without quartiles, those that differ in split or layer alone together, as they first came."""
+    """Each name once, in order of appearance, without quartiles; those that differ in split or layer alone together."""
     groups: dict[str, dict[str, None]] = {}
     for name in names:
         if not name.endswith((".q25", ".q75")):
@@ -101,7 +101,7 @@ def _of_run(curve: Curve, watched: Watched, console: Console) -> Text:
 
 
 def _cut(rows: list[Text], most: int) -> list[Text]:
-    """The first of them, and how many there are more."""
+    """The first of them, and how many more there are."""
     return rows if len(rows) <= most else [*rows[: most - 1], Text(f"{len(rows) - most + 1} more", "dim")]
 
 

@@ -1,4 +1,4 @@
-"""What happens at discontinuity surfaces: when one is met, and how the flow goes on from there."""
+"""What happens at discontinuity surfaces: when one is met, and how the flow continues from there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from gnomon.dynamics._filippov._system import (
 )
 
 NODES = 8
-"""In how many places of a step the surfaces are looked at."""
+"""At how many times in a step the surfaces are checked."""
 STILL = 1e-13
-"""Speeds, as shares of the largest, that are rounding."""
+"""Speeds below this share of the largest are rounding."""
 ITERATIONS = 1000
-"""Steps of the search for an event: where a margin is rounding, each second one is tiny, and 100 were too few."""
+"""Steps of the search for an event: where a margin is rounding, every second one is tiny, and 100 were too few."""
 TRIES = 50
-"""How often points may part or meet behind a layer, before the search for a way on is given up."""
+"""How often points may part or meet behind a layer, before the search for a continuation is given up."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SwitchingEvents:
         points: (e).
         coordinates: (e).
         coefficients: (e), 0 where the point crosses and is truncated in this coordinate from now on, 1 where it no
-            longer is, Filippov's coefficient between where it starts to slide.
+            longer is, and Filippov's coefficient, in between, where it starts to slide.
     """
 
     times: Float[Tensor, "e"]
@@ -53,7 +53,7 @@ class SwitchingEvents:
 
     @classmethod
     def of(cls, events: list[tuple[float, int, int, int, float]], like: Tensor) -> "SwitchingEvents":
-        """The same, of a list, as tensors."""
+        """The same, from a list, as tensors."""
         columns = np.array(events, dtype=float).reshape(-1, 5).T
         times, layers, points, coordinates, coefficients = torch.from_numpy(columns).to(like)
         return cls(times, layers.long(), points.long(), coordinates.long(), coefficients)
@@ -62,7 +62,7 @@ class SwitchingEvents:
 def first_event(
     margins: Callable[[float], Coefficients], bounds: Coefficients, now: float, until: float
 ) -> float | None:
-    """When a margin first falls below its bound, up to `until`: at 0 if it is above 0 before, else at the bound."""
+    """When a margin first falls below its bound, up to `until`: at 0 if it was above 0 before, else at the bound."""
 
     def least(time: float, surfaces: Bool[np.ndarray, "l n q"], bounds: Coefficients | float) -> float:
         return float((margins(time) - bounds)[surfaces].min())
@@ -85,7 +85,7 @@ def first_event(
 def switched(
     flow: PiecewiseSmoothFlow, state: State, coefficients: Coefficients, touching: Bool[np.ndarray, "l n q"]
 ) -> tuple[Coefficients | None, list[Surface]]:
-    """The coefficients with which the flow goes on from surfaces that are touched, None if none are found; and these.
+    """The coefficients with which the flow continues from touched surfaces, None if none are found; and these surfaces.
 
     Coefficients decide which points stay in one place behind a layer, and so touch a surface as one.
     """
@@ -108,7 +108,7 @@ def _speeds(
     surfaces: list[Surface],
     alpha: Float[np.ndarray, "k"],
 ) -> tuple[Float[np.ndarray, "k"], float]:
-    """Those of the heights over the surfaces for these coefficients there, and what of them is rounding."""
+    """The speeds of the heights over the surfaces for these coefficients there, and how much of them is rounding."""
     here = replaced(coefficients, surfaces, alpha)
     speeds = lie_derivatives(flow, state, flow.velocity(here)(state), here)
     return at_surfaces(speeds, surfaces), float(STILL * np.abs(speeds).max())

@@ -1,4 +1,4 @@
-"""Where a regularised flow comes to rest on the surfaces that it touches."""
+"""Where a regularised flow settles on the surfaces that it touches."""
 
 from collections.abc import Callable
 
@@ -6,24 +6,24 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 Speeds = Callable[[Float[np.ndarray, "k"]], tuple[Float[np.ndarray, "k"], float]]
-"""The Lie derivatives of the heights over touched surfaces for given coefficients, and what of them is rounding."""
+"""The Lie derivatives of the heights over touched surfaces for given coefficients, and how much of them is rounding."""
 
 ROUND = 1e-9
-"""How near to 0 and 1 the coefficients of sliding points count as such."""
+"""How near to 0 and 1 the coefficients of sliding points count as these."""
 STEPS, ROUNDS = 100, 8
-"""Steps of the regularised flow before Newton's method is first tried, each time twice as many, and how often."""
+"""Steps of the regularised flow before Newton's method is first tried, doubled each time, and how often it is tried."""
 NEWTON = 8
-"""Its steps, at most, and two more for each surface."""
+"""Newton steps, at most, and two more for each surface."""
 NEAR = 1e-8
-"""Such a step after which the next one would be rounding."""
+"""A Newton step after which the next one would be rounding."""
 
 
 def regularised_limit(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"] | None:
-    """The coefficients with which the flow goes on: 0 where heights fall, 1 where they rise, else those of speed 0.
+    """The coefficients with which the flow continues: 0 where heights fall, 1 where they rise, else those of speed 0.
 
-    In a regularised flow the velocity goes over from one side's to the other's in a thin layer about the surface. There
-    coefficients change with the heights, fast, until they rest or have left the layer. From near there it is Newton's
-    method. None if that does not come to rest.
+    In a regularised flow the velocity changes from one side's to the other's in a thin layer around the surface. There
+    coefficients change with the heights, fast, until they settle or have left the layer. From near there on, Newton's
+    method is used. None if this does not settle.
     """
     speed, rounding = speeds(alpha)
     leaves = np.where(alpha > 0.5, -speed, speed) > rounding
@@ -44,18 +44,18 @@ def regularised_limit(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np
 
 
 def _driven(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
-    """Where the flow leads off the side that is taken; coefficients between 0 and 1 take none."""
+    """Where the flow leads off the side that the coefficient is on; coefficients between 0 and 1 are on none."""
     speed, rounding = speeds(alpha)
     return np.where(alpha <= 0, speed > rounding, np.where(alpha >= 1, -speed > rounding, True))
 
 
 def _slopes(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k k"]:
-    """The speeds' derivatives; they are of degree two at most in each coefficient: central differences are exact."""
+    """The speeds' derivatives; speeds are of degree at most two in each coefficient: central differences are exact."""
     return np.stack([speeds(alpha + unit)[0] - speeds(alpha - unit)[0] for unit in np.eye(len(alpha))], 1) / 2
 
 
 def _newton(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"] | None:
-    """The coefficients at rest, by Newton's method, halted at 0 and 1; None if it does not get there."""
+    """The coefficients at rest, by Newton's method, halted at 0 and 1; None if it does not find them."""
     for _ in range(NEWTON + 2 * len(alpha)):
         free = _driven(speeds, alpha)
         if not free.any():
@@ -75,5 +75,5 @@ def _newton(speeds: Speeds, alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, 
 
 
 def _snapped(alpha: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
-    """0 and 1 where they are as near as rounding."""
+    """The coefficients, set to 0 and 1 where they are within rounding of these."""
     return np.where(alpha < ROUND, 0, np.where(alpha > 1 - ROUND, 1, alpha))

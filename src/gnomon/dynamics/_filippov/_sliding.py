@@ -26,8 +26,8 @@ SINGULAR = 1e-10
 class SlidingField:
     """The velocity from one event to the next; where nothing slides, that of the smooth piece.
 
-    By how much the velocity jumps across a surface is normal to that surface. Thus the one that stays on all surfaces
-    is that for any coefficients there, projected along these jumps.
+    The velocity's jump across a surface is normal to that surface. Thus the velocity that stays on all surfaces is that
+    for any coefficients there, projected along these jumps.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SlidingField:
         self._smooth, self._across = flow.velocity(coefficients), self._beyond(coefficients)
 
     def __call__(self, state: State) -> State:
-        """The velocity. Heights h over surfaces that points slide along change by -h, so that errors fade."""
+        """The velocity. Heights h over surfaces that points slide along change at the rate -h, so that errors decay."""
         velocity = self._smooth(state)
         if not self._surfaces:
             return velocity
@@ -51,7 +51,7 @@ class SlidingField:
     def coefficients(self, state: State, nearby: Coefficients) -> Coefficients:
         """Those for which the convex combination of both sides is this velocity, by Newton's method from nearby ones.
 
-        Velocities are affine in each coefficient, thus differences are derivatives.
+        Velocities are affine in each coefficient, so differences are derivatives.
         """
         if not self._surfaces:
             return self._coefficients
@@ -60,7 +60,7 @@ class SlidingField:
             velocity = self._flow.velocity(nearby)(state)
             jumps = np.stack([(across(state) - velocity).ravel() for across in self._beyond(nearby)], 1)
             change = _least_solution(jumps, (velocity - wanted).ravel())
-            # Far out of their range there may be none, and near it they have left it.
+            # Far outside 0 to 1 there may be no solution, and just outside the points have left their surfaces.
             alpha = (at_surfaces(nearby, self._surfaces) - change).clip(-1, 2)
             nearby = replaced(nearby, self._surfaces, alpha)
             if np.abs(change).max() < NEAR:
@@ -78,5 +78,5 @@ class SlidingField:
 
 
 def _least_solution(slopes: Float[np.ndarray, "m k"], values: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k"]:
-    """What slopes take to values: the least, since surfaces coincide where points do."""
+    """What slopes map to values: the solution of least norm, since surfaces coincide where points do."""
     return np.linalg.lstsq(slopes, values, SINGULAR)[0]

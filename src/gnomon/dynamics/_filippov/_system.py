@@ -19,15 +19,15 @@ class PiecewiseSmoothFlow(Protocol):
     """What is integrated."""
 
     def heights(self, state: State, coefficients: Coefficients) -> Coefficients:
-        """Of each point over each surface; for given coefficients a polynomial in the state, which may be complex."""
+        """Heights of points over surfaces; for given coefficients, polynomials in the state, which may be complex."""
         ...
 
     def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
-        """The right side for given coefficients; affine in each of them on its surface."""
+        """The right-hand side for given coefficients; affine in each of them on its surface."""
         ...
 
     def places(self, coefficients: Coefficients) -> Int[np.ndarray, "l n"]:
-        """Where each point is when it comes to each layer: points of one number are in one place in every state."""
+        """Where each point is at the input of each layer: points of one number are in one place in every state."""
         ...
 
 
@@ -59,6 +59,6 @@ def at_surfaces(values: Coefficients, surfaces: list[Surface]) -> Float[np.ndarr
 def lie_derivatives(
     flow: PiecewiseSmoothFlow, state: State, velocity: State, coefficients: Coefficients
 ) -> Coefficients:
-    """Of the heights along a velocity: the speeds at which they change; exact, by a step in the complex plane."""
+    """Derivatives of the heights along a velocity: the speeds at which they change; exact, by a complex step."""
     step = 1e-100
     return flow.heights(state + 1j * step * velocity, coefficients).imag / step

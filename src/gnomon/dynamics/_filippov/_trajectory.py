@@ -14,20 +14,20 @@ from gnomon.dynamics._integration import Evaluations
 from gnomon.errors import ConvergenceError, RangeError
 
 HIGHEST = 1e70
-"""The largest height at the start."""
+"""The largest height allowed at the start."""
 REACH = 1e-12
 """How far beyond a surface, as a share of the largest height, it counts as met: above rounding, below the errors."""
 OUT = 1e-7
-"""How far out of 0 to 1 a sliding point's coefficient is so: above rounding; the velocity does not jump there."""
+"""How far outside 0 to 1 a sliding coefficient counts as out: above rounding; the velocity does not jump there."""
 TANGENCIES = 50
-"""Times that a point may touch its surface without change before that counts as the end."""
+"""How often points may touch their surfaces in a row without any change before this counts as the end."""
 LEFT = 1e-9
-"""How far off their surface, as a share of the largest height, sliding points may be; errors fade to rounding."""
+"""How far off their surface, as a share of the largest height, sliding points may be; errors decay to rounding."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What there is at one time; dissipated are the integrals of the squared velocities of β and of R up to then."""
+    """The solution at one time; dissipated are the integrals of the squared velocities of β and of R up to then."""
 
     time: float
     state: State
@@ -43,7 +43,7 @@ class Trajectory:
 
     Raises:
         RangeError: if heights at the start are beyond 1e70.
-        ConvergenceError: here and in each step, if no way on is found, or the integrator gives up.
+        ConvergenceError: here and in each step, if no continuation is found, or the integrator gives up.
     """
 
     def __init__(self, flow: PiecewiseSmoothFlow, state: State, coefficients: Coefficients, rtol: float) -> None:
@@ -64,7 +64,7 @@ class Trajectory:
         self._switch()
 
     def snapshot(self) -> Snapshot:
-        """What there is now; evaluations are counted from here to the next."""
+        """The solution now; evaluations are counted from here to the next snapshot."""
         self._evaluations = Evaluations(self.coefficients.size)
         coefficients = self._coefficients_at(self.state)
         return Snapshot(self.now, self.state, self._field(self.state), coefficients, self._dissipated)
@@ -116,7 +116,7 @@ class Trajectory:
         return np.concatenate([state[:, :1], left @ right], axis=1)
 
     def _coefficients_at(self, state: State) -> Coefficients:
-        """The coefficients at a state near by."""
+        """The coefficients at a nearby state."""
         return self._field.coefficients(state, self.coefficients)
 
     def _margins(self, state: State) -> Coefficients:
@@ -131,14 +131,14 @@ class Trajectory:
     def _next_event(self, solver: DOP853) -> float | None:
         """When the step of the integrator meets a surface; None if it does not."""
         interpolant = solver.dense_output()
-        # What is on its surface, or beyond it by rounding, crosses it only when it is beyond reach of where it was.
+        # A point on its surface, or beyond it by rounding, crosses it only when it is beyond reach of where it was.
         bounds = np.minimum(self._margins(self.state), 0) - np.where(self.sliding, OUT, REACH)
         return first_event(
             lambda time: self._margins(self._orthogonal(interpolant(time))), bounds, self.now, float(solver.t)
         )
 
     def _switch(self) -> None:
-        """Takes the coefficients with which the flow can go on from here, and keeps a record of what they change."""
+        """Takes the coefficients with which the flow can continue from here, and records what they change."""
         alpha, margins, before = self._coefficients_at(self.state), self._margins(self.state), self._modes()
         touching = self.sliding | (margins <= 2 * REACH)
         alpha = np.where(~self.sliding & (margins <= -REACH / 2), 1 - alpha, alpha)

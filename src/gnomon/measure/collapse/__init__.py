@@ -1,1 +1,1 @@
-"""Of the features, their class means and the classifier: neural collapse."""
+"""Quantities of the features, their class means and the classifier: neural collapse."""

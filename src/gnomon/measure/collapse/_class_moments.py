@@ -1,4 +1,4 @@
-"""Counts, means and scatter of each class: all that neural collapse is measured by."""
+"""Counts, means and scatter of each class: everything from which neural collapse is measured."""
 
 from dataclasses import dataclass
 
@@ -24,16 +24,16 @@ from gnomon.measure._by_class import (
 class ClassMoments:
     r"""Counts, means and scatter of labelled features, k classes of p features.
 
-    Classes count as their samples do: with $w_c = n_c/n$, the global mean is the mean over samples, and
-    $\Sigma_W + \Sigma_B$ is the covariance of all samples, whatever the sizes of the classes. For equal classes
-    $w_c = 1/k$ and all is as printed in the papers, which have no others.
+    Classes are weighted by their number of samples: with $w_c = n_c/n$, the global mean is the mean over samples, and
+    $\Sigma_W + \Sigma_B$ is the covariance of all samples, whatever the sizes of the classes. For classes of equal size
+    $w_c = 1/k$, and everything is as printed in the papers, which consider no others.
 
-    A class without samples has no mean. Its share is 0, and what is measured of moments leaves it out; k is then the
-    number of the others. Where means are passed on by themselves, take those of `present()`. A class of one sample has
-    no spread: it adds nothing to the scatter.
+    A class without samples has no mean. Its share is 0, and quantities computed from the moments leave it out; k is
+    then the number of the other classes. Where the means alone are passed on, use those of `present()`. A class with
+    one sample has no spread: it adds nothing to the scatter.
 
     Attributes:
-        counts: the number $n_c$ of samples of each class, which may have none.
+        counts: the number $n_c$ of samples of each class; a class may have none.
         means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features.
         within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$.
     """
@@ -78,7 +78,7 @@ class ClassMoments:
 
     @classmethod
     def none(cls, classes: int, like: Float[Tensor, "n p"]) -> "ClassMoments":
-        """The moments of no samples, of the width, dtype and device of these."""
+        """The moments of no samples, with the width, dtype and device of these features."""
         return cls(
             torch.zeros(classes, dtype=torch.long, device=like.device),
             like.new_zeros(classes, like.shape[1]),
@@ -86,7 +86,7 @@ class ClassMoments:
         )
 
     def __add__(self, other: "ClassMoments") -> "ClassMoments":
-        r"""The moments of all samples from those of two parts; exact, and positive terms only, so nothing cancels.
+        r"""The moments of all samples from those of two parts; exact, and with positive terms only: nothing cancels.
 
         $S = S_a + S_b + \sum_c \frac{n_{a,c}\,n_{b,c}}{n_c}(\mu_{b,c} - \mu_{a,c})(\mu_{b,c} - \mu_{a,c})^\top$
 
@@ -100,7 +100,7 @@ class ClassMoments:
         return type(self)(counts, self.means + share * step, self.within + other.within + bridge)
 
     def present(self) -> "ClassMoments":
-        """The same of those classes alone that have samples, in their order."""
+        """The moments of only those classes that have samples, in their order."""
         there = self.counts > 0
         return self if there.all() else type(self)(self.counts[there], self.means[there], self.within)
 
@@ -131,12 +131,13 @@ class ClassMoments:
     def centred_means(self) -> Float[Tensor, "k p"]:
         r"""$\mu_c - \mu_G$, 0 where there are no samples; of rank k - 1 at most, since the weighted sum is zero.
 
-        What is not above the rounding of the means is 0: means that coincide up to rounding do coincide.
+        Differences within the rounding of the means are set to 0: means that coincide up to rounding are treated as
+        equal.
         """
         there = (self.counts > 0).unsqueeze(1)
         centred = torch.where(there, self.means - self.global_mean, 0)
         rounding = roundings(len(centred)) * torch.finfo(centred.dtype).eps * self.means.detach().abs().amax(0)
-        # Taken off, not replaced, so that the gradient is that of the difference.
+        # Subtracted, not replaced, so that the gradient is that of the difference.
         return centred - torch.where(centred.detach().abs() <= rounding, centred.detach(), 0)
 
     @property
@@ -157,11 +158,11 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     r"""The counts, means and scatter of each class, from one batch.
 
     Reading:
-        Low, high: No number: what the quantities of collapse are made of. Small scatter beside means far apart is
-            collapse.
-        Generalising: On training digits each class a point, with true labels and, wider, with shuffled ones; hardly so
-            from a large start.
-        Misleads: With few samples a class: one alone has no scatter, and looks collapsed.
+        Low, high: Not a single number: the quantities of collapse are computed from it. A small scatter, compared with
+            the distances between means, is collapse.
+        Generalising: On training digits each class becomes a point, with true labels and, less tightly, with shuffled
+            ones; hardly so from a large initialisation.
+        Misleads: With few samples per class: a single one has no scatter, and looks collapsed.
 
     $\mu_c = \frac1{n_c}\sum_{y_i = c} h_i$, $\quad S = \sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$
 
@@ -170,19 +171,19 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, section 1.1. Departs from it in the weights $n_c/n$ for unequal classes.
     Args:
-        features: what a layer puts out at each sample; further axes are flattened.
+        features: a layer's output for each sample; further axes are flattened.
         labels: their classes, 0 to `classes` - 1.
         classes: the number k of classes, at least 2; a warning says which have no samples.
     Returns:
-        In the features' dtype; half precision is taken up to float32. The scatter is held as n rows where n < p, so
-        that no p x p matrix is made, and whole otherwise.
+        In the features' dtype; half precision is converted to float32. The scatter is stored as n rows where n < p, so
+        that no p x p matrix is formed, and in full otherwise.
     Raises:
         ShapeError: if labels are not (n).
         EmptyError: if there are no samples, or all are of one class.
-        RangeError: at NaN or infinity, at a label that is no class, if `classes` is below 2, or if features are so
+        RangeError: at NaN or infinity, at a label that is not a class, if `classes` is below 2, or if features are so
             large or small that their dtype does not hold their squares, as float32 from 1e19 on and below 1e-16.
-    Cost: O(n p min(n, p)) time, O(n p) memory. Precision: centred before it is squared, so that large means cost no
-        digits of the scatter beyond those that they cost the features.
+    Cost: O(n p min(n, p)) time, O(n p) memory. Precision: features are centred before they are squared, so that large
+        means cost the scatter no more digits than they cost the features.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[1.0], [3.0], [10.0]]), torch.tensor([0, 0, 1]), 2)

@@ -1,4 +1,4 @@
-"""Whether the rows of the classifier stand at equal angles (NC2)."""
+"""Whether the rows of the classifier are at equal angles (NC2)."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,15 +12,15 @@ def classifier_equiangularity(classifier: Float[Tensor, "k p"]) -> Float[Tensor,
     r"""The standard deviation of the cosines between all pairs of the classifier's rows.
 
     Reading:
-        Low, high: 0: all pairs of the classifier's rows stand at one angle.
-        Generalising: After zero training error it fell to 0.66 to 0.81 times, on Fashion-MNIST (mse-collapse). Beside a
-            network that memorised it was not measured.
-        Misleads: It sees the classifier alone: the class means may be elsewhere, `self_duality`.
+        Low, high: 0: all pairs of the classifier's rows are at the same angle.
+        Generalising: After zero training error it fell to between 0.66 and 0.81 times its value, on Fashion-MNIST
+            (mse-collapse). A comparison with a network that memorised was not measured.
+        Misleads: It sees the classifier alone: the class means may be elsewhere, see `self_duality`.
 
     $\operatorname{Std}_{c\ne c'}\cos(w_c, w_{c'})$
 
     Source:
-        Papyan, Han, Donoho, arXiv:2008.08186, figure 3, in which `equiangularity` stands too.
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 3, which also shows `equiangularity`.
     Args:
         classifier: the weight of the final linear layer, one row for each class.
     Returns:

@@ -1,4 +1,4 @@
-"""Whether the rows of the classifier stand at equal angles as wide as can be (NC2)."""
+"""Whether the rows of the classifier are at equal angles that are as wide as possible (NC2)."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -13,14 +13,14 @@ def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float
 
     Reading:
         Low, high: 0: the directions of the classifier's rows form a simplex.
-        Generalising: After zero training error it fell to 0.61 to 0.78 times, on Fashion-MNIST (mse-collapse). Beside a
-            network that memorised it was not measured.
-        Misleads: It sees the classifier alone: the class means may be elsewhere, `self_duality`.
+        Generalising: After zero training error it fell to between 0.61 and 0.78 times its value, on Fashion-MNIST
+            (mse-collapse). A comparison with a network that memorised was not measured.
+        Misleads: It sees the classifier alone: the class means may be elsewhere, see `self_duality`.
 
     $\operatorname{Ave}_{c\ne c'}\left|\cos(w_c, w_{c'}) + \tfrac1{k-1}\right|$
 
     Source:
-        Papyan, Han, Donoho, arXiv:2008.08186, figure 4, in which `maximal_equiangularity` stands too.
+        Papyan, Han, Donoho, arXiv:2008.08186, figure 4, which also shows `maximal_equiangularity`.
     Args:
         classifier: the weight of the final linear layer, one row for each class.
     Returns:
@@ -30,7 +30,7 @@ def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float
         ShapeError: if the classifier is not (k p) with k at least 2.
         EmptyError: if it has no rows.
         RangeError: at NaN or infinity.
-    Cost: O(k² p) time, O(k p) memory; under gradients O(k²).
+    Cost: O(k² p) time, O(k p) memory; with gradients O(k²).
     Example:
         >>> import torch, gnomon
         >>> gnomon.classifier_maximal_equiangularity(torch.eye(3))

@@ -1,4 +1,4 @@
-"""Which part of each layer collapses the classes: its weight, or the nonlinearity behind it."""
+"""Which part of each layer collapses the classes: its weight, or the nonlinearity after it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,11 @@ class LayerCollapse:
         layers: the layers' names, in the order in which they are called.
         nc1_input: $\operatorname{tr}\Sigma_W/\operatorname{tr}\Sigma_B$ of $\Phi$, the rows or patches that the weight
             $W = USV^\top$ is multiplied with.
-        nc1_right: that of $SV^\top\Phi$.
-        nc1_before: that of $W\Phi + b$, before the nonlinearity; the same, since U keeps lengths.
-        nc1_after: that of what the next of these layers is given, the network's outputs behind the last: after the
-            nonlinearity, and after normalisation, pooling or a residual sum where these stand between.
+        nc1_right: the same for $SV^\top\Phi$.
+        nc1_before: the same for $W\Phi + b$, before the nonlinearity; equal to the previous one, since U preserves
+            lengths.
+        nc1_after: the same for the input of the next of these layers, or of the network's outputs after the last: after
+            the nonlinearity, and after normalisation, pooling or a residual sum where these come in between.
         nc2_orthogonal_before, nc2_orthogonal_after, nc2_etf_before, nc2_etf_after: `nc2_orthogonal` and `nc2_etf` of
             the class means at the same two places.
     """
@@ -65,38 +66,39 @@ def layer_collapse(
     r"""NC1 and NC2 before and after the nonlinearity of each layer, and NC1 between the parts of its weight.
 
     Reading:
-        Low, high: Low behind a layer: its classes are points there. The weight's part and the nonlinearity's stand
-            apart.
-        Generalising: On digits every layer takes a share in a network that generalises, 0.16 behind the third; 4.4
-            there in one that memorised, where the last layer does it all.
-        Misleads: At the outputs: complete collapse there is in both.
+        Low, high: Low after a layer: the classes are points there. The contributions of the weight and of the
+            nonlinearity are listed separately.
+        Generalising: On digits every layer contributes in a network that generalises, with 0.16 after the third; 4.4
+            there in one that memorised, where the last layer does all of it.
+        Misleads: At the outputs: collapse is complete there in both.
 
     $\Phi \to SV^\top\Phi \to \sigma(USV^\top\Phi)$, NC1 = $\operatorname{tr}\Sigma_W/\operatorname{tr}\Sigma_B$
 
-    Since U has orthonormal columns, $W\Phi$ has the NC1 of $SV^\top\Phi$: a weight can only collapse classes by its
-    small singular values, in whose directions samples differ within classes. A convolution multiplies patches: its
-    input counts each pixel once a patch, so that a unitary one leaves NC1 as it is; patches are not formed.
+    Since U has orthonormal columns, $W\Phi$ has the same NC1 as $SV^\top\Phi$: a weight can only collapse classes by
+    its small singular values, in whose directions samples differ within classes. A convolution multiplies patches: its
+    input counts each pixel once per patch, so that a unitary one leaves NC1 unchanged; patches are not formed.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, section 5 and definition 3.1. Departs from it in the weights $n_c/n$ for
         unequal classes.
     Args:
-        model: a network to (n k), one output a class, whose samples do not mix.
+        model: a network to (n k), one output per class, whose samples do not mix.
         x: the samples.
-        labels: their classes, 0 to k - 1; those without samples are left out, of which a warning says.
+        labels: their classes, 0 to k - 1; classes without samples are left out, with a warning.
         layers: the names, as in `model.named_modules()`, of linear layers or convolutions, each called once, one after
-            the other; all of the network if None, which takes one without branches.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
+            the other; all of the network's if None, which requires a network without branches.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
-        One number a layer, at least 0, in the dtype of the features; infinite where class means coincide. No graph is
+        One number per layer, at least 0, in the dtype of the features; infinite where class means coincide. No graph is
         kept.
     Raises:
-        UnsupportedModuleError: if a layer is none with a weight, is not called once, or does not lie behind the one
-            before, or if BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if a layer is not one with a weight, is not called exactly once, or does not follow the
+            previous one, or if BatchNorm in training mode mixes the samples.
         ShapeError: if labels are not (n), or the outputs not (n, k).
         EmptyError: if there are no samples, or all are of one class.
-        RangeError: at NaN or infinity, at a label that is no class, at a name that is no layer's, or at one output.
-    Cost: two forward passes, and a singular value decomposition a weight; O(k p) memory a layer of p outputs.
+        RangeError: at NaN or infinity, at a label that is not a class, at a name that is not a layer's, or at a single
+            output.
+    Cost: two forward passes, and a singular value decomposition per weight; O(k p) memory per layer of p outputs.
     Example:
         >>> import torch, gnomon
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU(), torch.nn.Linear(2, 2))
@@ -114,7 +116,7 @@ def layer_collapse(
     rights: dict[str, Tensor] = {}
 
     def add(name: str | None, place: str, rows: slice, features: Tensor) -> None:
-        # A lone sample has run beside itself.
+        # A single sample was run together with a copy of itself.
         classes = labels[rows].long()
         features = at_least_single(features[: len(classes)].flatten(1))
         if (name, place) not in spreads:
@@ -126,7 +128,7 @@ def layer_collapse(
         if name is not None:
             layer = path[name]
             if name not in rights:
-                # Not before its first pass, in which a hook may make the weight.
+                # Not before its first pass, in which a hook may create the weight.
                 rights[name] = _right(layer)
             add(name, "input", rows, by_patches(layer, given))
             add(name, "right", rows, with_weight(layer, rights[name], given))
@@ -154,20 +156,20 @@ def layer_collapse(
 
 
 class _Spread:
-    """Counts, means and the trace of the scatter of classes, of features that come in batches; kept in float64."""
+    """Counts, means and scatter trace of the classes, for features that come in batches; kept in float64."""
 
     def __init__(self, classes: int, like: Float[Tensor, "n p"]) -> None:
         self.moments = ClassMoments.none(classes, like[:0].double())
         self.within = self.moments.within.trace()
 
     def add(self, rows: Float[Tensor, "n p"], labels: Int[Tensor, "n"]) -> None:
-        """Takes in one batch."""
+        """Adds one batch."""
         counts, means, deviations = further(self.moments.counts, self.moments.means, rows, labels)
         self.moments = ClassMoments(counts, means, self.moments.within)
         self.within = self.within + deviations.square().sum()
 
     def nc1(self) -> Float[Tensor, ""]:
-        """As `nc1_trace_ratio` has it."""
+        """The ratio of traces, as in `nc1_trace_ratio`."""
         return self.within / self.moments.n / self.moments.between_covariance.trace()
 
     def orthogonal(self) -> Float[Tensor, ""]:
@@ -180,7 +182,7 @@ class _Spread:
 
 
 def _right(layer: nn.Module) -> Float[Tensor, "q *p"]:
-    r"""$SV^\top$ of the layer's weight as it is now, of each group of a convolution by itself."""
+    r"""$SV^\top$ of the layer's current weight, separately for each group of a convolution."""
     weight = weight_of(layer)
     grouped = at_least_single(weight.flatten(1)).reshape(getattr(layer, "groups", 1), -1, weight[0].numel())
     _, values, rows = torch.linalg.svd(grouped, full_matrices=False)

@@ -1,4 +1,4 @@
-"""The linear classifier of least MSE for given features."""
+"""The linear classifier with the least MSE for given features."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class LinearClassifier:
     """A linear layer from p features to k outputs.
 
     Attributes:
-        weight: W, a row for each class; unit: 1 per feature.
+        weight: W, one row per class; unit: 1 per feature.
         bias: b; unit: 1.
     """
 
@@ -30,10 +30,11 @@ def least_squares_classifier(
     r"""The weight and bias that minimise the MSE of one-hot labels, with weight decay.
 
     Reading:
-        Low, high: No number: compare the network's own classifier with it, by cosine or by `central_path_distance`.
-        Generalising: On training digits the cosine is 0.96 with true labels (96 % of unseen digits), 0.73 from a large
-            start (84 %).
-        Misleads: Shuffled labels come nearer, 0.99. Until the learning rate falls a network need not come near it
+        Low, high: Not a single number: compare the network's own classifier with it, by cosine or by
+            `central_path_distance`.
+        Generalising: On training digits the cosine is 0.96 with true labels (96 % accuracy on unseen digits), 0.73 from
+            a large initialisation (84 %).
+        Misleads: Shuffled labels come closer, 0.99. Until the learning rate falls, a network need not come close to it
             (mse-collapse).
 
     $\mathcal L(W, b) = \frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2\big(\|W\|_F^2 + \|b\|^2\big)$
@@ -44,27 +45,26 @@ def least_squares_classifier(
     $b_{LS} = \frac{w - W_{LS}\,\mu_G}{1 + \lambda}$
 
     This is the paper's extended form with the bias eliminated: centred, and in float64, so that large means cost no
-    digits beyond those that they cost the moments. Its loss
-    sums squares over outputs. `torch.nn.MSELoss` averages over them, and torch's optimizers add $\mathrm{wd}\,W$ to
-    the gradient: a network trained so descends $\frac2k\mathcal L$ with $\lambda = k\,\mathrm{wd}/2$. (The authors'
-    notebook decomposes with $\lambda = \mathrm{wd}/2$, right for the squared norm averaged over samples alone.)
+    more digits than they cost the moments. Its loss sums squares over outputs. `torch.nn.MSELoss` averages over them,
+    and torch's optimizers add $\mathrm{wd}\,W$ to the gradient: a network trained this way descends $\frac2k\mathcal L$
+    with $\lambda = k\,\mathrm{wd}/2$. (The authors' notebook decomposes with $\lambda = \mathrm{wd}/2$, which is right
+    for the squared norm averaged over samples alone.)
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, proposition 1. Departs from it in the weights $w_c$ for unequal classes,
         where $1/C$ is not the minimiser (docs/errata.md).
     Args:
-        class_moments: those of the last layer's inputs, of the samples over which the loss is averaged.
-        weight_decay: λ of the loss above, on weight and bias alike; from 0 on.
-        with_bias: whether there is a bias to choose.
+        class_moments: the class moments of the last layer's inputs, of the samples over which the loss is averaged.
+        weight_decay: λ of the loss above, on weight and bias alike; at least 0.
+        with_bias: whether the classifier has a bias.
     Returns:
-        Weight and bias; the bias is zero where there is none. Without weight decay the
-        predictions are invariant under every invertible linear map of the features, with bias under every affine one.
-        Where features do not span all dimensions and there is no weight decay, the minimiser of least norm (with bias:
-        of least norm of W).
+        Weight and bias; the bias is zero where there is none. Without weight decay the predictions are invariant under
+        every invertible linear map of the features, and with a bias under every affine one. Where features do not span
+        all dimensions and there is no weight decay, the minimiser of least norm (with a bias: of least norm of W).
     Raises:
         RangeError: if the weight decay is negative or not finite.
-    Cost: O(p³), or O(n² p) where the scatter is held as rows, n < p; no p x p matrix is made then. Precision: without
-        weight decay, directions of variance below p epsilons of the largest are taken as not there.
+    Cost: O(p³), or O(n² p) where the scatter is stored as rows, n < p; no p x p matrix is formed then. Precision:
+        without weight decay, directions of variance below p epsilons of the largest are treated as absent.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[-1.0], [1.0]])

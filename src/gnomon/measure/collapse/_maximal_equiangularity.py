@@ -1,4 +1,4 @@
-"""Whether class means stand at equal angles as wide as can be (NC2)."""
+"""Whether class means are at equal angles that are as wide as possible (NC2)."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -13,9 +13,9 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
 
     Reading:
         Low, high: 0: the class means' directions form a simplex.
-        Generalising: On training digits 0.088 with true labels (96 % of unseen digits), 0.388 from a large start (84
-            %).
-        Misleads: Shuffled labels come nearest to the simplex, 0.071.
+        Generalising: On training digits 0.088 with true labels (96 % accuracy on unseen digits), 0.388 from a large
+            initialisation (84 %).
+        Misleads: Shuffled labels come closest to the simplex, 0.071.
 
     $\operatorname{Ave}_{c\ne c'}\left|\cos(\mu_c - \mu_G, \mu_{c'} - \mu_G) + \tfrac1{k-1}\right|$
 
@@ -24,16 +24,16 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 4.
     Args:
-        centred_means: the class means less the global mean, `moments.centred_means`; or any vectors, at least two.
+        centred_means: the class means minus the global mean, `moments.centred_means`; or any vectors, at least two.
     Returns:
-        In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame, which takes p of at
-        least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are one. Invariant under
-        positive scaling of each vector, and under rotations of all.
+        In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame, which requires p to be
+        at least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are the same.
+        Invariant under positive scaling of each vector, and under rotations of all.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.
         RangeError: at NaN or infinity.
-    Cost: O(k² p) time, O(k p) memory; under gradients O(k²).
+    Cost: O(k² p) time, O(k p) memory; with gradients O(k²).
     Example:
         >>> import torch, gnomon
         >>> gnomon.maximal_equiangularity(torch.eye(3)), gnomon.maximal_equiangularity(torch.eye(3) - 1 / 3)

@@ -1,4 +1,4 @@
-"""The MSE of a classifier, taken apart by the signs of neural collapse."""
+"""The MSE of a classifier, decomposed by the signs of neural collapse."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ class MSEDecomposition:
     r"""The parts of the MSE; all at least 0, and in the unit of squared outputs.
 
     Attributes:
-        nc1: $\mathcal L_{NC1}$, what the least-squares classifier loses by the features' spread within classes, and
+        nc1: $\mathcal L_{NC1}$, the least-squares classifier's loss due to the features' spread within classes, plus
             its weight decay.
-        nc23: $\mathcal L_{NC2/3}$, what it loses at the class means.
+        nc23: $\mathcal L_{NC2/3}$, its loss at the class means.
         least_squares: $\mathcal L_{LS}$, the sum of these two: the least MSE for these features.
-        deviation: $\mathcal L_{LS}^\perp$, what the given classifier loses beyond that.
+        deviation: $\mathcal L_{LS}^\perp$, the given classifier's loss in excess of that.
         total: $\mathcal L$, the sum of all: the given classifier's MSE with weight decay.
     """
 
@@ -40,10 +40,10 @@ def mse_decomposition(
     r"""The MSE of a linear classifier as collapse within classes, fit of the means, and distance from least squares.
 
     Reading:
-        Low, high: A low part is a part of collapse that is done: within classes, of the means, of the classifier.
-        Generalising: On training digits the part of the spread within classes falls to 1.9e-6 with true labels (96 % of
-            unseen digits) and rests at 2.4e-2 from a large start (84 %).
-        Misleads: Shuffled labels end as low, 1.8e-6: it tells how far optimisation has come.
+        Low, high: A low part is a part of collapse that is complete: within classes, of the means, of the classifier.
+        Generalising: On training digits the part due to the spread within classes falls to 1.9e-6 with true labels
+            (96 % accuracy on unseen digits) and stays at 2.4e-2 from a large initialisation (84 %).
+        Misleads: Shuffled labels end just as low, 1.8e-6: it tells how far optimisation has progressed.
 
     With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:
     $\mathcal L_{NC1} = \frac12\operatorname{tr}\tilde W_{LS}(\tilde\Sigma_W + \lambda I)\tilde W_{LS}^\top$,
@@ -52,26 +52,26 @@ def mse_decomposition(
     \big(\tilde\Sigma_W + \sum_c w_c\tilde\mu_c\tilde\mu_c^\top + \lambda I\big)(\tilde W - \tilde W_{LS})^\top$
 
     Their sum is $\frac1{2n}\sum_i\|Wh_i + b - e_{y_i}\|^2 + \frac\lambda2(\|W\|_F^2 + \|b\|^2)$, for classes of any
-    sizes. That is the loss analysed: squares summed over outputs. Networks are trained on `torch.nn.MSELoss`, their
-    mean over outputs, and a weight decay of the optimizer, wd: for that $\frac2k\mathcal L$, take
-    $\lambda = k\,\mathrm{wd}/2$ (`least_squares_classifier` says why).
+    size. This is the loss that the paper analyses: squares summed over outputs. Networks are trained on
+    `torch.nn.MSELoss`, the mean of squares over outputs, with a weight decay wd in the optimizer: their loss is
+    $\frac2k\mathcal L$ with $\lambda = k\,\mathrm{wd}/2$ (`least_squares_classifier` says why).
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, theorems 1 and 2. Departs from them in the weights $w_c$: with the
         printed $1/C$ the sum is the loss for equal classes only (docs/errata.md).
     Args:
-        classifier: its weight; unit: 1 per feature.
-        bias: the classifier's, or None if it has none: then the least-squares classifier has none either.
-        class_moments: those of the last layer's inputs, in a precision not below the classifier's.
-        weight_decay: λ, on weight and bias alike; from 0 on.
+        classifier: the classifier's weight; unit: 1 per feature.
+        bias: the classifier's bias, or None if it has none: then the least-squares classifier has none either.
+        class_moments: the class moments of the last layer's inputs, in a precision not below the classifier's.
+        weight_decay: λ, on weight and bias alike; at least 0.
     Returns:
-        All parts, in the moments' dtype; `deviation` is 0 exactly on the central path. Without weight decay unchanged
-        by invertible linear maps of the features that the classifier undoes, and with bias by shifts too.
+        All parts, in the moments' dtype; `deviation` is 0 exactly on the central path. Without weight decay, invariant
+        under invertible linear maps of the features that the classifier undoes, and with a bias under shifts too.
     Raises:
-        ShapeError: if classifier or bias have not the shape of the means.
+        ShapeError: if classifier or bias do not match the shape of the means.
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, or if the moments are in a
             lower precision than the classifier.
-    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64; of the deviation, that of a difference of
+    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64; for the deviation, that of a difference of
         classifiers.
     Example:
         >>> import torch, gnomon

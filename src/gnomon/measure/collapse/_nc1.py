@@ -1,4 +1,4 @@
-"""How far samples stray from their class means, against how far these are apart (NC1)."""
+"""How far samples stray from their class means, compared with how far apart these are (NC1)."""
 
 import torch
 from jaxtyping import Float
@@ -11,35 +11,36 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 
 @half_as_single
 def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
-    r"""The variability within classes in the metric of the variability between them, a class.
+    r"""The variability within classes in the metric of the variability between them, per class.
 
     Reading:
-        Low, high: Low: features stand at their class means. High: classes spread as far as they are apart.
-        Generalising: On training digits it falls to 0.0017 with true labels (96 % of unseen digits), and stays at 0.18
-            from a large start (84 %).
-        Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. Of unseen images it stays 7 to 250 times
-            larger (mse-vs-ce, mse-collapse): say of which samples it is. Three numbers bear the name.
+        Low, high: Low: features are at their class means. High: classes spread as far as they are apart.
+        Generalising: On training digits it falls to 0.0017 with true labels (96 % accuracy on unseen digits), and stays
+            at 0.18 from a large initialisation (84 %).
+        Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. On unseen images it stays 7 to 250 times
+            larger (mse-vs-ce, mse-collapse): say which samples it is measured on. Three different numbers have this
+            name.
 
     $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, with the Moore-Penrose pseudo-inverse
 
     Public code calls three numbers NC1, which must not be compared: this one; the same without $\tfrac1k$, as in the
-    authors' notebook for the source, k times this; and `nc1_trace_ratio`.
+    authors' notebook for the source, which is k times this; and `nc1_trace_ratio`.
 
     With $A = \sqrt{w}\,(\mu - \mu_G)$ (k p), $\Sigma_B = A^\top A$, and the trace is that of
-    $A^{\dagger\top}\Sigma_W A^\dagger$: no p x p matrix is inverted. That $\sqrt{w}^\top A = 0$ is known, not measured:
-    A is turned so that this direction is left out, since its rounding would otherwise be inverted.
+    $A^{\dagger\top}\Sigma_W A^\dagger$: no p x p matrix is inverted. That $\sqrt{w}^\top A = 0$ is used as known, not
+    computed: A is reflected so that this direction is left out, since its rounding error would otherwise be inverted.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 6, which is figure 7 of Han, Papyan, Donoho, arXiv:2106.02073.
         Departs from them in the weights $w_c = n_c/n$ for unequal classes; k is the number of those that have samples.
     Args:
-        class_moments: those of the features.
+        class_moments: the class moments of the features.
     Returns:
-        At least 0; 0 where every sample stands at its class mean, as it does where no class has two, and,
-        by the pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the
-        features, and if the means span all dimensions, under every invertible linear map.
-    Cost: O(k p min(k, p)), and O(k p²) for Σ_W held whole, O(k n p) held as rows; O(k p) memory. Precision:
-        that of the pseudo-inverse of A, which loses the digits that the means lose by being close, not twice these.
+        At least 0; 0 where every sample is at its class mean, as it is where no class has two samples, and, by the
+        pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the features,
+        and, if the means span all dimensions, under every invertible linear map.
+    Cost: O(k p min(k, p)), and O(k p²) for Σ_W stored in full, O(k n p) as rows; O(k p) memory. Precision: that of the
+        pseudo-inverse of A, which loses as many digits as the means lose by being close, not twice as many.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
@@ -47,13 +48,13 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         tensor(0.0200)
     """
     if len(class_moments.counts) > class_moments.means.shape[1]:
-        class_moments = class_moments.present()  # of many, those without samples would cost as much
+        class_moments = class_moments.present()  # if there are many, those without samples would cost as much
     root = class_moments.weights.sqrt()
     spread = _apart(root.unsqueeze(1) * class_moments.centred_means, root)
-    # What the rounding of the means makes is no separation.
+    # Differences due to the rounding of the means are no separation.
     eps = torch.finfo(spread.dtype).eps
     rounding = roundings(len(root)) * eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
-    # Both as tensors: of a number beside one, torch would wait for the other's value.
+    # Both as tensors: given one number and one tensor, torch would wait for the tensor's value.
     inverse = torch.linalg.pinv(
         spread, atol=rounding, rtol=torch.full_like(rounding, eps * roundings(max(spread.shape)))
     )
@@ -61,7 +62,7 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
 
 
 def _apart(rows: Float[Tensor, "k p"], direction: Float[Tensor, "k"]) -> Float[Tensor, "k-1 p"]:
-    """The rows turned so that this direction comes first, and that left out: by a reflection, no k x k matrix."""
+    """The rows reflected so that this direction comes first, which is then left out: without a k x k matrix."""
     unit = direction / torch.linalg.vector_norm(direction)
     sign = torch.where(unit[:1] < 0, -1, 1)
     normal = torch.cat([unit[:1] + sign, unit[1:]])

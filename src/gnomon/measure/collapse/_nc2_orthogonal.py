@@ -13,22 +13,23 @@ def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
 
     Reading:
         Low, high: 0: the class means, not centred, are orthogonal.
-        Generalising: Tells little: on training digits 4.23 with true labels (96 % of unseen digits), 4.28 from a large
-            start (84 %).
-        Misleads: Alone: shuffled labels end at 6.07, and means whose centred ones are a simplex need not be orthogonal.
+        Generalising: Says little: on training digits 4.23 with true labels (96 % accuracy on unseen digits), 4.28 from
+            a large initialisation (84 %).
+        Misleads: On its own: shuffled labels end at 6.07, and means need not be orthogonal for their centred ones to
+            form a simplex.
 
     $\|\hat M\hat M^\top - I\|_F$, rows $\hat\mu_c = \mu_c/\|\mu_c\|$
 
-    Lengths are divided out, and may differ where it is 0: $M M^\top \propto I$ asks for `equinorm` of the means to be 0
-    too. Orthogonal means of one length have centred ones that form a simplex.
+    Lengths are divided out, and may differ where the value is 0: $M M^\top \propto I$ also requires `equinorm` of the
+    means to be 0. Orthogonal means of equal length form a simplex when centred.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, definition 3.1, measured as its figure 3 measures the other form.
     Args:
-        class_means: not centred, of k at least 2; `moments.means`.
+        class_means: the class means, not centred, with k at least 2; `moments.means`.
     Returns:
         In [0, k]; 0 exactly where all means are orthogonal. Invariant under positive scaling of each mean, and under
-        rotations of all; not by shifts.
+        rotations of all; not under shifts.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.

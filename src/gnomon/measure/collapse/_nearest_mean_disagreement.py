@@ -18,9 +18,9 @@ def nearest_mean_disagreement(
     r"""Whether each sample's class by the logits differs from that of the nearest class mean.
 
     Reading:
-        Low, high: 0: the network names the class of the nearest mean.
-        Generalising: On training digits it falls to 0.0 % with true labels (96 % of unseen digits), and ends at 6.2 %
-            from a large start (84 %).
+        Low, high: 0: the network predicts the class of the nearest mean.
+        Generalising: On training digits it falls to 0.0 % with true labels (96 % accuracy on unseen digits), and ends
+            at 6.2 % from a large initialisation (84 %).
         Misleads: Shuffled labels reach 0.0 % too, later.
 
     $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
@@ -33,12 +33,12 @@ def nearest_mean_disagreement(
         Papyan, Han, Donoho, arXiv:2008.08186, figure 7, which is figure 8 of Han, Papyan, Donoho, arXiv:2106.02073:
         the proportion, which is the mean of these values.
     Args:
-        features: what the layer puts out at each sample; further axes are flattened.
-        logits: the network's outputs at the same samples; the largest wins, the first of equals.
-        class_moments: those of the layer, of the training samples or of these. A class that has no samples there is
-            never the nearest, so that where the network chooses it, they disagree.
+        features: the layer's output for each sample; further axes are flattened.
+        logits: the network's outputs for the same samples; the largest wins, of equal ones the first.
+        class_moments: the layer's class moments, on the training samples or on these. A class that has no samples there
+            is never the nearest, so that where the network chooses it, they disagree.
     Returns:
-        0 or 1 a sample, in the features' dtype, in which the distances are compared too, half precision in float32.
+        0 or 1 per sample, in the features' dtype, in which the distances are also compared (half precision in float32).
         Invariant under scaling, shift and rotation of features and means.
     Raises:
         ShapeError: if features, logits and moments disagree in samples, classes or width.

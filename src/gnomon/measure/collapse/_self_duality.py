@@ -15,28 +15,29 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
     r"""The squared distance of the classifier from the centred class means, both of unit norm.
 
     Reading:
-        Low, high: 0: the classifier's rows are the class means. About 2: they have nothing to do with each other.
-        Generalising: On training digits it falls from 2 to 0.42 with true labels (96 % of unseen digits), to 1.33 from
-            a large start (84 %).
+        Low, high: 0: the classifier's rows are the class means. About 2: they are unrelated.
+        Generalising: On training digits it falls from 2 to 0.42 with true labels (96 % accuracy on unseen digits), to
+            1.33 from a large initialisation (84 %).
         Misleads: Shuffled labels end lower, 0.22: the classifier is dual to whatever was learnt. Losses differ: 0.42 to
             0.49 under the squared error, 0.14 to 0.17 under cross-entropy (mse-vs-ce).
 
     $\left\|W/\|W\|_F - \bar M/\|\bar M\|_F\right\|_F^2$, the rows of $\bar M$ being $\mu_c - \mu_G$
 
-    Both without the rows of classes that have no samples.
+    Rows of classes that have no samples are left out of both.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 5. The statement of NC3 in Han, Papyan, Donoho, arXiv:2106.02073,
-        divides each row by its own length; the figures of both divide the whole by its Frobenius norm, as here.
+        divides each row by its own length; the figures of both divide the complete matrix by its Frobenius norm, as
+        here.
     Args:
         classifier: the weight of the final linear layer, one row for each class.
-        class_moments: those of that layer's inputs.
+        class_moments: the class moments of that layer's inputs.
     Returns:
         In [0, 4]; 0 exactly where W is a positive multiple of the centred means, 4 where it is a negative one, 2 where
         they are orthogonal, 1 where either is zero. In the wider of the two dtypes. Invariant under positive scaling of
         either, and under rotations of both.
     Raises:
-        ShapeError: if the classifier has not the shape of the means.
+        ShapeError: if the classifier does not have the shape of the means.
         RangeError: at NaN or infinity.
     Cost: O(k p).
     Example:

@@ -14,22 +14,22 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     r"""The singular values of the signal-to-noise ratio that can be other than zero, the largest first.
 
     Reading:
-        Low, high: High: classes stand far apart beside their spread. Equal: in a simplex.
-        Generalising: On training digits the first is 2,158 with true labels (96 % of unseen digits), 52 from a large
-            start (84 %).
+        Low, high: High: classes are far apart compared with their spread. Equal: they form a simplex.
+        Generalising: On training digits the first is 2,158 with true labels (96 % accuracy on unseen digits), 52 from a
+            large initialisation (84 %).
         Misleads: Shuffled labels end at 2,477.
 
     $\omega_j = \sigma_j(\Sigma_W^{-1/2}\bar M)$, $j < k$
 
-    Equal, they make the ratio a simplex ETF; with a simplex ETF of equal classes, they are equal.
+    If they are equal, the ratio is a simplex ETF; for a simplex ETF of equal classes, they are equal.
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, definition 2 and lemma 7.
     Args:
-        class_moments: those of the features.
+        class_moments: the class moments of the features.
     Returns:
-        min(k - 1, p) values, at least 0; where m of the classes have samples, those from m on are 0. Unit: class means
-        per within-class standard deviation. Invariant under every invertible affine map of the features.
+        min(k - 1, p) values, at least 0; if m of the classes have samples, those from the m-th on are 0. Unit: class
+        means per within-class standard deviation. Invariant under every invertible affine map of the features.
     Raises:
         RangeError: as `snr`.
     Cost: O(p³).

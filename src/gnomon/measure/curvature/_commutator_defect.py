@@ -1,4 +1,4 @@
-"""By how much two steps of descent on different samples depend on their order."""
+"""How much two steps of gradient descent on different samples depend on their order."""
 
 import math
 
@@ -26,47 +26,49 @@ def commutator_defect(
     seed: int = 0,
     memory: int | None = None,
 ) -> Estimate:
-    r"""How far apart two steps of gradient descent on two batches end, by their order, over the product of the steps.
+    r"""How far apart two gradient steps on two batches end, depending on their order, over the product of the steps.
 
     Reading:
-        Low, high: 0: the order of batches does not matter, as where the loss is flat, or the batches are alike. By its
-            authors it rises before networks generalise.
-        Generalising: On digits, from a large start, the other way round: at most 380 in a network that groks, while it
-            does, and up to 172,000 in one that memorises, with 28 % of the unseen digits right; 141 and 132 at the end.
+        Low, high: 0: the order of batches does not matter, as where the loss is flat or the batches are alike.
+            According to its authors it rises before networks generalise.
+        Generalising: On digits, from a large initialisation, the other way round: at most 380 in a network while it
+            groks, and up to 172,000 in one that memorises, with 28 % of the unseen digits right; 141 and 132 at the
+            end.
         Misleads: It grows as the inverse of the gradients: where a network has learnt its samples it is large, whatever
-            it knows of others.
+            it knows about others.
 
     $\frac{\|H_Ag_B - H_Bg_A\|}{\|g_A\|\,\|g_B\|}$, the median over pairs of batches A and B, with the gradients g and
     Hessians H of their mean losses
 
-    The authors take two steps of size $\eta = 10^{-3}$, $\|\theta_{AB} - \theta_{BA}\| / (\eta^2\|g_A\|\,\|g_B\|)$,
-    of networks with GELUs, in float32, where rounding can be more than the defect. This is the limit of small steps,
-    which that comes to in float64, to 1 part in 1,000. Of a network with ReLUs there is no such limit while steps
-    cross kinks: it is anything, by the step (docs/errata.md), and here the kinks are left out.
+    The authors take two steps of size $\eta = 10^{-3}$, $\|\theta_{AB} - \theta_{BA}\| / (\eta^2\|g_A\|\,\|g_B\|)$, in
+    networks with GELUs, in float32, where rounding can exceed the defect. This is the limit of small steps, with which
+    that ratio agrees in float64 to 1 part in 1,000. For a network with ReLUs there is no such limit while steps cross
+    kinks: the ratio can be anything, depending on the step (docs/errata.md), and here the kinks are left out.
 
     Source:
         Xu, arXiv:2602.16967; the definition: Xu, Low-Dimensional and Transversely Curved Optimization Dynamics in
-        Grokking, arXiv:2602.16746, and its code, from which pairs and batch are.
+        Grokking, arXiv:2602.16746, and its code, from which the defaults of pairs and batch are taken.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; token indices will do.
-        labels: theirs, as `training_loss` takes them.
-        loss: as `training_loss` takes it: `cross_entropy`, `mse`, or a function. In a probe
+        x: the samples; token indices are allowed.
+        labels: the labels of the samples, as for `training_loss`.
+        loss: as for `training_loss`: `cross_entropy`, `mse`, or a function. In a probe, use
             `functools.partial(commutator_defect, loss="mse")`.
         pairs: how many pairs of batches, at least 6.
-        batch: the samples of a batch, at most as many as there are; drawn one by one, so that some come twice.
-        seed: of the batches, which training's random numbers are none of.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
+        batch: the number of samples in a batch, at most as many as there are; drawn one by one, so that some occur
+            twice.
+        seed: the seed of the batches, which are drawn independently of training's random numbers.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         The median, at least 0; unit: 1 per parameter; 0 where a gradient is 0. Scaling the loss changes nothing. The
-        error is how far from it the ends lie of the 95 % interval of the median over all pairs of batches. The passes
-        are products with Hessians.
+        error is the distance from it to the farther end of the 95 % interval of the median over all pairs of batches.
+        The passes are products with Hessians.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in the loss too, at labels that are no classes, or at a setting out of range.
+        RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
-    Cost: a forward pass over each of the 18 batches, and three backward.
+    Cost: a forward pass over each of the 18 batches, and three backward passes.
     Example:
         >>> import torch, gnomon
         >>> layer, x = torch.nn.Linear(2, 1, bias=False), torch.ones(4, 2)
@@ -86,18 +88,18 @@ def commutator_defect(
 
 
 def _defect(a: LossOperator, b: LossOperator) -> Float[Tensor, ""]:
-    """That of two batches."""
+    """The defect of two batches."""
     of_a, of_b = a.gradient(), b.gradient()
     sizes = length(of_a), length(of_b)
     positive = torch.minimum(*sizes) > 0
     by_a, by_b = (torch.where(positive, size, 1) for size in sizes)
-    # Each product over both lengths, one before it is taken: else it might underflow.
+    # Each product is divided by both lengths, by one of them beforehand: otherwise it might underflow.
     apart = a.multiply(of_b / by_b) / by_a - b.multiply(of_a / by_a) / by_b
     return torch.where(positive, length(apart), 0)
 
 
 def _median(values: Float[Tensor, "m"]) -> Estimate:
-    """The median of independent values, with the 95 % interval of their distribution's, from value to value."""
+    """The median of independent values, with the 95 % interval of their distribution's median, by order statistics."""
     m = len(values)
     chances = (sum(math.comb(m, i) for i in range(r)) / 2**m for r in range(1, m))
     outside = sum(2 * chance <= 0.05 for chance in chances)

@@ -1,4 +1,4 @@
-"""How strongly the loss bends through the first derivatives of the outputs, at most."""
+"""How strongly the loss curves at most, through the first derivatives of the outputs."""
 
 from jaxtyping import Real, Shaped
 from torch import Tensor, nn
@@ -27,42 +27,42 @@ def gauss_newton_eigenvalues(
     r"""The largest eigenvalues of the Gauss-Newton matrix of the mean loss in the parameters.
 
     Reading:
-        Low, high: As `hessian_eigenvalues`, of which they are the larger part where the loss is small.
-        Generalising: On digits as `hessian_eigenvalues`, of which it was 95 % at the start and all from then on.
-        Misleads: As `hessian_eigenvalues`.
+        Low, high: As for `hessian_eigenvalues`, of which they are the larger part where the loss is small.
+        Generalising: On digits as for `hessian_eigenvalues`, of which they were 95 % at the start and all from then on.
+        Misleads: As for `hessian_eigenvalues`.
 
     $\lambda_1\ge\dots\ge\lambda_k$ of $G = \frac1n\sum_iJ_i^\top H_iJ_i$, $J_i = \partial_\theta f(x_i)$,
     $H_i = \nabla^2_f\,\ell(f(x_i), y_i)$
 
     It is the Hessian of a network that is linear in its parameters, has no negative eigenvalue where the loss is
-    convex, and is for cross-entropy the Fisher information under the network's own labels. Under `mse` its eigenvalues
-    are those of the full `ntk` times $\frac2{nc}$. By Lanczos' method, as `hessian_eigenvalues`.
-
+    convex, and for cross-entropy is the Fisher information under the network's own labels. Under `mse` its eigenvalues
+    are those of the full `ntk` times $\frac2{nc}$. Computed by Lanczos' method, as in `hessian_eigenvalues`.
 
     Source:
         Schraudolph, Fast curvature matrix-vector products for second-order gradient descent (2002). Lanczos 1950.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; token indices will do.
-        labels: theirs, as `training_loss` takes them.
-        loss: as `training_loss` takes it: `cross_entropy`, `mse`, or a function that torch differentiates
-            twice. In a probe `functools.partial(gauss_newton_eigenvalues, loss="mse")`.
-        k: how many.
-        rtol: the error over the value at which it ends.
-        passes: the products that are allowed; default: 256. A warning says if they do not suffice.
-        seed: that of the random vector from which it begins, which training's random numbers are none of.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit, and so are steps.
+        x: the samples; token indices are allowed.
+        labels: the labels of the samples, as for `training_loss`.
+        loss: as for `training_loss`: `cross_entropy`, `mse`, or a function that torch differentiates twice. In a probe,
+            use `functools.partial(gauss_newton_eigenvalues, loss="mse")`.
+        k: how many eigenvalues.
+        rtol: the relative error at which it stops.
+        passes: the largest number of products; default: 256. A warning says if they do not suffice.
+        seed: the seed of the random starting vector, which is drawn independently of training's random numbers.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and steps are taken only as
+            far as they fit.
     Returns:
         The estimates (k), the largest first, at least 0 for a convex loss; unit: loss per parameter squared. The error
-        holds with a probability of 95 %: for the first also that no larger one was missed, by a bound; for the others
-        as seeds have shown. The passes are products with the matrix.
+        holds with a probability of 95 %: for the first, by a bound, this includes that no larger one was missed; for
+        the others, it was found empirically over seeds. The passes are products with the matrix.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in the loss too, at labels that are no classes, or at a setting out of range.
+        RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
-    Cost: a forward pass and two backward, and for each of some 7 to 14 products three passes backward; of ten
-        values some 25 to 65. Memory for as many vectors of all parameters. Precision: products in float32 have some six
+    Cost: a forward pass and two backward, and three backward passes for each of about 7 to 14 products; for ten values
+        about 25 to 65. Memory for as many vectors over all parameters. Precision: products in float32 have about six
         digits.
     Example:
         >>> import torch, gnomon

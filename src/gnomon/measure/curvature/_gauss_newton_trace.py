@@ -1,4 +1,4 @@
-"""How strongly the loss bends through the first derivatives of the outputs, over all directions together."""
+"""How strongly the loss curves through the first derivatives of the outputs, over all directions together."""
 
 from jaxtyping import Real, Shaped
 from torch import Tensor, nn
@@ -26,40 +26,41 @@ def gauss_newton_trace(
     r"""The trace of the Gauss-Newton matrix of the mean loss in the parameters.
 
     Reading:
-        Low, high: High: outputs react strongly to the parameters where the loss bends in them. Low: they do not, or
-            the loss is flat there.
-        Generalising: On digits as `hessian_trace`, within their errors at every step.
-        Misleads: As `hessian_eigenvalues`.
+        Low, high: High: outputs react strongly to the parameters where the loss curves in the outputs. Low: they do
+            not, or the loss is flat there.
+        Generalising: On digits as for `hessian_trace`, within their errors at every step.
+        Misleads: As for `hessian_eigenvalues`.
 
     $\operatorname{tr}G = \frac1n\sum_i\operatorname{tr}J_i^\top H_iJ_i$, $J_i = \partial_\theta f(x_i)$,
     $H_i = \nabla^2_f\,\ell(f(x_i), y_i)$
 
-    For cross-entropy it is the trace of the Fisher information under the network's own labels; under `mse` the mean of
-    the `ntk`'s diagonal times $\frac2c$. Estimated as `hessian_trace`.
+    For cross-entropy it is the trace of the Fisher information under the network's own labels; under `mse` it is the
+    mean of the `ntk`'s diagonal times $\frac2c$. Estimated as `hessian_trace`.
 
     Source:
-        Hutchinson 1990; Meyer et al. 2021 (Hutch++), Chen and Hallman 2023 for a Krylov space in it.
+        Hutchinson 1990; Meyer et al. 2021 (Hutch++), Chen and Hallman 2023 for the use of a Krylov space.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; token indices will do.
-        labels: theirs, as `training_loss` takes them.
-        loss: as `training_loss` takes it: `cross_entropy`, `mse`, or a function that torch differentiates
-            twice. In a probe `functools.partial(gauss_newton_trace, loss="mse")`.
-        rtol: the error over the value at which it ends, with a warning if it does not come to that; default: at 0.05,
-            or when there are no more passes.
-        passes: the products that are allowed; default: 64, or 256 where an accuracy is asked for.
-        seed: that of the random vectors, which training's random numbers are none of.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit, and so are steps.
+        x: the samples; token indices are allowed.
+        labels: the labels of the samples, as for `training_loss`.
+        loss: as for `training_loss`: `cross_entropy`, `mse`, or a function that torch differentiates twice. In a probe,
+            use `functools.partial(gauss_newton_trace, loss="mse")`.
+        rtol: the relative error at which it stops, with a warning if that is not reached; default: it stops at 0.05, or
+            when the passes are used up.
+        passes: the largest number of products; default: 64, or 256 where an accuracy is requested.
+        seed: the seed of the random vectors, which are drawn independently of training's random numbers.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and steps are taken only as
+            far as they fit.
     Returns:
         The estimate, for a convex loss at least 0 up to its error; unit: loss per parameter squared. The error is half
         the width of its 95 % interval, 0 where it is exact. The passes are products with the matrix.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in the loss too, at labels that are no classes, or at a setting out of range.
+        RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
-    Cost: a forward pass and two backward, and for each of 24 to 64 products three passes backward. Memory for 32
-        vectors of all parameters. Precision: products in float32 have some six digits.
+    Cost: a forward pass and two backward, and three backward passes for each of 24 to 64 products. Memory for 32
+        vectors over all parameters. Precision: products in float32 have about six digits.
     Example:
         >>> import torch, gnomon
         >>> layer, x = torch.nn.Linear(2, 1, bias=False), torch.tensor([[2.0, 0.0], [0.0, 1.0]])

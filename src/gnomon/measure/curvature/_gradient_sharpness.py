@@ -1,4 +1,4 @@
-"""How strongly the loss bends along its gradient."""
+"""How strongly the loss curves along its gradient."""
 
 from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
@@ -23,10 +23,9 @@ def gradient_sharpness(
     Reading:
         Low, high: A step of gradient descent lowers the loss where this is below 2 over the learning rate, to second
             order. Below 0 the slope steepens along the step.
-        Generalising: Tells nothing: on digits 45.6 at the end in a network that generalises, 51.8 in one that
-            memorised.
-        Misleads: At most the largest eigenvalue, and much less where the gradient has left sharp directions. Near a
-            minimum the gradient is noise of rounding.
+        Generalising: Says nothing: on digits 45.6 at the end in a network that generalises, 51.8 in one that memorised.
+        Misleads: It is at most the largest eigenvalue, and much less where the gradient has left sharp directions. Near
+            a minimum the gradient is rounding noise.
 
     $\frac{g^\top Hg}{\|g\|^2}$, $g = \nabla_\theta L$, $H = \nabla^2_\theta L$, $L = \frac1n\sum_i\ell(f(x_i), y_i)$
 
@@ -34,20 +33,20 @@ def gradient_sharpness(
 
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; token indices will do.
-        labels: theirs, as `training_loss` takes them.
-        loss: as `training_loss` takes it: `cross_entropy`, `mse`, or a function. In a probe
+        x: the samples; token indices are allowed.
+        labels: the labels of the samples, as for `training_loss`.
+        loss: as for `training_loss`: `cross_entropy`, `mse`, or a function. In a probe, use
             `functools.partial(gradient_sharpness, loss="mse")`.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         Between the least and the largest eigenvalue of the Hessian; 0 where the gradient is 0; unit: loss per parameter
         squared. Exact.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in the loss too, or at labels that are no classes.
+        RangeError: at NaN or infinity, in the loss too, or at labels that are not classes.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
-    Cost: a forward pass, and three backward.
+    Cost: a forward pass, and three backward passes.
     Example:
         >>> import torch, gnomon
         >>> layer, x = torch.nn.Linear(2, 1, bias=False), torch.tensor([[2.0, 0.0], [2.0, 0.0]])

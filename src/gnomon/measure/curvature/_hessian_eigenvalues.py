@@ -1,4 +1,4 @@
-"""How strongly the loss bends, at most."""
+"""How strongly the loss curves, at most."""
 
 from jaxtyping import Real, Shaped
 from torch import Tensor, nn
@@ -27,44 +27,46 @@ def hessian_eigenvalues(
     r"""The largest eigenvalues of the Hessian of the mean loss in the parameters: its sharpness.
 
     Reading:
-        Low, high: High: a step along it of more than 2 over it overshoots, in gradient descent. Low: a flat place.
-        Generalising: On digits, from a large start, it falls from 704 to 41 as a network groks, and rises to 164 when
-            it has; in one that memorises it goes on falling, to 59.4.
-        Misleads: In the end the network that generalises is the sharper one there. Scales of layers that leave the
-            function as it is change it. Under cross-entropy it falls to 0 as the outputs grow, whatever is learnt.
+        Low, high: High: in gradient descent, a learning rate above 2 over this value overshoots along its direction.
+            Low: the loss is flat here.
+        Generalising: On digits, from a large initialisation, it falls from 704 to 41 as a network groks, and rises to
+            164 afterwards; in one that memorises it keeps falling, to 59.4.
+        Misleads: In the end the network that generalises is the sharper one there. Rescaling layers changes it even
+            where the function stays the same. Under cross-entropy it falls to 0 as the outputs grow, whatever is
+            learnt.
 
     $\lambda_1\ge\dots\ge\lambda_k$ of $H = \nabla^2_\theta\,\frac1n\sum_i\ell(f(x_i), y_i)$
 
-    By Lanczos' method: the Hessian is known by its products, and never formed. Weight decay and other penalties are not
-    in it. Where a ReLU has its kink the second derivative is that of torch, 0.
-
+    Computed by Lanczos' method: only products with the Hessian are needed, and it is never formed. Weight decay and
+    other penalties are not in it. At a ReLU's kink the second derivative is torch's, 0.
 
     Source:
-        As a measure of the place: Keskar et al., arXiv:1609.04836; beside the learning rate: Cohen et al.,
-        arXiv:2103.00065. Lanczos 1950.
+        As a measure of a minimum's sharpness: Keskar et al., arXiv:1609.04836; compared with the learning rate: Cohen
+        et al., arXiv:2103.00065. Lanczos 1950.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; token indices will do.
-        labels: theirs, as `training_loss` takes them.
-        loss: as `training_loss` takes it: `cross_entropy`, `mse`, or a function. In a probe
+        x: the samples; token indices are allowed.
+        labels: the labels of the samples, as for `training_loss`.
+        loss: as for `training_loss`: `cross_entropy`, `mse`, or a function. In a probe, use
             `functools.partial(hessian_eigenvalues, loss="mse")`.
-        k: how many.
-        rtol: the error over the value at which it ends.
-        passes: the products that are allowed; default: 256. A warning says if they do not suffice.
-        seed: that of the random vector from which it begins, which training's random numbers are none of.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit, and so are steps.
+        k: how many eigenvalues.
+        rtol: the relative error at which it stops.
+        passes: the largest number of products; default: 256. A warning says if they do not suffice.
+        seed: the seed of the random starting vector, which is drawn independently of training's random numbers.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and steps are taken only as
+            far as they fit.
     Returns:
-        The estimates (k), the largest first; that is at least 0 where some direction leaves the loss as it is; unit:
-        loss per parameter squared. The error holds with a probability of 95 %: for the first also that no larger one
-        was missed, by a bound; for the others as seeds have shown. The passes are products with the Hessian. For a
-        linear layer under `mse` they are those of $\frac2{nc}X^\top X$, each c times.
+        The estimates (k), the largest first, which is at least 0 if some direction leaves the loss unchanged; unit:
+        loss per parameter squared. The error holds with a probability of 95 %: for the first, by a bound, this includes
+        that no larger one was missed; for the others, it was found empirically over seeds. The passes are products with
+        the Hessian. For a linear layer under `mse` the eigenvalues are those of $\frac2{nc}X^\top X$, each c times.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in the loss too, at labels that are no classes, or at a setting out of range.
+        RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
-    Cost: a forward and a backward pass, and for each of some 7 to 14 products two more of each kind; of ten values some
-        50 to 65. Memory for as many vectors of all parameters. Precision: products in float32 have some six digits.
+    Cost: a forward and a backward pass, and two more of each for each of about 7 to 14 products; for ten values about
+        50 to 65. Memory for as many vectors over all parameters. Precision: products in float32 have about six digits.
     Example:
         >>> import torch, gnomon
         >>> layer, x = torch.nn.Linear(2, 1, bias=False), torch.tensor([[2.0, 0.0], [0.0, 1.0]])

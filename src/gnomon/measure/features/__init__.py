@@ -1,1 +1,1 @@
-"""Of what a layer puts out, with and without the labels."""
+"""Quantities of a layer's outputs, with and without the labels."""

@@ -12,17 +12,17 @@ def activation_sparsity(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n"]:
     r"""The share of each sample's features that are exactly zero.
 
     Reading:
-        Low, high: 0: every unit answers to the sample. 1: none does. Random ReLUs without biases give about ½.
+        Low, high: 0: every unit responds to the sample. 1: none does. Random ReLUs without biases give about ½.
         Generalising: Not measured here.
-        Misleads: It says something of features behind a ReLU, or another function that cuts to zero. Before one, and
-            behind GELU or tanh, it is 0 whatever they are.
+        Misleads: It is informative only after a ReLU, or another function that cuts to zero. Before one, and after GELU
+            or tanh, it is 0 whatever the features are.
 
     $\tfrac1p\,|\{j : h_j(x) = 0\}|$
 
     Source:
         Glorot, Bordes, Bengio, Deep Sparse Rectifier Neural Networks (AISTATS 2011).
     Args:
-        features: what a layer puts out at each sample, behind its ReLU; further axes are flattened.
+        features: a layer's output for each sample, after its ReLU; further axes are flattened.
     Returns:
         In [0, 1], in the features' dtype. Piecewise constant: its gradient is zero. Invariant under scaling each unit.
     Raises:

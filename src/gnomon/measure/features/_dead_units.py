@@ -1,4 +1,4 @@
-"""How many units answer to no sample."""
+"""How many units respond to no sample."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,21 +12,21 @@ def dead_units(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     r"""The share of units that are exactly zero at all samples.
 
     Reading:
-        Low, high: 0: every unit answers to some sample. High: of the layer's width little is in use, and no gradient
+        Low, high: 0: every unit responds to some sample. High: little of the layer's width is in use, and no gradient
             of these samples reaches the rest.
         Generalising: Not measured here.
-        Misleads: It falls with the number of samples, of which one is enough to wake a unit: compare at one number.
-            Behind anything but a ReLU or its like it is 0.
+        Misleads: It falls with the number of samples, since a single one is enough to wake a unit: compare at the same
+            number. After anything but a ReLU or a similar function it is 0.
 
     $\tfrac1p\,|\{j : h_j(x_i) = 0 \text{ for all } i\}|$
 
     Source:
         Sokar et al., arXiv:2302.12902, with $\tau = 0$.
     Args:
-        features: what a layer puts out at each sample, behind its ReLU; a unit is an entry of what a sample gives, so
-            that of a convolution each place counts.
+        features: a layer's output for each sample, after its ReLU; a unit is an entry of a sample's output, so that for
+            a convolution each position counts.
     Returns:
-        In [0, 1], in the features' dtype. Piecewise constant: its gradient is zero. Invariant under the order of the
+        In [0, 1], in the features' dtype. Piecewise constant: its gradient is zero. Invariant under reordering the
         samples.
     Raises:
         ShapeError: if the features have fewer than two axes.

@@ -13,14 +13,14 @@ def feature_norm(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n"]:
     r"""The norm of each sample's features.
 
     Reading:
-        Low, high: Low: the layer hardly answers to the sample. High: it answers strongly, or its weights are large.
+        Low, high: Low: the layer hardly responds to the sample. High: it responds strongly, or its weights are large.
         Generalising: Not measured here.
-        Misleads: The next layer can undo any scale: compare networks of one architecture and start.
+        Misleads: The next layer can undo any scale: compare networks with the same architecture and initialisation.
 
     $\|h(x)\|_2$
 
     Args:
-        features: what a layer puts out at each sample; further axes are flattened.
+        features: a layer's output for each sample; further axes are flattened.
     Returns:
         At least 0; unit: that of the features. Invariant under rotations of the features.
     Raises:

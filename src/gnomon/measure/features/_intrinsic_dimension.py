@@ -1,4 +1,4 @@
-"""Of how many dimensions the set is on which features lie."""
+"""The dimension of the set on which features lie."""
 
 import torch
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 
 _BLOCK = 2**22
-"""Distances that are held at once."""
+"""The number of distances that are stored at once."""
 
 
 @full_precision
@@ -16,26 +16,27 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     r"""The dimension of the manifold that features fill, from each sample's two nearest neighbours (TwoNN).
 
     Reading:
-        Low, high: Low: around each sample the features vary along few directions, however the manifold is bent.
+        Low, high: Low: around each sample the features vary along few directions, however the manifold is curved.
         Generalising: Not measured here.
-        Misleads: High dimensions are underestimated, since samples never lie close enough: of 1,000 Gaussian samples
-            of 50 dimensions it says 31. It asks at the scale of neighbours, which noise fills.
+        Misleads: High dimensions are underestimated, since samples are never close enough: for 1,000 Gaussian samples
+            in 50 dimensions it gives 31. It measures at the scale of neighbours, which noise fills.
 
-    With $\mu_i = r_{i2}/r_{i1}$ of the distances to the two nearest, in increasing order, $F_i = i/n$, and the largest
-    tenth left out: the slope of the line through zero that fits $-\log(1 - F_i)$ on $\log\mu_i$ by least squares
+    With the ratio $\mu_i = r_{i2}/r_{i1}$ of the distances to the two nearest samples, in increasing order,
+    $F_i = i/n$, and the largest tenth left out: the slope of the line through zero that fits $-\log(1 - F_i)$ to
+    $\log\mu_i$ by least squares
 
-    The linear fit of the paper, not the estimate of maximum likelihood, $n / \sum_i\log\mu_i$, which the largest ratios
-    decide. Samples that coincide count once, since their ratio is infinite; scikit-dimension instead drops them as
-    samples and keeps them as neighbours.
+    This is the linear fit of the paper, not the maximum likelihood estimate, $n / \sum_i\log\mu_i$, which is dominated
+    by the largest ratios. Samples that coincide count once, since their ratio is infinite; scikit-dimension instead
+    drops them as samples and keeps them as neighbours.
 
     Source:
         Facco, d'Errico, Rodriguez, Laio, Estimating the intrinsic dimension of datasets by a minimal neighborhood
-        information, arXiv:1803.06992; of the features of networks, Ansuini et al., arXiv:1905.12784.
+        information, arXiv:1803.06992; for the features of networks, Ansuini et al., arXiv:1905.12784.
     Args:
-        features: what a layer puts out at each sample; further axes are flattened.
+        features: a layer's output for each sample; further axes are flattened.
     Returns:
-        At least 0; 0 of fewer than three distinct samples, infinite where each has two neighbours at one distance.
-        Invariant under scaling, shift and rotation of the features.
+        At least 0; 0 for fewer than three distinct samples, infinite where each has its two neighbours at the same
+        distance. Invariant under scaling, shift and rotation of the features.
     Raises:
         ShapeError: if the features have fewer than two axes.
         EmptyError: if there are no samples.
@@ -54,7 +55,7 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     if n < 3:
         return (0 * features.sum()).to(features.dtype)
     nearest = _two_nearest(rows.detach() - rows.detach().mean(0))
-    # From the samples themselves: the products by which neighbours are found lose the digits of small distances.
+    # From the samples themselves: the products that find the neighbours lose the digits of small distances.
     first, second = torch.linalg.vector_norm(rows.unsqueeze(1) - rows[nearest], dim=2).sort(1).values.unbind(1)
     kept = 9 * n // 10
     ratios = (second / first).log().sort().values[:kept]
@@ -65,14 +66,14 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
 
 
 def _distinct(rows: Float[Tensor, "n p"]) -> Float[Tensor, "m p"]:
-    """The rows, of equal ones the first."""
+    """The distinct rows, of equal ones the first."""
     kinds, place = torch.unique(rows.detach(), dim=0, return_inverse=True)
     last = place.new_full((len(kinds),), len(rows))
     return rows[last.scatter_reduce(0, place, torch.arange(len(rows), device=rows.device), "amin")]
 
 
 def _two_nearest(rows: Float[Tensor, "n p"]) -> Tensor:
-    """The places of the two rows closest to each other one, (n 2)."""
+    """The indices of the two rows closest to each row, (n 2)."""
     found = []
     for places in torch.split(torch.arange(len(rows), device=rows.device), max(1, _BLOCK // len(rows))):
         distances = torch.cdist(rows[places], rows)

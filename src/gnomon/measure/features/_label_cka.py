@@ -1,4 +1,4 @@
-"""How alike the similarities of features and of labels are."""
+"""How similar the similarity matrices of features and of labels are."""
 
 import torch
 from jaxtyping import Float
@@ -14,26 +14,26 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     r"""The linear centred kernel alignment of the features with the one-hot labels.
 
     Reading:
-        Low, high: 0: the class means coincide. 1: samples of a class are one point, and the classes a simplex, as
-            neural collapse has them.
+        Low, high: 0: the class means coincide. 1: the samples of each class are one point, and the classes form a
+            simplex, as in neural collapse.
         Generalising: Not measured here.
-        Misleads: Features that know nothing have $\sqrt{(k-1)/(n-1)}$ where there are many more of them than samples:
-            0.30 of 100 samples in ten classes. Compare at one number of samples. A few wide directions decide it.
+        Misleads: Uninformative features have $\sqrt{(k-1)/(n-1)}$ where there are many more of them than samples: 0.30
+            for 100 samples in ten classes. Compare at the same number of samples. A few wide directions dominate it.
 
-    $\dfrac{\|Y^\top H\|_F^2}{\|H^\top H\|_F\,\|Y^\top Y\|_F}$ of the features H and the one-hot labels Y, both centred
+    $\dfrac{\|Y^\top H\|_F^2}{\|H^\top H\|_F\,\|Y^\top Y\|_F}$ for the features H and the one-hot labels Y, both centred
 
     From the class moments alone: $Y^\top H$ has the rows $n_c(\mu_c - \mu_G)$, $H^\top H$ is $n(\Sigma_W + \Sigma_B)$,
-    and $\|Y^\top Y\|_F^2 = n^2\bigl(\sum_c w_c^2 - 2\sum_c w_c^3 + (\sum_c w_c^2)^2\bigr)$. No n x n kernel is made,
+    and $\|Y^\top Y\|_F^2 = n^2\bigl(\sum_c w_c^2 - 2\sum_c w_c^3 + (\sum_c w_c^2)^2\bigr)$. No n x n kernel is formed,
     and data may come in batches.
 
     Source:
         Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414, with the linear kernel.
     Args:
-        class_moments: those of the features.
+        class_moments: the class moments of the features.
     Returns:
         In [0, 1]; 0 where all samples coincide. Invariant under scaling, shift and rotation of the features, not under
         other linear maps.
-    Cost: O(p²), or O(n² p) where the scatter is held as n < p rows.
+    Cost: O(p²), or O(n² p) where the scatter is stored as n < p rows.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])

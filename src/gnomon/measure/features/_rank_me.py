@@ -14,21 +14,22 @@ def rank_me(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     r"""The effective rank of the features: the exponential of the entropy of their singular values' shares.
 
     Reading:
-        Low, high: 1: all features lie on one line through zero. High: many directions are used alike.
+        Low, high: 1: all features lie on one line through zero. High: many directions are used equally.
         Generalising: Not measured here.
-        Misleads: Neural collapse ends at k - 1 directions or k, so that of a classifier low may be good. The features
-            are not centred: a mean far from zero alone pulls it to 1. It never exceeds the number of samples.
+        Misleads: Neural collapse ends at k - 1 directions or k, so that for a classifier a low value may be good. The
+            features are not centred: a mean far from zero is enough to pull it to 1. It never exceeds the number of
+            samples.
 
     $\exp\bigl(-\sum_j p_j\log p_j\bigr)$, $\quad p_j = \sigma_j / \sum_i\sigma_i$
 
-    The paper adds $\epsilon = 10^{-7}$ to each share, to keep the logarithm from 0; here $0\log 0 = 0$. With $\epsilon$
-    the shares sum to more than 1, and 2,048 equal directions count as 2,050.8 (docs/errata.md).
+    The paper adds $\epsilon = 10^{-7}$ to each share, to keep 0 out of the logarithm; here $0\log 0 = 0$. With
+    $\epsilon$ the shares sum to more than 1, and 2,048 equal directions count as 2,050.8 (docs/errata.md).
 
     Source:
         Garrido, Balestriero, Najman, LeCun, arXiv:2210.02885, after Roy, Vetterli, The Effective Rank
         (2007). Departs from the former in $\epsilon$.
     Args:
-        features: what a layer puts out at each sample; further axes are flattened.
+        features: a layer's output for each sample; further axes are flattened.
     Returns:
         In [1, min(n, p)]; 0 where all features are zero. Invariant under scaling and rotation of the features.
     Raises:

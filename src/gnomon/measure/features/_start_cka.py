@@ -1,4 +1,4 @@
-"""How alike the similarities of features now and at the start are."""
+"""How similar the similarity matrices of features now and at initialisation are."""
 
 import torch
 from jaxtyping import Float
@@ -11,33 +11,34 @@ from gnomon.errors import RangeError
 
 @half_as_single
 def start_cka(features: Float[Tensor, "n *p"], start: Float[Tensor, "m *q"]) -> Float[Tensor, ""]:
-    r"""The linear centred kernel alignment of the features with what they were.
+    r"""The linear centred kernel alignment of the features with those at initialisation.
 
     Reading:
-        Low, high: 1: samples are as similar to each other as at the start, as where training is lazy. Low: the features
-            are learnt.
-        Generalising: On digits, from a large start, it falls to 0.37 in a network that generalises, and stays at 0.81
-            in one that memorised.
-        Misleads: Features that have nothing in common are near 1 where there are many more of them than samples, 0.95
-            of 2,000 at 100 samples: compare at one number of samples. A few wide directions decide it.
+        Low, high: 1: samples are as similar to each other as at the start, as in lazy training. Low: the features are
+            learnt.
+        Generalising: On digits, from a large initialisation, it falls to 0.37 in a network that generalises, and stays
+            at 0.81 in one that memorised.
+        Misleads: Features that have nothing in common give values near 1 where there are many more of them than
+            samples, 0.95 for 2,000 at 100 samples: compare at the same number of samples. A few wide directions
+            dominate it.
 
-    $\dfrac{\|H_0^\top H\|_F^2}{\|H^\top H\|_F\,\|H_0^\top H_0\|_F}$ of the features H and those at the start, $H_0$,
-    both centred: the same alignment as `label_cka` has it, biased as in the source
+    $\dfrac{\|H_0^\top H\|_F^2}{\|H^\top H\|_F\,\|H_0^\top H_0\|_F}$ for the features H and those at the start, $H_0$,
+    both centred: the same alignment as in `label_cka`, biased as in the source
 
     Source:
         Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414, with the linear kernel.
     Args:
-        features: what a layer puts out at each sample; further axes are flattened.
-        start: the same before training, of the same samples in the same order and of the same layer:
-            `gnomon.features(model, x).detach()`, or of another layer its name behind x. In a probe of these samples and
-            this layer `functools.partial(start_cka, start=...)`. Their width may differ.
+        features: a layer's output for each sample; further axes are flattened.
+        start: the same before training, for the same samples in the same order and from the same layer:
+            `gnomon.features(model, x).detach()`, with a layer's name after x for another layer. In a probe on these
+            samples and this layer, use `functools.partial(start_cka, start=...)`. Their width may differ.
     Returns:
-        In [0, 1]; 1 for features that scaling, shift and rotation make those at the start, and 0 where all samples
+        In [0, 1]; 1 for features that scaling, shift and rotation turn into those at the start, and 0 where all samples
         coincide, now or then. Invariant under scaling, shift and rotation of either.
     Raises:
         ShapeError: if either has fewer than two axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, or if the start is not of as many samples.
+        RangeError: at NaN or infinity, or if the start does not have the same number of samples.
     Cost: O(n p q), or O(n² (p + q)) where samples are fewer than p or q, and all features of all samples in memory.
     Example:
         >>> import torch, gnomon
@@ -49,7 +50,7 @@ def start_cka(features: Float[Tensor, "n *p"], start: Float[Tensor, "m *q"]) -> 
     _checks.samples(start=start)
     _checks.finite(features=features, start=start)
     if len(start) != len(features):
-        # No error of shape, which would last: where a probe is made, it looks at a few samples.
+        # Not a ShapeError, which would be permanent: when a probe is created, it reads only a few samples.
         advice = "Take the features of the same samples at the start."
         raise RangeError("start", f"{len(features)} samples as in features", len(start), advice)
     now, then = _centred(features), _centred(start.to(features.device))
@@ -64,9 +65,9 @@ def start_cka(features: Float[Tensor, "n *p"], start: Float[Tensor, "m *q"]) -> 
 
 
 def _centred(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n _"]:
-    """The rows less their mean, and of size one: squares of squares neither overflow nor underflow.
+    """The rows minus their mean, at size one: squares of squares neither overflow nor underflow.
 
-    The first is taken off before, so that of rows that coincide nothing is left.
+    The first row is subtracted beforehand, so that rows that coincide become exactly zero.
     """
     rows = features.flatten(1)
     rows = rows - rows[:1]

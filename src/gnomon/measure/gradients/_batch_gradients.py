@@ -23,35 +23,36 @@ def batch_gradients(
     r"""The gradient of the mean loss in the parameters, and how those of random batches lie around it.
 
     Reading:
-        Low, high: Deviations above the norm: batches of this size mostly pull apart. Far below: each pulls as all do.
+        Low, high: Deviations above the norm: batches of this size mostly pull in different directions. Far below: each
+            pulls as all do.
         Generalising: Not measured here.
-        Misleads: Deviations shrink with the root of a batch's samples: compare them at one number of these, or read
-            `gradient_noise_scale`.
+        Misleads: Deviations shrink with the square root of the number of samples in a batch: compare them at the same
+            number, or read `gradient_noise_scale`.
 
-    What `gradient_norm` and `gradient_noise_scale` look at, so that the samples are gone through once for both. In a
-    probe another loss is said here: `[functools.partial(batch_gradients, loss="mse"), gradient_norm]`.
+    `gradient_norm` and `gradient_noise_scale` use this, so that one pass over the samples serves both. In a probe,
+    another loss is passed here: `[functools.partial(batch_gradients, loss="mse"), gradient_norm]`.
 
-    Each sample goes to one of the batches at random, and these are equally large, up to one sample. Parameters that ask
-    for no gradient do not count. The result has no graph.
+    Each sample is assigned to one of the batches at random, and these are equally large, up to one sample. Parameters
+    that do not require gradients do not count. The result has no graph.
 
     Source:
         gnomon, for the quantities that follow from it.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples; token indices will do, as nothing is differentiated by them.
-        labels: what the loss takes beside the outputs, as of `training_loss`.
-        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value a sample; the gradient is that
-            of its mean.
-        batches: into how many the samples fall, at least 2; fewer where the memory does not hold so many gradients or
-            there are fewer samples.
-        seed: that of the batches, which training's random numbers are none of.
-        memory: bytes to use; default: 512 MiB. Samples are taken in chunks that fit.
+        x: the samples; token indices are allowed, as nothing is differentiated with respect to them.
+        labels: what the loss takes in addition to the outputs, as for `training_loss`.
+        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample; the gradient is
+            that of its mean.
+        batches: the number of batches that the samples are split into, at least 2; fewer where the memory does not hold
+            that many gradients or there are fewer samples.
+        seed: the seed of the batches, which are drawn independently of training's random numbers.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         In the parameters' dtype, at least float32. The norm is that of all samples, whatever the batches.
     Raises:
-        ShapeError: if the outputs are not (n, c), or labels and loss do not go with them.
+        ShapeError: if the outputs are not (n, c), or labels and loss do not match them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are no classes, and at
+        RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are not classes, and at
             settings out of range.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
     Cost: a forward and a backward pass over the samples, in as many pieces as there are batches, and O(b p).

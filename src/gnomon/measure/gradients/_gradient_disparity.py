@@ -29,41 +29,42 @@ def gradient_disparity(
     seed: int = 0,
     memory: int | None = None,
 ) -> Estimate:
-    r"""The distance between the gradients of two batches, the mean over the pairs of a few.
+    r"""The distance between the gradients of two batches, averaged over the pairs of a few batches.
 
     Reading:
-        Low, high: Low: what one batch teaches serves the other. High: each pulls its own way.
+        Low, high: Low: what one batch teaches helps the other. High: each pulls its own way.
         Generalising: Its rise is the paper's sign of overfitting: on digits it rises to 76 in a network that
-            generalises, to 2,033 in one that memorised.
-        Misleads: Rescaled it rises wherever losses vanish: to 1,100 with true labels, where 96 % of unseen digits are
-            known, and to 450 with shuffled ones. It falls with the root of the batch size.
+            generalises, and to 2,033 in one that memorised.
+        Misleads: When rescaled, it rises wherever losses vanish: to 1,100 with true labels, where 96 % of unseen digits
+            are recognised, and to 450 with shuffled ones. It falls with the square root of the batch size.
 
-    $\frac{2}{s(s-1)}\sum_{i<j}\|\nabla_\theta L_i - \nabla_\theta L_j\|_2$ of s batches, where L is the mean of a
-    batch's losses over their standard deviation, and without rescaling the mean
+    $\frac{2}{s(s-1)}\sum_{i<j}\|\nabla_\theta L_i - \nabla_\theta L_j\|_2$ for s batches, where L is the mean of a
+    batch's losses over their standard deviation, or without rescaling just the mean
 
-    The standard deviation is that with n - 1, and is differentiated too, as in the authors' code. It takes the batches
-    that training draws, in training mode; here they are drawn at random from all samples.
+    The standard deviation divides by n - 1, and is differentiated too, as in the authors' code. Their code uses the
+    batches that training draws, in training mode; here they are drawn at random from all samples.
 
     Source:
         Forouzesh, Thiran, arXiv:2107.06665, and their code (github.com/mahf93/disparity_early_stopping).
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples of which batches are drawn, without replacement.
-        labels: what the loss takes beside the outputs, as of `training_loss`.
-        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value a sample.
-        batches: how many, s; at least 2.
-        size: the samples of each; default: all samples go to the batches. The paper's is that of training.
+        x: the samples from which batches are drawn, without replacement.
+        labels: what the loss takes in addition to the outputs, as for `training_loss`.
+        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample.
+        batches: the number of batches, s; at least 2.
+        size: the number of samples in each; default: all samples are distributed over the batches. The paper's is that
+            of training.
         rescaled: whether the losses of each batch are divided by their standard deviation, as the paper does.
-        seed: that of the batches, which training's random numbers are none of.
+        seed: the seed of the batches, which are drawn independently of training's random numbers.
         memory: bytes to use beyond the batches' gradients; default: 512 MiB.
     Returns:
-        At least 0; unit: loss per parameter, or, rescaled, 1 per parameter: then invariant under scaling the loss. Its
-        error is that by the jackknife over batches, infinite of two. No graph.
+        At least 0; unit: loss per parameter, or, rescaled, 1 per parameter: then invariant under scaling the loss. The
+        error is estimated by the jackknife over batches, and infinite for two. No graph.
     Raises:
-        ShapeError: if the outputs are not (n, c), or labels and loss do not go with them.
+        ShapeError: if the outputs are not (n, c), or labels and loss do not match them.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are no classes, and at
-            settings out of range; if there are too few samples, or a batch to be rescaled has one loss throughout.
+        RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are not classes, and at
+            settings out of range; if there are too few samples, or if all losses of a batch to be rescaled are equal.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
     Cost: a forward and a backward pass over the batches, and O(s p) memory.
     Example:
@@ -87,7 +88,7 @@ def gradient_disparity(
     chunk = chunk_size(model, x, budget=memory)
     each = len(x) // batches if size is None else size
     if each < fewest or each * batches > len(x):
-        # What network and labels lack is said first, since more samples do not mend it.
+        # Errors of network and labels are reported first, since more samples do not fix them.
         loss_gradient(model, parameters, x, labels, partial(_mean, loss), chunk, keep=False)
         needed = f"{batches * max(each, fewest)} samples for as many of them"
         raise RangeError("batches", needed, len(x), "Pass more samples, or ask for fewer or smaller batches.")
@@ -116,7 +117,7 @@ def _rescaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n 
 
 
 def _between(gradients: Float[Tensor, "s p"]) -> Estimate:
-    """The mean distance between two rows, and how it varies if one is left out."""
+    """The mean distance between two rows, with the error from its variation when one is left out."""
     _checks.finite(gradient=gradients)
     s = len(gradients)
     apart = torch.stack([torch.linalg.vector_norm(gradients - row, dim=1, dtype=torch.float64) for row in gradients])

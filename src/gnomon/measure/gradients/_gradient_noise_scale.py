@@ -1,4 +1,4 @@
-"""From which batch size on batches pull as one."""
+"""The batch size above which batches agree on the gradient."""
 
 import torch
 from jaxtyping import Float
@@ -17,30 +17,30 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
     r"""The batch size at which the gradient's noise is as large as the gradient: the simple noise scale.
 
     Reading:
-        Low, high: Low: few samples say where to go. High: the samples' gradients cancel, and batches much below it are
-            mostly noise.
-        Generalising: Tells nothing: of 500 digits it rises from 10 beyond 1,000 on the way in a network that
-            generalises and in one that memorised, and ends at 33 and 13 (`whole`).
-        Misleads: It grows as the loss falls, whatever is learnt, and of samples that were memorised it is infinite:
-            their mean gradient cannot be told from 0, unless they are the `whole` of what is trained on.
+        Low, high: Low: few samples suffice to tell the direction. High: the samples' gradients cancel, and the
+            gradients of batches much smaller than this are mostly noise.
+        Generalising: Says nothing: on 500 digits it rises from 10 to above 1,000 during training, both in a network
+            that generalises and in one that memorised, and ends at 33 and 13 (`whole`).
+        Misleads: It grows as the loss falls, whatever is learnt, and for memorised samples it is infinite: their mean
+            gradient cannot be told from 0, unless they are the `whole` training set.
 
     $B = \operatorname{tr}\Sigma/\|G\|^2$, with the covariance $\Sigma$ of the samples' gradients and their mean G
 
     Both are estimated without bias from the gradients $g_b$ of m batches of $n_b$ samples and g of all n:
-    $\operatorname{tr}\Sigma \approx S = \frac1{m-1}\sum_b n_b\|g_b - g\|^2$, $\|G\|^2 \approx \|g\|^2 - S/n$.
-    The error is that of 1/B by the jackknife over batches, carried over. Where the samples are the `whole`, G is g, and
-    their covariance has n in the place of n - 1: $B \approx \frac{n-1}n S/\|g\|^2$.
+    $\operatorname{tr}\Sigma \approx S = \frac1{m-1}\sum_b n_b\|g_b - g\|^2$, $\|G\|^2 \approx \|g\|^2 - S/n$. The error
+    is that of 1/B by the jackknife over batches, propagated to B. Where the samples are the `whole`, G is g, and their
+    covariance has n in place of n - 1: $B \approx \frac{n-1}n S/\|g\|^2$.
 
     Source:
         McCandlish et al., arXiv:1812.06162.
     Args:
-        batch_gradients: of two batches or more.
-        whole: whether the samples are all that training draws from, and no draw of more.
+        batch_gradients: the gradients of at least two batches.
+        whole: whether the samples are all that training draws from, rather than a sample of a larger set.
     Returns:
-        At least 0; unit: samples. Infinity where the estimate of $\|G\|^2$ is not above 0, and an infinite error where
-        its interval reaches 0; 0 where all gradients are alike. Invariant under scaling the loss.
+        At least 0; unit: samples. Infinity where the estimate of $\|G\|^2$ is not above 0, with an infinite error where
+        its interval reaches 0; 0 where all gradients are equal. Invariant under scaling the loss.
     Raises:
-        RangeError: if there is one batch alone, or `whole` is neither true nor false.
+        RangeError: if there is only one batch, or `whole` is neither true nor false.
     Cost: that of `batch_gradients`.
     Example:
         >>> import torch, gnomon
@@ -74,12 +74,12 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
 def _inverse(
     sizes: Float[Tensor, "b"], norm: Float[Tensor, ""], squares: Float[Tensor, "b"], along: Float[Tensor, "b"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "b"]]:
-    """One over the noise scale, of all batches and without each in turn: from the squares of deviations."""
+    """One over the noise scale, for all batches and without each in turn: from the squares of deviations."""
     n, b = sizes.sum(), len(sizes)
     noise = (sizes * squares).sum()
     rest = n - sizes
     share = sizes / rest
-    # The mean without a batch is off by this share of that one's deviation, to the other side.
+    # Without a batch the mean shifts by this share of that batch's deviation, in the opposite direction.
     noises = (noise - sizes * squares * (1 + share)).clamp(min=0)
     signals = norm.square() - 2 * share * norm * along + share.square() * squares
     return norm.square() / noise * (b - 1) - 1 / n, signals / noises * (b - 2) - 1 / rest
@@ -88,7 +88,7 @@ def _inverse(
 def _inverse_of_whole(
     sizes: Float[Tensor, "b"], signal: Float[Tensor, ""], noises: Float[Tensor, "b"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "b"]]:
-    """The same where the mean gradient is exact: from what each batch adds to the noise."""
+    """The same where the mean gradient is exact: from each batch's contribution to the noise."""
     n, b = sizes.sum(), len(sizes)
     inverse = signal * (b - 1) / noises.sum() * n / (n - 1)
     return inverse, signal * (b - 1) ** 2 / b / (noises.sum() - noises) * n / (n - 1)

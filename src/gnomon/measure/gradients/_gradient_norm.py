@@ -1,4 +1,4 @@
-"""How strongly the loss still pulls."""
+"""How strong the pull of the loss still is."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,11 +12,11 @@ def gradient_norm(batch_gradients: BatchGradients) -> Float[Tensor, ""]:
     r"""The length of the gradient of the mean loss in all parameters together.
 
     Reading:
-        Low, high: 0 where gradient descent without weight decay rests; high where steps change the loss much.
-        Generalising: Tells nothing: on digits 0.28 at the end in a network that generalises, where a penalty pulls
+        Low, high: 0 where gradient descent without weight decay is stationary; high where steps change the loss a lot.
+        Generalising: Says nothing: on digits 0.28 at the end in a network that generalises, where a penalty pulls
             against the loss, 0.066 in one that memorised.
-        Misleads: It falls with the loss in networks that memorise too, and jumps with the steps of Adam there. It
-            changes with the scale of the loss and where layers trade theirs.
+        Misleads: It also falls with the loss in networks that memorise, and jumps with Adam's steps there. It changes
+            with the scale of the loss, and when scale is moved between layers.
 
     $\|\frac1n\sum_i\nabla_\theta\ell_i\|_2$
 
@@ -25,12 +25,12 @@ def gradient_norm(batch_gradients: BatchGradients) -> Float[Tensor, ""]:
     Source:
         As a measure of generalisation: Jiang et al., arXiv:1912.02178.
     Args:
-        batch_gradients: those of the samples, of whatever batches.
+        batch_gradients: the gradients of the samples, however these are split into batches.
     Returns:
         At least 0; unit: loss per parameter. Exact for these samples. Linear in the loss, and invariant under rotations
         of the parameters.
     Raises:
-        RangeError: if it is given anything else.
+        RangeError: if the argument is anything else.
     Cost: that of `batch_gradients`.
     Example:
         >>> import torch, gnomon

@@ -1,4 +1,4 @@
-"""Gradients of a loss, batch by batch as samples come."""
+"""Gradients of a loss, batch by batch as samples arrive."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,10 @@ class BatchGradients:
     r"""How the gradients $g_b$ of batches lie around that of all samples, $g = \frac1n\sum_b n_b g_b$.
 
     Attributes:
-        sizes: the samples of each batch, $n_b$.
-        norm: $\|g\|$; unit: loss per parameter, as of all but the sizes.
+        sizes: the number of samples in each batch, $n_b$.
+        norm: $\|g\|$; unit: loss per parameter; so for all but the sizes.
         deviations: $\|g_b - g\|$.
-        along: $\langle g_b - g, g\rangle/\|g\|$, 0 where g is.
+        along: $\langle g_b - g, g\rangle/\|g\|$, 0 where g vanishes.
     """
 
     sizes: Int[Tensor, "b"]
@@ -31,10 +31,10 @@ class BatchGradients:
 class GradientSums:
     """The gradients of a loss, batch by batch: the streaming twin of `batch_gradients`.
 
-    Each sample goes to one of the batches at random, and these are equally large, up to one sample.
+    Each sample is assigned to one of the batches at random, and these are equally large, up to one sample.
 
     Args:
-        loss, batches, seed, memory: as of `batch_gradients`.
+        loss, batches, seed, memory: as for `batch_gradients`.
     Raises:
         RangeError: if a setting is out of range.
     Example:
@@ -54,16 +54,16 @@ class GradientSums:
 
     @full_precision
     def update(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
-        """Takes in some samples.
+        """Adds some samples.
 
         Raises:
-            GnomonError: as `batch_gradients`.
+            GnomonError: as for `batch_gradients`.
         """
         self._sums.add(model, x, labels)
 
     @full_precision
     def compute(self) -> BatchGradients:
-        """Of all samples so far.
+        """The result for all samples so far.
 
         Raises:
             EmptyError: if there are none.

@@ -1,1 +1,1 @@
-"""Of the Jacobian in the input: norm, spectrum, alignment with the sample, and the centroid, the sum of its rows."""
+"""Quantities of the input Jacobian: norm, spectrum, alignment with the sample, and centroid (the sum of its rows)."""

@@ -12,18 +12,18 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
     r"""The centroid of the linear region around each sample: the sum of the Jacobian's rows.
 
     Reading:
-        Low, high: No number: look at it as an image, or take its length (outputs per input) and its angle with the
-            sample.
-        Generalising: On digits noise in a network that memorised, strokes in one that generalises: late, since the
-            alignment is 0.155 where 93.4 % of unseen digits are known (grok-digits).
-        Misleads: Under cross-entropy, which does not determine it. As site of a power diagram only where the sum of
-            outputs is convex.
+        Low, high: Not a single number: look at it as an image, or at its length (outputs per input) and its angle with
+            the sample.
+        Generalising: On digits it shows noise in a network that memorised, strokes in one that generalises: late, since
+            the alignment is 0.155 when 93.4 % of unseen digits are recognised (grok-digits).
+        Misleads: Under cross-entropy, which does not determine it. It is the site of a power diagram only where the sum
+            of outputs is convex.
 
     $\mu_x = J_x^\top \mathbf{1}$
 
     For a piecewise affine network whose sum of outputs is convex these are the sites of a power diagram that its linear
-    regions form (docs/errata.md); for any other network the sum of the rows stays defined, the diagram need not.
-    Follows torch's grad mode, as `input_jacobian` does.
+    regions form (docs/errata.md); for any other network the sum of the rows is still defined, but the diagram need not
+    be. Follows torch's grad mode, as `input_jacobian` does.
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, theorem 4; Balestriero et al. 2019.
@@ -38,7 +38,7 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing leads from the outputs back
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or no path leads from the outputs back
             to x.
     Cost: one backward pass over the batch; the Jacobian is not formed.
     Example:

@@ -13,11 +13,11 @@ def centroid_alignment(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]
     r"""The cosine of the angle between each sample and the centroid of its linear region.
 
     Reading:
-        Low, high: 0: the outputs' sum reacts across the sample, and not along it. 1: along it alone.
+        Low, high: 0: the sum of the outputs reacts across the sample, and not along it. 1: along it alone.
         Generalising: On digits it stays at 0.015 in a network that memorised and rises to 0.789 in one that
             generalises, after its accuracy on unseen digits: 0.193 at 92.8 %.
-        Misleads: Under cross-entropy: -0.13 at 97 % of unseen digits. A one-hot fit without biases makes it the
-            centroid's shortness. It may rise by noise learnt, as robustness falls (xor).
+        Misleads: Under cross-entropy: -0.13 at 97 % accuracy on unseen digits. With a one-hot fit without biases it
+            only says how short the centroid is. It may rise because noise is learnt, as robustness falls (xor).
 
     $\cos(x, \mu_x) = \langle x, \mu_x\rangle / (\|x\|\,\|\mu_x\|)$
 

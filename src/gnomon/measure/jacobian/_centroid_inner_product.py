@@ -13,14 +13,13 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
 
     Reading:
         Low, high: Neither is good: without biases it is the sum of the outputs, 1 for one-hot labels that are fitted.
-        Generalising: Tells nothing: on digits 0.95 at the end in a network that generalises, 1.00 in one that
-            memorised.
-        Misleads: As a sign of feature learning: under a constant kernel it went 7.1 of its 9.9 (ntk-regime).
+        Generalising: Says nothing: on digits 0.95 at the end in a network that generalises, 1.00 in one that memorised.
+        Misleads: As a sign of feature learning: under a constant kernel it moved by 7.1 of its 9.9 (ntk-regime).
 
     $\langle x, \mu_x\rangle$
 
     Its rate of change is a sum over the training points of the neural tangent kernel times the residual. The papers
-    read a moving inner product as feature learning; under a constant kernel it moves too (docs/errata.md).
+    interpret a changing inner product as feature learning; under a constant kernel it changes too (docs/errata.md).
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, theorem 6 (theorem 9 of arXiv:2506.12284).

@@ -23,17 +23,17 @@ def centroid_rate(
     r"""The rate at which full-batch gradient descent moves each $\langle x, \mu_x\rangle$, per unit of learning rate.
 
     Reading:
-        Low, high: Large while the loss has a gradient, whatever is learnt; 0 where gradient descent rests.
-        Generalising: Tells nothing: on digits 7.4 at the end in a network that generalises, where the penalty pulls
+        Low, high: Large while the loss has a gradient, whatever is learnt; 0 where gradient descent is stationary.
+        Generalising: Says nothing: on digits 7.4 at the end in a network that generalises, where the penalty pulls
             against the loss, 0.13 in one that memorised.
         Misleads: With weight decay or momentum, which are not in it.
 
     $\partial_t\langle x, \mu_x\rangle = \langle x, \nabla_x h(x)\rangle$ with
     $h(x) = \mathbf{1}^\top\,\partial_\theta f(x)\,u$ and $u = -\nabla_\theta L$
 
-    That is the derivative of the inner product along the path that gradient descent takes: for every network, with
-    biases and smooth activations too. For a network without biases whose pieces all go through zero, such as a ReLU
-    network of any depth, $\langle x, \nabla_x h\rangle = h$, and it is the papers' formula,
+    This is the derivative of the inner product along the path that gradient descent takes: for every network, also with
+    biases and smooth activations. For a network without biases whose pieces all go through zero, such as a ReLU network
+    of any depth, $\langle x, \nabla_x h\rangle = h$, and it is the papers' formula,
     $\frac1m\sum_p \mathbf{1}^\top\Theta(x, x_p)\,m_p$ with the full kernel $\Theta$ and
     $m_p = -m\,\partial L/\partial f(x_p)$: $e_y$ minus the softmax for cross-entropy, $y$ minus the sigmoid for its
     binary form, $2(e_y - f)$ for the squared error summed over outputs. One step of learning rate $\eta$ changes the
@@ -46,22 +46,23 @@ def centroid_rate(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples whose inner products move.
         train_x: all samples that the network is trained on.
-        train_labels: what the loss takes beside the outputs.
+        train_labels: what the loss takes in addition to the outputs.
         loss: from outputs (m c) and `train_labels` to a number, the mean over the samples in the papers: the very
-            function that is trained with, such as `torch.nn.functional.cross_entropy`. `mse_loss` also averages over
-            the outputs, which makes the rate c times smaller than the papers'.
-        memory: bytes to use beyond the result; default: 512 MiB. Holds inside `torch.no_grad()`.
+            function used in training, such as `torch.nn.functional.cross_entropy`. `mse_loss` also averages over the
+            outputs, which makes the rate c times smaller than the papers'.
+        memory: bytes to use beyond the result; default: 512 MiB. This limit holds inside `torch.no_grad()`.
     Returns:
-        Unit: outputs per step and per unit of learning rate. Linear in the loss; 0 where the gradient of the loss is.
-        Follows torch's grad mode: it can be differentiated in the parameters where gradients are on.
+        Unit: outputs per step and per unit of learning rate. Linear in the loss; 0 where the gradient of the loss
+        vanishes. Follows torch's grad mode: it can be differentiated in the parameters where gradients are enabled.
     Raises:
-        ShapeError: if the outputs are not (n, c), there is not one training label a sample, or the loss is no number.
+        ShapeError: if the outputs are not (n, c), there is not one training label per sample, or the loss is not a
+            number.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in the loss too.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, nothing is trainable, or a layer
             has no second derivative.
-    Cost: two forward passes and one backward pass over the training samples; over x one pass forward and two
-        back, the second through the first. No kernel is formed.
+    Cost: two forward passes and one backward pass over the training samples; over x one forward and two backward
+        passes, the second through the first. No kernel is formed.
     Example:
         >>> import torch, gnomon
         >>> from torch.nn import functional

@@ -29,32 +29,33 @@ def explained_variance_ratio(
     r"""The share of each Jacobian's squared norm that its first singular direction carries (PC1).
 
     Reading:
-        Low, high: 1/min(c, d): the Jacobian has as many equal directions as can be. 1: one direction of the input moves
-            all outputs.
+        Low, high: 1/min(c, d): the Jacobian has as many equal directions as possible. 1: one direction of the input
+            moves all outputs.
         Generalising: On digits it stays at 0.29 in a network that memorised and rises to 0.67 in one that generalises,
-            with a setback where the first direction changes hands.
-        Misleads: A direction left over from the start can be the strong one (grok-digits). On MNIST weight decay alone,
-            worse on unseen digits, ends as high, 0.47 to 0.68 against 0.56 to 0.58 (anatomy).
+            with a setback when another direction becomes the first.
+        Misleads: The strong direction can be one left over from initialisation (grok-digits). On MNIST weight decay
+            alone, which is worse on unseen digits, ends just as high, at 0.47 to 0.68 against 0.56 to 0.58 (anatomy).
 
-    $\mathrm{PC1} = \sigma_1^2 / \sum_i \sigma_i^2$, the rows not centred.
+    $\mathrm{PC1} = \sigma_1^2 / \sum_i \sigma_i^2$, without centring the rows.
 
     Source:
         Walker et al., arXiv:2506.12284, figure 2.
     Args:
-        jacobian: the Jacobians, or an operator, of which products suffice.
-        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
-        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        jacobian: the Jacobians, or an operator that computes products with them.
+        rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
+        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice.
-        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+        seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
+            numbers.
     Returns:
         In [1/min(c, d), 1]; 1 exactly when the Jacobian has rank one; 0 for a zero Jacobian. Invariant under scaling
-        and under rotations of inputs and of outputs. Of an operator an estimate.
+        and under rotations of inputs and of outputs. For an operator, an estimate.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). Of an operator 10 to 20 products for the first
-        singular value, and some 8 to 40 backward passes for the norm.
+    Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). For an operator, 10 to 20 products for the first
+        singular value, and about 8 to 40 backward passes for the norm.
     Example:
         >>> import torch, gnomon
         >>> gnomon.explained_variance_ratio(torch.tensor([[[2.0, 0.0], [0.0, 1.0]]]))

@@ -1,4 +1,4 @@
-"""How much of the Jacobian looks along its sample."""
+"""How much of the Jacobian points along its sample."""
 
 from typing import overload
 
@@ -41,29 +41,30 @@ def jacobian_alignment(
         Generalising: On digits it stays at 0.016 in a network that memorised and rises to 0.488 in one that
             generalises. On MNIST it settles last, long after the accuracy on unseen digits, with the robust radius
             (anatomy).
-        Misleads: As a forecast of generalisation: it came after it in all ten runs. A one-hot fit without biases makes
-            it 1/(∥J∥ ∥x∥), the norm in other words.
+        Misleads: As a forecast of generalisation: it followed it in all ten runs. With a one-hot fit without biases it
+            is 1/(∥J∥ ∥x∥), in other words the norm.
 
     $\|J\hat x\| / \|J\|_F$ with $\hat x = x/\|x\|$
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, definition 1, made a number.
     Args:
-        jacobian: the Jacobians, or an operator, of which products suffice.
-        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
-        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        jacobian: the Jacobians, or an operator that computes products with them.
+        rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
+        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice.
-        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+        seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
+            numbers.
         x: the samples at which they were taken.
     Returns:
         In [0, 1] up to rounding; 1 exactly when every row is a multiple of x (definition 1), 0 when every row is
         orthogonal to it, and 0 where either is zero. Invariant under scaling of either, under rotations of the inputs
-        of both, and under rotations of the outputs. Of an operator an estimate.
+        of both, and under rotations of the outputs. For an operator, an estimate.
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c d). Of an operator one product, and what `jacobian_norm` takes.
+    Cost: O(n c d). For an operator, one product and the cost of `jacobian_norm`.
     Example:
         >>> import torch, gnomon
         >>> gnomon.jacobian_alignment(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]), torch.tensor([[0.0, 2.0]]))
@@ -80,7 +81,7 @@ def jacobian_alignment(
 
 
 def _share_along(jacobian: JacobianOperator, x: Float[Tensor, "n *d"], accuracy: Accuracy) -> Estimate:
-    """The length of the Jacobian along the sample, which one product gives, over an estimate of its norm."""
+    """The length of the Jacobian's product with the sample's direction, over an estimate of its norm."""
     _checks.samples(2, x=x)
     if tuple(x.shape) != (jacobian.shape[0], *jacobian.shape[2:]):
         raise ShapeError(

@@ -29,32 +29,33 @@ def jacobian_norm(
     r"""The Frobenius norm of each Jacobian: how far outputs move, in root mean square, when the input does.
 
     Reading:
-        Low, high: Low: outputs hardly react to the input. In outputs per input, so that only networks of one task and
-            one scale of inputs compare.
-        Generalising: On digits it falls from a large start in both, to 9.5 in a network that memorised, to 0.26 in one
-            that generalises.
-        Misleads: Alone: a network whose units are dead has the lowest (inhibit). Beside the accuracy it tells how the
-            fit is made.
+        Low, high: Low: outputs hardly react to the input. It is in outputs per input, so that only networks for the
+            same task and scale of inputs can be compared.
+        Generalising: On digits it falls from a large initialisation in both, to 9.5 in a network that memorised, to
+            0.26 in one that generalises.
+        Misleads: On its own: a network whose units are dead has the lowest (inhibit). Together with the accuracy it
+            tells how the data are fitted.
 
     $\|J\|_F = \sqrt{\sum_{kj} J_{kj}^2}$
 
     Source:
         Walker et al., arXiv:2506.12284, theorem 2 (the constraint) and section 4 (the GrokAlign penalty).
     Args:
-        jacobian: the Jacobians, or an operator, of which products suffice.
-        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
-        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        jacobian: the Jacobians, or an operator that computes products with them.
+        rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
+        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice.
-        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+        seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
+            numbers.
     Returns:
         In [0, ∞), unit: outputs per input. Invariant under rotations of inputs and of outputs; at a zero Jacobian its
-        gradient is taken as zero. Of an operator an estimate.
+        gradient is taken as zero. For an operator, an estimate.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c d). Of an operator 8 to 48 backward passes, and some 15 products more where few directions carry the
-        norm; nothing where `explained_variance_ratio` or `stable_rank` was asked of it before, to the same accuracy.
+    Cost: O(n c d). For an operator, 8 to 48 backward passes, and about 15 more products where few directions carry the
+        norm; nothing if `explained_variance_ratio` or `stable_rank` was computed from it before, to the same accuracy.
     Example:
         >>> import torch, gnomon
         >>> gnomon.jacobian_norm(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]))

@@ -1,4 +1,4 @@
-"""The power diagram that each layer cuts, at given samples."""
+"""The power diagram that each layer forms, at given samples."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,13 +18,13 @@ Cell = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class LayerCentroids:
-    r"""Centroid and radius of each sample's cell, for each layer and for the network up to and with it.
+    r"""Centroid and radius of each sample's cell, for each layer and for the network up to and including it.
 
     Attributes:
-        layers: the child of the network with which each layer begins, as in `named_modules`, the first first.
+        layers: the child of the network with which each layer begins, as in `named_modules`, in order.
         centroid: $\mu^{(l)}$, (n *h) for each layer, with the axes of its own input; unit: outputs per input of the
             layer.
-        radius: $\tau^{(l)}$; the square of that unit, the inputs taken as of unit one.
+        radius: $\tau^{(l)}$; the square of that unit, with the inputs taken to have unit one.
         centroid_up_to: $\mu^{(1\leftarrow l)}$, with the axes of x; the last is `gnomon.centroid`.
         radius_up_to: $\tau^{(1\leftarrow l)}$.
     """
@@ -41,26 +41,26 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
     r"""The centroids and radii of the cells around each sample, layer by layer.
 
     Reading:
-        Low, high: Of the cosine with the sample, up to each layer: 0 across it, 1 along it.
-        Generalising: On digits as high at every depth in a network that generalises, 0.74 up to the third layer;
+        Low, high: For the cosine with the sample, up to each layer: 0 across it, 1 along it.
+        Generalising: On digits equally high at every depth in a network that generalises, 0.74 up to the third layer;
             falling with depth in one that memorised, to 0.31, as at the start.
-        Misleads: All units of a layer count alike, also those that no later layer listens to. One seed of digits is all
-            that was looked at.
+        Misleads: All units of a layer count equally, including those that no later layer uses. Only one seed, on
+            digits, was examined.
 
     With $f^{(l)}(h) = A^{(l)}h + B^{(l)}$ around the layer's input h, and the same for the net up to it:
     $\mu^{(l)} = {A^{(l)}}^\top\mathbf{1}$, $\quad\mu^{(1\leftarrow l)} = {A^{(1\leftarrow l-1)}}^\top\mu^{(l)}$,
     $\quad\tau = \|\mu\|^2 + 2\langle\mathbf{1}, B\rangle$ for either
 
-    A layer begins at each child that holds a weight of two axes or more (linear, convolution, a block of such) and
-    includes what follows until the next: activation, pooling, normalisation. What stands before the first belongs to
+    A layer begins at each child that has a weight of two axes or more (linear, convolution, a block of these) and
+    includes what follows until the next: activation, pooling, normalisation. What precedes the first layer belongs to
     it; nested Sequentials are opened.
 
     The sample's cell is the one of least power $\|h - \mu\|^2 - \tau$, since that is $\|h\|^2$ minus twice the layer's
     summed output $\langle\mu, h\rangle + \langle\mathbf{1}, B\rangle$, and the largest of the layer's affine pieces
-    holds. That takes outputs that are maxima of affine functions: ReLU, leaky ReLU, absolute value, max-pooling, not
-    hard tanh. Of the net up to the layer it holds within one cell of the layers before; over all of input space only
-    for convex sums (docs/errata.md). For smooth layers these are the numbers of the tangent map, and there is no
-    diagram. Follows torch's grad mode, as `input_jacobian` does.
+    applies. This requires outputs that are maxima of affine functions: ReLU, leaky ReLU, absolute value, max-pooling,
+    not hard tanh. For the net up to the layer it holds within one cell of the layers before; over all of input space it
+    holds only for convex sums (docs/errata.md). For smooth layers these are the numbers of the tangent map, and there
+    is no diagram. Follows torch's grad mode, as `input_jacobian` does.
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, theorems 10 and 13; the radii are those of Balestriero
@@ -70,14 +70,15 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
         x: the samples.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        One centroid and radius a sample and layer; the first layer's own and those up to it are equal.
+        One centroid and radius per sample and layer; the first layer's own and those up to it are equal.
     Raises:
-        UnsupportedModuleError: if the model is no Sequential with layers that are called one after the other, or
+        UnsupportedModuleError: if the model is not a Sequential with layers that are called one after the other, or
             BatchNorm in training mode mixes the samples.
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
-    Cost: one backward pass a layer. Precision: the radii lose digits where offsets are small beside the outputs.
+    Cost: one backward pass per layer. Precision: the radii lose digits where offsets are small compared with the
+        outputs.
     Example:
         >>> import torch
         >>> from gnomon import layer_centroids
@@ -121,7 +122,7 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
 
 
 def _starts(children: list[tuple[str, nn.Module]]) -> list[int]:
-    """Where layers begin: at the first child, and at each with a weight of two axes or more, but the first such."""
+    """Where layers begin: at the first child, and at each with a weight of two axes or more, except the first such."""
     weighty = [
         place
         for place, (_, child) in enumerate(children)
@@ -133,7 +134,7 @@ def _starts(children: list[tuple[str, nn.Module]]) -> list[int]:
 def _cells(tape: Tape, before: Tensor, after: Tensor) -> tuple[Cell, Cell]:
     """The centroid and radius of a layer between two tensors of the pass, and of the network up to the second."""
     n, ones = len(tape.x), torch.ones_like(after)
-    # A lone sample has run beside itself, which does not count.
+    # A single sample was run together with a copy of itself, which does not count.
     ones[n:] = 0
     inputs = before, tape.x
     sums = after[:n].flatten(1).sum(1)

@@ -14,15 +14,15 @@ def row_alignment(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
 
     Reading:
         Low, high: 1 in the label's row: the sample raises its own output. Rows of other classes may have either sign.
-        Generalising: On digits the label's row is at 0.051 in a network that memorised, at 0.624 in one that
+        Generalising: On digits the label's row is at 0.051 in a network that memorised, and at 0.624 in one that
             generalises.
-        Misleads: As largest and smallest of many: at 85 % of unseen MNIST digits their range is as wide with weight
-            decay as with GrokAlign, 1.04 to 1.13 times (row-alignment).
+        Misleads: As the largest and smallest of many: at 85 % accuracy on unseen MNIST digits their range is as wide
+            with weight decay as with GrokAlign, 1.04 to 1.13 times (row-alignment).
 
     $\cos(J_{k\cdot}, x)$, one for each output k
 
-    It takes the Jacobian itself, of many outputs too: a product gives all $J_{k\cdot}x$, but the rows' norms would take
-    770 products with random inputs to be known to 5 %, which is no less than a thousand rows cost.
+    It needs the Jacobian itself, for many outputs too: a product gives all $J_{k\cdot}x$, but the rows' norms would
+    need 770 products with random inputs to be known to 5 %, which costs no less than a thousand rows.
 
     Source:
         Walker et al., arXiv:2506.12284, table 2, which prints its largest and smallest value over the training set.

@@ -1,4 +1,4 @@
-"""The singular values of the Jacobian, without the Jacobian where the first layer allows it, or few are asked for."""
+"""The singular values of the Jacobian, without forming it where the first layer allows that, or few are requested."""
 
 import math
 from typing import overload
@@ -41,10 +41,11 @@ def singular_values(
     r"""The singular values of each sample's input Jacobian, the largest first.
 
     Reading:
-        Low, high: Their height is the norm; how they fall is the rank: flat for many directions, steep for few.
+        Low, high: Their size gives the norm, their decay the rank: flat for many directions, steep for few.
         Generalising: On digits the first is 0.21 and the last 20 times smaller in a network that generalises, 5.1 and 5
             times in one that memorised.
-        Misleads: They know no directions: of two equal spectra one may belong to aligned Jacobians, and the other not.
+        Misleads: They contain no directions: of two equal spectra one may belong to aligned Jacobians, and the other
+            not.
 
     $\sigma_k = \sqrt{\lambda_k(J_x J_x^\top)}$
 
@@ -53,24 +54,24 @@ def singular_values(
     any multilayer perceptron, $J = GW$ and $JJ^\top = G(WW^\top)G^\top$, so that only $G = \partial f/\partial z$ is
     propagated back. Follows torch's grad mode, as `input_jacobian` does.
 
-    The first k alone take some products with the Jacobian, by Golub-Kahan bidiagonalisation, and are an estimate, which
-    has no graph; of 128 outputs or fewer they are exact. Its error is a bound: in 95 % of cases or more they lie above
-    what is seen by that at most, and mostly by far less.
+    The first k alone need only some products with the Jacobian, by Golub-Kahan bidiagonalisation, and are an estimate,
+    which has no graph; for 128 outputs or fewer they are exact. Its error is a bound: in 95 % of cases or more the true
+    values exceed the estimate by at most that, and mostly by far less.
 
     Source:
         The quantity behind PC1 of Walker et al., arXiv:2506.12284, figure 2; the shortcut is gnomon's.
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        k: how many, from the largest on; default: all.
-        rtol: of the first k, the error over the value, or over a tenth of the first value for those that are smaller;
+        k: how many, starting from the largest; default: all.
+        rtol: for the first k, the error over the value, or over a tenth of the first value for those that are smaller;
             default: 0.05.
-        passes: of the first k, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        passes: for the first k, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice; values that were not found are 0 with an infinite error.
-        seed: of the first k, that of the random vector with which it begins.
+        seed: for the first k, the seed of the random starting vector.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        r = min(c, d) values a sample, or k, at least 0; unit: outputs per input. Invariant under rotations of inputs
+        r = min(c, d) values per sample, or k, at least 0; unit: outputs per input. Invariant under rotations of inputs
         and of outputs. The gradient of a value that is 0 is 0.
     Raises:
         ShapeError: if the outputs are not (n, c).
@@ -79,8 +80,8 @@ def singular_values(
             to r.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
     Cost: c backward passes, and O(n c² d) for the Gram matrices; h for d where a linear layer of width h < d comes
-        first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4
-        in float32, are noise. Of the first value alone 10 to 25 products, two of which cost three to four backward
+        first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4 in
+        float32, are noise. For the first value alone, 10 to 25 products, two of which cost three to four backward
         passes.
     Example:
         >>> import torch, gnomon
@@ -106,7 +107,7 @@ def singular_values(
 
 
 def _first(jacobian: JacobianOperator, k: int, accuracy: Accuracy) -> Estimate:
-    """The first k of each Jacobian."""
+    """The first k singular values of each Jacobian."""
     most = min(jacobian.shape[1], math.prod(jacobian.shape[2:]))
     _checks.settings(("k", k, f"from 1 to {most}", isinstance(k, int) and 1 <= k <= most))
     wide = torch.promote_types(jacobian.dtype, torch.float32)

@@ -30,32 +30,33 @@ def stable_rank(
     r"""The squared norm over the first singular value's square: how many directions, each as strong, would carry it.
 
     Reading:
-        Low, high: 1: one direction of the input moves all outputs. min(c, d): as many equal directions as can be.
+        Low, high: 1: one direction of the input moves all outputs. min(c, d): as many equal directions as possible.
         Generalising: It is one over PC1: on digits 1.5 where PC1 is 0.67, in a network that generalises, 3.4 where it
             is 0.29, in one that memorised.
-        Misleads: Where PC1 does; and its mean over samples is not one over the mean of PC1.
+        Misleads: Where PC1 does; also, its mean over samples is not one over the mean of PC1.
 
     $\|J\|_F^2 / \sigma_1^2$
 
-    One over `explained_variance_ratio`. Of all samples together `effective_rank` says the same of the AGOP.
+    One over `explained_variance_ratio`. For all samples together, `effective_rank` is the same quantity of the AGOP.
 
     Source:
         Rudelson, Vershynin, Sampling from Large Matrices, arXiv:math/0503442, as the numerical rank; Ipsen, Saibaba,
         Stable Rank and Intrinsic Dimension of Real and Complex Matrices, arXiv:2407.21594.
     Args:
-        jacobian: the Jacobians, or an operator, of which products suffice.
-        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
-        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        jacobian: the Jacobians, or an operator that computes products with them.
+        rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
+        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice.
-        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+        seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
+            numbers.
     Returns:
         In [1, min(c, d)], and at most the rank; 0 for a zero Jacobian. Invariant under scaling and under rotations of
-        inputs and of outputs. Of an operator an estimate.
+        inputs and of outputs. For an operator, an estimate.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). Of an operator that of
+    Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). For an operator, that of
         `explained_variance_ratio`.
     Example:
         >>> import torch, gnomon

@@ -1,1 +1,1 @@
-"""Of the empirical neural tangent kernel."""
+"""The empirical neural tangent kernel."""

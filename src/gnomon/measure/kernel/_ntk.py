@@ -49,37 +49,37 @@ def ntk(
     r"""The empirical neural tangent kernel: inner products of the outputs' gradients in the parameters.
 
     Reading:
-        Low, high: Its size says how fast outputs learn, its pattern which samples learn together. Only its own start
-            compares.
+        Low, high: Its size says how fast outputs learn, its pattern which samples learn together. Compare it only with
+            its own value at the start.
         Generalising: On digits its cosine with the start falls to 0.90 as a network groks, and to 0.97 in one that
-            memorised: far less than the accuracy moves.
-        Misleads: A kernel that hardly turns is no sign of memorising: it turned least where most was learnt (anatomy,
-            0.92 to 0.95).
+            memorised: far less than the accuracy changes.
+        Misleads: A kernel that hardly rotates is no sign of memorising: it rotated least where most was learnt
+            (anatomy, 0.92 to 0.95).
 
     $\Theta_{kl}(x, x') = \langle\nabla_\theta f_k(x), \nabla_\theta f_l(x')\rangle$, traced
     $\Theta(x, x') = \sum_k \Theta_{kk}(x, x')$
 
     The trace is the sum over the outputs. neural-tangents, among others, divides it by their number: divide this by c
-    to compare. Parameters that ask for no gradient do not count. Follows torch's grad mode: inside `torch.no_grad()`
-    the result has no graph and the memory budget holds; otherwise it can be differentiated in the parameters, and the
-    graph of all samples is kept.
+    to compare. Parameters that do not require gradients do not count. Follows torch's grad mode: inside
+    `torch.no_grad()` the result has no graph and the memory budget holds; otherwise it can be differentiated in the
+    parameters, and the graph of all samples is kept.
 
     With an accuracy the trace is an estimate, with an error for each entry and without a graph: the mean of the kernels
-    of random mixtures of the outputs, each of which costs what a network of one output does. Of 128 outputs or fewer
-    it is exact.
+    of random mixtures of the outputs, each of which costs as much as a network with one output. For 128 outputs or
+    fewer it is exact.
 
     Source:
-        Jacot et al. 2018; Walker et al., arXiv:2506.12284, section 3. The ways of computing it: Novak et al., Fast
+        Jacot et al. 2018; Walker et al., arXiv:2506.12284, section 3. The methods of computing it: Novak et al., Fast
         finite width neural tangent kernel, 2022. The estimate of the trace: Hutchinson 1990.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples of the rows; token indices will do, as nothing is differentiated by them.
-        x2: the samples of the columns; those of x unless given, and then only half is computed.
+        x2: the samples of the columns; default: x, and then only half is computed.
         trace: whether to sum over equal outputs; otherwise the kernel is full.
-        rtol: the error over the largest value at which an estimate ends, such as 0.05; default: no estimate.
-        passes: of an estimate, the mixtures that are allowed; default: 256. A warning says if they do not suffice.
-        seed: of an estimate, that of the mixtures, which training's random numbers are none of.
-        memory: bytes to use beyond the result; default: 512 MiB. Samples are taken in blocks that fit.
+        rtol: the error over the largest value at which the estimation stops, such as 0.05; default: no estimate.
+        passes: for an estimate, the largest number of mixtures; default: 256. A warning says if they do not suffice.
+        seed: for an estimate, the seed of the mixtures, which are drawn independently of training's random numbers.
+        memory: bytes to use beyond the result; default: 512 MiB. Samples are processed in blocks that fit.
     Returns:
         Traced, (n m): entry `[i, j]`. Full, (n m c c): entry `[i, j, k, l]` for output k at sample i of x and output l
         at sample j of x2. Positive semidefinite where x2 is x. Unit: outputs squared per parameter squared. For a
@@ -87,14 +87,14 @@ def ntk(
     Raises:
         ShapeError: if the outputs are not (n, c), or x2 has other axes than x.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity; if an accuracy is asked for of the full kernel.
+        RangeError: at NaN or infinity; if an accuracy is requested for the full kernel.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, nothing is trainable, or a layer
             outside the linear ones cannot be mapped over samples.
-    Cost: c backward passes over the samples. Linear layers from a to h called once on one row a sample take
-        O(n m (a + c h)), with no Jacobian formed; other parameters, p of them, O(n m c p) (full: c² instead of c) by
-        contraction of Jacobians, or, where it is cheaper, c m Jacobian-vector products over x. With an accuracy the
-        mixtures stand for c, some 32 at 5 %: from about 250 outputs on that is faster. Precision: a sum of
-        p terms; float32 gives about six digits of the largest entry.
+    Cost: c backward passes over the samples. Linear layers from a to h called once on one row per sample take
+        O(n m (a + c h)), with no Jacobian formed; other parameters, p of them, take O(n m c p) (full: c² instead of c)
+        by contraction of Jacobians, or, where it is cheaper, c m Jacobian-vector products over x. With an accuracy the
+        number of mixtures replaces c, about 32 at 5 %: from about 250 outputs on that is faster. Precision: a sum of p
+        terms; float32 gives about six digits of the largest entry.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(2, 3, bias=False)

@@ -43,19 +43,20 @@ def ntk_to_point(
     r"""The traced neural tangent kernel between each sample and one point.
 
     Reading:
-        Low, high: High: learning the sample moves the point's outputs along.
+        Low, high: High: learning the sample also moves the point's outputs.
         Generalising: On digits the kernel of a digit with its own class is 2.51 times that with others in a network
             that generalises, 1.29 times in one that memorised, as at the start.
-        Misleads: Its size: it grew until the last step, from 32 to 207 (ntk-regime), so that a rule by its largest
-            value sees no rest.
+        Misleads: Its size: it grew until the last step, from 32 to 207 (ntk-regime), so that a rule based on its
+            largest value sees no plateau.
 
     $\Theta(x_i, z) = \sum_k \langle\nabla_\theta f_k(x_i), \nabla_\theta f_k(z)\rangle$
 
-    No sample's gradient is formed: linear layers take Gram products, other parameters one Jacobian-vector product an
+    No sample's gradient is formed: linear layers use Gram products, other parameters one Jacobian-vector product per
     output, where that is cheaper than their Jacobians. The trace is a sum, and grad mode is followed, as in `ntk`.
 
-    With an accuracy it is an estimate, which has no graph: of many outputs the kernel of random mixtures of the outputs
-    says as much as that of all, after passes whose number is that of the mixtures. Of 128 outputs or fewer it is exact.
+    With an accuracy it is an estimate, which has no graph: for many outputs the kernel of random mixtures of the
+    outputs replaces that of all outputs, and takes as many passes as there are mixtures. For 128 outputs or fewer it is
+    exact.
 
     Source:
         Walker et al., arXiv:2506.12284, figure 3. The estimate of the trace: Hutchinson 1990.
@@ -63,17 +64,17 @@ def ntk_to_point(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
         point: one sample, without the axis of samples.
-        rtol: the error over the largest value at which an estimate ends, such as 0.05; default: no estimate.
-        passes: of an estimate, the mixtures that are allowed; default: 256. A warning says if they do not suffice.
-        seed: of an estimate, that of the mixtures, which training's random numbers are none of.
+        rtol: the error over the largest value at which the estimation stops, such as 0.05; default: no estimate.
+        passes: for an estimate, the largest number of mixtures; default: 256. A warning says if they do not suffice.
+        seed: for an estimate, the seed of the mixtures, which are drawn independently of training's random numbers.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
         The column of `ntk(model, x, point[None])`. Unit: outputs squared per parameter squared.
     Raises:
         ShapeError: if the point does not have a sample's axes.
-        EmptyError, RangeError, UnsupportedModuleError: as `ntk`.
-    Cost: one forward pass over the samples, and c passes back or forth; of an estimate some 16 to 80, since the block
-        of the point with itself is far from a multiple of the identity.
+        EmptyError, RangeError, UnsupportedModuleError: as for `ntk`.
+    Cost: one forward pass over the samples, and c backward or forward passes; for an estimate about 16 to 80, since the
+        block of the point with itself is far from a multiple of the identity.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(2, 3, bias=False)

@@ -22,39 +22,40 @@ class AGOP(Metric):
     $G_l = \frac1n\sum_i\sum_j \left(\frac{\partial f(x_i)}{\partial h_{ij}}\right)^\top
     \frac{\partial f(x_i)}{\partial h_{ij}}$, $h_{ij}$ what layer l is given at sample i
 
-    The streaming twin of `agop`: all layers from one backward pass an output, any split into batches, and any number of
-    processes. No Jacobian is formed. Behind a weight, $z = Wh$, the gradient in h is that in z times W, so that
-    $G = W^\top A W$ with the outer products A of the gradients in z alone; so also at the network's input where x
-    enters through one linear layer.
+    The streaming twin of `agop`: all layers from one backward pass per output, any split into batches, and any number
+    of processes. No Jacobian is formed. For a layer with a weight, $z = Wh$, the gradient with respect to h is that
+    with respect to z times W, so that $G = W^\top A W$, where A is formed from the gradients with respect to z alone;
+    the same applies at the network's input where x enters through one linear layer.
 
-    A linear layer on tokens is given one $h_{ij}$ a token, and a convolution one a patch, as its weight sees them: p is
-    then the width of `weight.flatten(1)`, as `nfa_correlation` wants it. Any other layer's input is taken whole, p
-    entries a sample. Gradients are those through the layer, not those past it, where a residual connection takes the
-    same features on; and those of all calls, where a layer is called more than once.
+    A linear layer on tokens is given one $h_{ij}$ per token, and a convolution one per patch, as its weight sees them:
+    p is then the width of `weight.flatten(1)`, as `nfa_correlation` requires. For any other layer the complete input is
+    used, p entries per sample. Gradients are those through the layer, not those past it, where a residual connection
+    carries the same features on; and those of all calls, where a layer is called more than once.
 
-    Sums are kept in float64. In a `MetricCollection` pass `compute_groups=False`.
+    Sums are kept in float64. In a `MetricCollection`, pass `compute_groups=False`.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, section 3.3; patches as in Beaglehole et al., arXiv:2309.00570.
     Args:
-        layers: their names as in `model.named_modules()`; "", the network's input.
-        sketch: how many rows to keep at most for each layer, for inputs too wide for n c rows and for p x p alike. The
-            result is then a `Sketch`, by Frequent Directions, which says how far it may fall short: at most
-            $\sum_{i>m}\lambda_i(G)/(\mathrm{sketch} + 1 - m)$ for every m, so 0 for a G of that rank.
+        layers: the layers' names as in `model.named_modules()`; "" is the network's input.
+        sketch: the largest number of rows to keep for each layer, for inputs that are too wide both for n c rows and
+            for p x p. The result is then a `Sketch`, by Frequent Directions, which says how far it may fall short: at
+            most $\sum_{i>m}\lambda_i(G)/(\mathrm{sketch} + 1 - m)$ for every m, so 0 for a G of that rank.
         memory: bytes to use for a graph; default: 512 MiB.
-        kwargs: torchmetrics' own, such as `process_group`.
+        kwargs: torchmetrics' own arguments, such as `process_group`.
     Returns:
         From `compute`, by the layers' names, positive semi-definite matrices in float64: as rows where fewer than p are
-        known to do, whole otherwise; `dense()` makes either whole. Unit: squared outputs per squared input of layer l.
+        known to suffice, in full otherwise; `dense()` returns either in full. Unit: squared outputs per squared input
+        of layer l.
     Raises:
         ShapeError: if the outputs are not (n, c), or a layer's input is not as wide as before.
         EmptyError: if there are no samples, or no layers.
-        RangeError: if a name is that of no layer or stands twice, or `sketch` is below 1; if x is not of floating
-            point, or holds NaN or infinity.
+        RangeError: if there is no layer of a name, a name is given twice, or `sketch` is below 1; if x is not of
+            floating point, or holds NaN or infinity.
         UnsupportedModuleError: if no path from the input to the outputs leads through a layer, or BatchNorm in training
             mode mixes the samples.
-    Cost: c backward passes over the batch, and O(n c p²), with the layer's outputs q for p behind a weight, and n times
-        the patches for n. Memory besides the budget: O(p min(n c, p)), and 4,096 rows of p.
+    Cost: c backward passes over the batch, and O(n c p²), with the layer's outputs q for p where it has a weight, and n
+        times the patches for n. Memory besides the budget: O(p min(n c, p)), and 4,096 rows of p.
     Example:
         >>> import torch, gnomon
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
@@ -96,7 +97,7 @@ class AGOP(Metric):
 
     @full_precision
     def update(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
-        """Takes in one batch of samples, and the network as it is now."""
+        """Adds one batch of samples, with the network as it is now."""
         sums, known = self._sums(), self._independent is not None and self._independent() is model
         add_gradients(model, x, sums, memory=self.memory, independent=known)
         self._count(sums, len(x))
@@ -108,7 +109,7 @@ class AGOP(Metric):
         self._independent = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied and pickled: all but the network that was looked at last."""
+        """The state that is copied and pickled: all except the network that was last seen."""
         return super().__getstate__() | {"_independent": None}
 
     def forward(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
@@ -119,7 +120,7 @@ class AGOP(Metric):
     def compute(self) -> dict[str, Covariance]:
         """The average gradient outer products of all samples so far, on all processes, by the layers' names."""
         sums = self._sums()
-        # Processes gather alike only if each has exactly one entry a state, also one that saw no samples.
+        # Processes gather consistently only if each has exactly one entry per state, even if it saw no samples.
         for part in sums.values():
             part.settle()
             if not part.settled:

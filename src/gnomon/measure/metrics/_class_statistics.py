@@ -19,36 +19,37 @@ from gnomon.measure._by_class import at_least_single, check_classes, check_sampl
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 BLOCK = 4096
-"""Samples whose products are taken at once: enough to be fast, few enough for the cache and for float32."""
+"""The number of samples per product: large enough to be fast, small enough for the cache and for float32."""
 
 
 class ClassStatistics(Metric):
     r"""Counts, means and scatter of each class, batch by batch: the streaming twin of `class_moments`.
 
-    Any split into batches and any number of processes gives the same, to rounding. Each batch is centred before it is
-    squared, and joined to what came before by Chan's formula, whose terms are all positive: features with mean 1e6 and
-    spread 1 keep eight digits of the scatter in float64.
+    Any split into batches and any number of processes gives the same result, up to rounding. Each batch is centred
+    before it is squared, and merged with the previous ones by Chan's formula, whose terms are all positive: features
+    with mean 1e6 and spread 1 keep eight digits of the scatter in float64.
 
-    Products over up to 4,096 samples, or p if that is more, are taken in the features' own dtype (half precision in
-    float32), and what is kept and returned is in float64: float32 loses nothing with the number of samples.
-    In a `MetricCollection` pass `compute_groups=False`: torchmetrics would take two of these that saw the same shapes
-    and values first, as at two layers that start equal, for one.
+    Products over up to 4,096 samples, or p if that is more, are computed in the features' own dtype (half precision in
+    float32), and the results are kept and returned in float64: float32 loses nothing as the number of samples grows. In
+    a `MetricCollection`, pass `compute_groups=False`: torchmetrics would otherwise treat two of these metrics as one if
+    they first saw the same shapes and values, as at two layers that start out equal.
 
     Source:
-        Han, Papyan, Donoho, arXiv:2106.02073, section 1.1; joining after Chan, Golub, LeVeque (1979).
+        Han, Papyan, Donoho, arXiv:2106.02073, section 1.1; merging after Chan, Golub, LeVeque (1979).
     Args:
         num_classes: the number k of classes, at least 2.
-        kwargs: torchmetrics' own, such as `process_group`.
+        kwargs: torchmetrics' own arguments, such as `process_group`.
     Returns:
         From `compute`, the `ClassMoments` of all samples on all processes, on the features' device. Calling the metric
-        is the same as `update`, and returns nothing: one batch may lack classes. All may: a warning says which.
+        is the same as `update`, and returns nothing: a single batch may lack classes. So may all batches together: a
+        warning says which.
     Raises:
-        ShapeError: from `update`, if labels are not (n) or the features' width is not that of the batches before.
+        ShapeError: from `update`, if labels are not (n) or the features' width is not that of previous batches.
         EmptyError: from `update` if there are no samples; from `compute` if there were none, or all are of one
             class.
-        RangeError: from `update`, at NaN or infinity, or at a label that is no class. What was kept stays as it was.
+        RangeError: from `update`, at NaN or infinity, or at a label that is not a class. The state stays unchanged.
             From both, if features are so large or small that their dtype does not hold their squares, as float32 from
-            1e19 on and below 1e-16: then reset it.
+            1e19 on and below 1e-16: then reset the metric.
     Cost: O(n p min(n, p)) time, about that of the product $H^\top H$ for 60,000 x 512. Memory: O(p min(n, p)) besides
         4,096 rows; no p x p matrix while samples are fewer than features.
     Example:
@@ -65,13 +66,13 @@ class ClassStatistics(Metric):
     higher_is_better = None
     full_state_update = False
 
-    # The first three have one entry a shard: one between updates, one a process while gathered.
+    # The first three have one entry per shard: one between updates, one per process while gathered.
     class_counts: list[Tensor]
     class_means: list[Tensor]
     within_scatter: list[Tensor]
-    """Held whole, or as fewer rows than columns: the shape tells which."""
+    """Stored in full, or as fewer rows than columns: the shape tells which."""
     within_rows: list[Tensor]
-    """Rows whose Gram product is yet to be added: products of many rows take less time a row."""
+    """Rows whose Gram product is yet to be added: products of many rows take less time per row."""
 
     @public
     def __init__(self, num_classes: int, **kwargs: object) -> None:
@@ -83,7 +84,7 @@ class ClassStatistics(Metric):
 
     @full_precision
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
-        """Takes in one batch: what a layer puts out at each sample, further axes flattened, and the classes."""
+        """Adds one batch: a layer's output for each sample, further axes flattened, and the classes."""
         check_samples(features, labels, self.num_classes)
         batch = features.detach().flatten(1)
         width = batch.shape[1]
@@ -113,7 +114,7 @@ class ClassStatistics(Metric):
     @full_precision
     def compute(self) -> ClassMoments:
         """The moments of all samples seen so far, on all processes."""
-        # Processes gather alike only if each has exactly one entry a state, also one that saw no samples.
+        # Processes gather consistently only if each has exactly one entry per state, even if it saw no samples.
         none = torch.zeros(0, 0, dtype=torch.float64, device=self.device)
         self._keep(self._joined(none))
         with self.sync_context(
@@ -130,7 +131,7 @@ class ClassStatistics(Metric):
         return compute
 
     def _joined(self, none: Float[Tensor, "0 p"]) -> ClassMoments:
-        """The shards as one; without any, the moments of no samples, of this width and device."""
+        """The shards merged into one; without any, the moments of no samples, with this width and device."""
         shards = [
             ClassMoments(counts, means, Dense(scatter) if len(scatter) == scatter.shape[1] else Factored(scatter))
             for counts, means, scatter in zip(self.class_counts, self.class_means, self.within_scatter, strict=True)
@@ -145,7 +146,7 @@ class ClassStatistics(Metric):
         return dataclasses.replace(moments, within=moments.within + added)
 
     def _apart(self, moments: ClassMoments) -> ClassMoments:
-        """The moments in memory of their own: what is done to them does not reach the state."""
+        """A copy of the moments: changes to it do not affect the state."""
         within = moments.within
         copied = Dense(within.matrix.clone()) if isinstance(within, Dense) else Factored(within.rows.clone())
         return ClassMoments(moments.counts.clone(), moments.means.clone(), copied)

@@ -1,1 +1,1 @@
-"""Of the average gradient outer product, and of weights beside it: the neural feature ansatz."""
+"""The average gradient outer product, and weights compared with it: the neural feature ansatz."""

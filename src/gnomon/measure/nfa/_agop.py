@@ -32,34 +32,35 @@ def agop(
     Reading:
         Low, high: A large entry on the diagonal: the outputs react to that input. Its trace is the mean squared
             Jacobian norm.
-        Generalising: On digits the middle, where digits differ, in a network that generalises; the margins no less in
-            one that memorised.
-        Misleads: Inputs that hardly vary weigh as others do, though no loss sees them; rescaling an input rescales its
-            entry.
+        Generalising: On digits it is large in the middle, where digits differ, in a network that generalises; at the
+            margins no less in one that memorised.
+        Misleads: Inputs that hardly vary count like any others, though no loss sees them; rescaling an input rescales
+            its entry.
 
-    $G = \frac1n\sum_i J_i^\top J_i$, p = d for the input's axes taken together
+    $G = \frac1n\sum_i J_i^\top J_i$, p = d for the input's axes flattened
 
-    The mean squared change of the outputs by a small step u of the input is $u^\top G u$. Outputs are summed over, not
-    averaged. `AGOP` gives the same of a network without its Jacobians, and of every layer's input.
+    The mean squared change of the outputs for a small step u of the input is $u^\top G u$. Outputs are summed over, not
+    averaged. `AGOP` computes the same for a network without its Jacobians, and at the input of any layer.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, section 3.3. Departs from it in that samples are counted once (its sum runs
         over K times N of them; docs/errata.md).
     Args:
-        jacobian: the Jacobians, or an operator, of which products suffice; unit: outputs per input.
-        rtol: of an operator, the error over G, both in Frobenius norm, at which the estimate ends; default: 0.05.
-        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        jacobian: the Jacobians, or an operator that computes products with them; unit: outputs per input.
+        rtol: for an operator, the relative error in Frobenius norm at which the estimation stops; default: 0.05.
+        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice.
-        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+        seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
+            numbers.
     Returns:
         Symmetric and positive semi-definite, of rank n c at most; unit: squared outputs per squared input. Invariant
-        under rotations of the outputs; of $f(Ax)$ it is $A^\top G A$ with the G of f at Ax. Of an operator an
-        estimate with one error for all of G, which is exact if that takes no more products.
+        under rotations of the outputs; for $f(Ax)$ it is $A^\top G A$ with the G of f at Ax. For an operator, an
+        estimate with a single error for G, which is exact if that needs no more products.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n c p²) time, O(p²) memory. Of an operator some $(\operatorname{tr}G/\|G\|_F)^2 / (n\,\mathrm{rtol}^2)$
+    Cost: O(n c p²) time, O(p²) memory. For an operator, about $(\operatorname{tr}G/\|G\|_F)^2 / (n\,\mathrm{rtol}^2)$
         backward passes: few where there are many samples, or few directions carry G.
     Example:
         >>> import torch, gnomon
@@ -80,7 +81,7 @@ def _sum(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
 
 
 def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
-    """By random vectors, or exact where outputs are few or nothing else comes near."""
+    """By random vectors, or exactly where outputs are few or nothing else comes close."""
     samples, outputs = jacobian.shape[:2]
 
     def exact() -> Float[Tensor, "p p"]:

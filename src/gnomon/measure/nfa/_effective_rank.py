@@ -35,33 +35,34 @@ def effective_rank(
         Low, high: 1: one direction of the input moves the outputs, at all samples. High: many do.
         Generalising: On digits it rises in both, then falls to 5.9 in a network that generalises, after the accuracy,
             and stays at 18.6 in one that memorised.
-        Misleads: Low is not good: on MNIST weight decay alone ends at 3.1 to 4.7 and knows fewer unseen digits than
-            GrokAlign at 7.8 to 9.5 (anatomy).
+        Misleads: Low is not good: on MNIST weight decay alone ends at 3.1 to 4.7 and recognises fewer unseen digits
+            than GrokAlign at 7.8 to 9.5 (anatomy).
 
     $r(G) = \operatorname{tr}G / \lambda_1(G)$
 
-    Another number goes by the same name, the exponential of the entropy of the eigenvalues' shares (Roy, Vetterli,
-    2007), which is never smaller. Of the rows of a matrix A with $A^\top A = G$ this one is the stable rank, as
-    `stable_rank` gives it of each sample's Jacobian.
+    Another number has the same name, the exponential of the entropy of the eigenvalues' shares (Roy, Vetterli, 2007),
+    which is never smaller. This one is the stable rank of a matrix A with $A^\top A = G$, which `stable_rank` computes
+    for each sample's Jacobian.
 
     Source:
         Koltchinskii, Lounici, Concentration Inequalities and Moment Bounds for Sample Covariance Operators,
         arXiv:1405.2468, with this name.
     Args:
-        agop: a positive semi-definite matrix, whole or as rows; or the operator of the Jacobians of which it is the
-            AGOP, which is not made then.
-        rtol: of an operator, the error over the value at which the estimate ends; default: 0.05.
-        passes: of an operator, the products with each Jacobian that are allowed; default: 256. A warning says if they
+        agop: a positive semi-definite matrix, in full or as rows; or the operator of the Jacobians of which it is the
+            AGOP, which is then not formed.
+        rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
+        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
             do not suffice.
-        seed: of an operator, that of the random vectors, which training's random numbers are none of.
+        seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
+            numbers.
     Returns:
-        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation. Of an operator an
+        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation. For an operator, an
         estimate, however few the outputs.
     Raises:
         ShapeError: if the matrix is not square.
         RangeError: at NaN or infinity.
-    Cost: O(p³), or O(r² p) of r rows. Of an operator 15 to 30 products for the largest eigenvalue, and 2 backward
-        passes or more for the trace: the fewer, the more samples there are.
+    Cost: O(p³), or O(r² p) for r rows. For an operator, 15 to 30 products for the largest eigenvalue, and 2 backward
+        passes or more for the trace: the more samples, the fewer.
     Example:
         >>> import torch, gnomon
         >>> gnomon.effective_rank(torch.diag(torch.tensor([4.0, 2.0, 2.0])))
@@ -81,7 +82,7 @@ def effective_rank(
 
 
 def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
-    """That of the Jacobians as one matrix, row under row, whose stable rank it is."""
+    """The stable rank of the Jacobians stacked row-wise into one matrix, which is the effective rank."""
     n, c, *shape = jacobian.shape
     like = torch.empty(0, dtype=torch.promote_types(jacobian.dtype, torch.float32), device=jacobian.device)
 

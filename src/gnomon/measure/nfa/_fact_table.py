@@ -1,4 +1,4 @@
-"""Whether weights are what the loss's gradients at a stationary point make of them."""
+"""Whether weights agree with what the loss's gradients imply at a stationary point."""
 
 from dataclasses import dataclass
 
@@ -17,15 +17,15 @@ from gnomon.measure._losses import Loss, sample_losses
 
 @dataclass(frozen=True)
 class FACTTable:
-    r"""How each weight's $W^\top W$ goes with what the loss's gradients at its input say it is, F.
+    r"""How each weight's $W^\top W$ agrees with F, its prediction from the loss's gradients at the weight's input.
 
     Attributes:
         layers: the weights' names, as in `model.named_parameters()`.
         residual: $\|W^\top W - F\|/(\|W^\top W\| + \|F\|)$, in [0, 1].
         pearson: Pearson's correlation of $W^\top W$ with F, in [-1, 1].
         cosine: the cosine with F, in [-1, 1].
-        pearson_root: Pearson's correlation with $(FF^\top)^{1/2}$, which is positive semi-definite as $W^\top W$ is,
-            in [-1, 1].
+        pearson_root: Pearson's correlation with $(FF^\top)^{1/2}$, which is positive semi-definite like $W^\top W$, in
+            [-1, 1].
     """
 
     layers: tuple[str, ...]
@@ -45,45 +45,46 @@ def fact_table(
     loss: Loss = "cross_entropy",
     memory: int | None = None,
 ) -> FACTTable:
-    r"""The features at convergence theorem, weight by weight: how far from a stationary point of the loss it is.
+    r"""The features at convergence theorem, weight by weight: how far each is from a stationary point of the loss.
 
     Reading:
-        Low, high: A residual of 0: the weight is where loss and weight decay pull equally. Near 1: one of the two pulls
-            alone. Correlations are near 0 at default initialisation, where those of `nfa_table` are high already.
+        Low, high: A residual of 0: the weight is where loss and weight decay pull equally. Near 1: only one of the two
+            pulls. Correlations are near 0 at default initialisation, where those of `nfa_table` are already high.
         Generalising: Not measured here.
-        Misleads: It holds for the loss and the weight decay that are trained with, in the gradient; AdamW rests
-            elsewhere. That a network rests says nothing of unseen samples. The root is alike without training, 0.3 to
-            0.9. Batch norm and dropout are read as in evaluation, and trained otherwise.
+        Misleads: It holds for the loss and the weight decay used in training, with the decay in the gradient; AdamW
+            settles elsewhere. That a network has settled says nothing about unseen samples. The root is similar even
+            without training, 0.3 to 0.9. Batch norm and dropout are evaluated in evaluation mode, but trained
+            otherwise.
 
-    $F = -\frac1{n\lambda}\sum_i \nabla_h\ell_i\,h_i^\top$, $h_i$ what the weight multiplies at sample i, and
+    $F = -\frac1{n\lambda}\sum_i \nabla_h\ell_i\,h_i^\top$, where $h_i$ is what the weight multiplies at sample i, and
     $\nabla_h\ell_i$ the gradient of its loss there, through the weight; at a stationary point of
     $\frac1n\sum_i\ell_i + \frac\lambda2\|\theta\|^2$ it is $W^\top W$
 
-    It is $-\frac1\lambda W^\top\nabla_W L$, so that one gradient of the mean loss gives it for all weights, of patches,
-    of tokens and of calls too, and neither inputs nor gradients of single samples are held. The correlations do not
-    depend on $\lambda$; beside them stand those with the AGOP in `nfa_table`.
+    It is $-\frac1\lambda W^\top\nabla_W L$, so that one gradient of the mean loss gives it for all weights, also where
+    these act on patches, on tokens or in several calls, and neither inputs nor gradients of single samples are stored.
+    The correlations do not depend on $\lambda$; those with the AGOP are in `nfa_table`, for comparison.
 
     Source:
         Boix-Adserà, Mallinar, Simon, Belkin, arXiv:2507.05644. The residual is gnomon's.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples that are trained on.
-        labels: what the loss takes beside the outputs, as of `training_loss`.
-        weight_decay: $\lambda$, as torch's SGD and Adam have it; without any, 0, all residuals are 1, and the
-            correlations are those with $\lambda F$.
-        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value a sample, as trained with. In a
-            probe `functools.partial(fact_table, weight_decay=..., loss=...)`.
+        x: the training samples.
+        labels: what the loss takes in addition to the outputs, as for `training_loss`.
+        weight_decay: $\lambda$, as in torch's SGD and Adam; without any, 0, all residuals are 1, and the correlations
+            are those with $\lambda F$.
+        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample, as in training. In
+            a probe, use `functools.partial(fact_table, weight_decay=..., loss=...)`.
         memory: bytes to use for a graph; default: 512 MiB.
     Returns:
-        One number a weight of two axes or more that asks for gradients, in float64. The correlations are 0 where a
-        matrix, as centred, is 0. The residual is 0 where both matrices are.
+        One number per weight of two axes or more that requires gradients, in float64. The correlations are 0 where a
+        matrix, after centring if any, is 0. The residual is 0 where both matrices are.
     Raises:
-        ShapeError: if the outputs are not (n, c), or labels and loss do not go with them.
+        ShapeError: if the outputs are not (n, c), or labels and loss do not match them.
         EmptyError: if there are no samples, or no such weights.
-        RangeError: at NaN or infinity, at labels that are no classes, or if the weight decay is negative.
+        RangeError: at NaN or infinity, at labels that are not classes, or if the weight decay is negative.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
-    Cost: a forward and a backward pass over the samples, one more forward where they do not fit at once, and O(q p²)
-        for each weight of q rows.
+    Cost: a forward and a backward pass over the samples, one more forward pass where they do not fit at once, and
+        O(q p²) for each weight of q rows.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(1, 1, bias=False)
@@ -108,7 +109,7 @@ def fact_table(
 
 
 def _row(weight: Float[Tensor, "q *p"], gradient: Float[Tensor, "q *p"], decay: float | int) -> Float[Tensor, "4"]:
-    """The four numbers of a weight, from it and the gradient of the loss in it."""
+    """The four numbers of a weight, from the weight and the gradient of the loss with respect to it."""
     weight, gradient = weight.double().flatten(1), -gradient.double().flatten(1)
     gram, pull = weight_gram(weight), weight.mT @ gradient
     own, others = decay * torch.linalg.matrix_norm(gram), torch.linalg.matrix_norm(pull)

@@ -22,37 +22,37 @@ def nfa_correlation(
     r"""The correlation between a layer's Gram matrix of weights and the average gradient outer product at its input.
 
     Reading:
-        Low, high: 1: the weight's Gram matrix is the root of what the AGOP says the network looks at.
-        Generalising: Tells nothing on digits: 0.92 at the start, 0.95 in a network that generalises, 0.94 in one that
+        Low, high: 1: the weight's Gram matrix is the root of the AGOP, which says what the network looks at.
+        Generalising: Says nothing on digits: 0.92 at the start, 0.95 in a network that generalises, 0.94 in one that
             memorised.
-        Misleads: Without the value at initialisation, which is high already. From a large start it fell, from 0.84 to
-            0.86 down to 0.59 to 0.67 (anatomy).
+        Misleads: Without the value at initialisation, which is already high. From a large initialisation it fell, from
+            between 0.84 and 0.86 to between 0.59 and 0.67 (anatomy).
 
-    $\rho(W^\top W, G^s)$, with $\rho(A, B) = \langle A, B\rangle / (\|A\|\,\|B\|)$ over all entries, these less their
-    mean if `centred`
+    $\rho(W^\top W, G^s)$, with $\rho(A, B) = \langle A, B\rangle / (\|A\|\,\|B\|)$ over all entries, minus their mean
+    if `centred`
 
-    The neural feature ansatz says that it is close to 1 in trained networks. What is close to 1 without training is no
-    evidence: at default initialisation it is high too, so that the value at initialisation belongs beside it.
+    The neural feature ansatz says that it is close to 1 in trained networks. A value that is close to 1 without
+    training is no evidence: at default initialisation it is high too, so compare it with the value at initialisation.
 
-    A probe gives it the weight of the linear layer that the samples enter, with the AGOP at the network's input;
-    `nfa_table` has every layer.
+    A probe passes it the weight of the linear layer that the samples enter, and the AGOP at the network's input;
+    `nfa_table` covers every layer.
 
     Source:
-        Beaglehole et al., arXiv:2402.13728, ansatz 3.2 and appendix C. Printed there is the cosine with G itself
-        (`power=1, centred=False`); measured is Pearson's correlation with its root, which is the default here.
+        Beaglehole et al., arXiv:2402.13728, ansatz 3.2 and appendix C. The paper prints the cosine with G itself
+        (`power=1, centred=False`), but measures Pearson's correlation with its root, which is the default here.
     Args:
-        layer_weight: that of a linear layer or a convolution; axes after the first are taken together.
-        agop: G at the input of the layer, whole or as rows; for a convolution of patches, as from `AGOP`.
+        layer_weight: the weight of a linear layer or a convolution; axes after the first are flattened.
+        agop: G at the input of the layer, in full or as rows; for a convolution that of patches, as from `AGOP`.
         power: s, 1/2 for the root or 1.
-        centred: whether the mean entry of each matrix is subtracted: Pearson's correlation, and the cosine if not.
+        centred: whether the mean entry of each matrix is subtracted: Pearson's correlation, or the cosine if not.
     Returns:
-        In [-1, 1], not centred in [0, 1]; 1 exactly for proportional matrices, and centred also where they differ by a
-        multiple of the matrix of ones; 0 where either matrix, as centred, is 0. Invariant under scaling of either; not
-        centred also by a common rotation of the input. In the wider of the two dtypes.
+        In [-1, 1], not centred in [0, 1]; 1 exactly for proportional matrices, and when centred also where they differ
+        by a multiple of the matrix of ones; 0 where either matrix, after centring if any, is 0. Invariant under scaling
+        of either; when not centred, also under a common rotation of the input. In the wider of the two dtypes.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).
         RangeError: at NaN or infinity, or if `power` is neither 1/2 nor 1.
-    Cost: O(p³), or O(r² p + (q + r) p²) of r rows; O(p²) memory.
+    Cost: O(p³), or O(r² p + (q + r) p²) for r rows; O(p²) memory.
     Example:
         >>> import torch, gnomon
         >>> weight = torch.tensor([[2.0, 0.0], [0.0, 1.0]])

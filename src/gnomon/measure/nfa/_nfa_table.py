@@ -14,7 +14,7 @@ from gnomon.measure._correlation import correlation, root_of, weight_gram
 
 @dataclass(frozen=True)
 class NFATable:
-    r"""How each layer's $W^\top W$ goes with the average gradient outer product G at its input.
+    r"""How each layer's $W^\top W$ agrees with the average gradient outer product G at its input.
 
     Attributes:
         layers: the layers' names.
@@ -38,25 +38,26 @@ def nfa_table(
     r"""`nfa_correlation` of every layer, in its four versions, from one pass through the network.
 
     Reading:
-        Low, high: 1 in a layer: its weight's Gram matrix is that of the AGOP at its input, or of its root.
-        Generalising: Tells little: on digits the third layer's goes from 0.76 to 0.82 in a network that generalises and
-            to 0.84 in one that memorised. On MNIST training moves the cosine with the AGOP itself most, from 0.55 to
-            0.83 (nfa).
-        Misleads: Without the table at initialisation, which is high already.
+        Low, high: 1 in a layer: up to scale its weight's Gram matrix is the AGOP at its input, or its root.
+        Generalising: Says little: on digits the third layer's value goes from 0.76 to 0.82 in a network that
+            generalises and to 0.84 in one that memorised. On MNIST, training changes the cosine with the AGOP itself
+            most, from 0.55 to 0.83 (nfa).
+        Misleads: Without the table at initialisation, where values are already high.
 
-    At default initialisation correlations are high already: take the table there too, and compare.
+    At default initialisation correlations are already high: compute the table there too, and compare.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, ansatz 3.2, appendix C and figures 10 to 12.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        layers: the names, as in `model.named_modules()`, of linear layers or convolutions; all of the network if None.
+        layers: the names, as in `model.named_modules()`, of linear layers or convolutions; all of the network's if
+            None.
         memory: bytes to use for a graph; default: 512 MiB.
     Returns:
-        One number in [-1, 1] a layer and version, in float64; see `nfa_correlation`.
+        One number in [-1, 1] per layer and version, in float64; see `nfa_correlation`.
     Raises:
-        UnsupportedModuleError: if a layer is none with a weight, or as for `AGOP`.
+        UnsupportedModuleError: if a layer is not one with a weight, or as for `AGOP`.
         EmptyError: if there are no such layers, or no samples.
         ShapeError, RangeError: as for `AGOP`.
     Cost: that of `AGOP`, and that of `nfa_correlation` for each layer.

@@ -1,1 +1,1 @@
-"""Of the weights alone."""
+"""Quantities of the weights alone."""

@@ -17,29 +17,30 @@ from gnomon.measure._parameters import alike, check_parameters
 def distance_from_start(
     parameters: Mapping[str, Float[Tensor, "*d"]], start: Mapping[str, Float[Tensor, "*d"]]
 ) -> Float[Tensor, ""]:
-    r"""The distance of all parameters together from where they were.
+    r"""The distance of all parameters together from their values at the start.
 
     Reading:
-        Low, high: Low beside the norm at the start: training is lazy. High: the weights are mostly what was learnt.
+        Low, high: Low compared with the norm at the start: training is lazy. High: the weights are mostly what was
+            learnt.
         Generalising: Not measured here.
-        Misleads: Weight decay alone moves the parameters, by as much as their norm at the start, and noise does so
-            though nothing is learnt.
+        Misleads: Weight decay alone moves the parameters, by as much as their norm at the start, and so does noise,
+            although nothing is learnt.
 
     $\|\theta - \theta_0\|_2$
 
     Source:
         As a measure of generalisation: Neyshabur et al., arXiv:1805.12076; Jiang et al., arXiv:1912.02178.
     Args:
-        parameters: by name, those of the network.
-        start: the same before, copied: `{name: p.detach().clone() for name, p in model.named_parameters()}`. In a probe
-            `functools.partial(distance_from_start, start=...)`.
+        parameters: the network's parameters, by name.
+        start: a copy of them at the start: `{name: p.detach().clone() for name, p in model.named_parameters()}`. In a
+            probe, use `functools.partial(distance_from_start, start=...)`.
     Returns:
-        At least 0; unit: that of the parameters. Of half precision in float32.
+        At least 0; unit: that of the parameters. For half precision, in float32.
     Raises:
         EmptyError: if there are none.
-        ShapeError: if one is of another shape than at the start.
-        RangeError: at NaN or infinity, if they are no mappings or have not the same names, or if the start is not
-            copied but the parameters themselves.
+        ShapeError: if one has another shape than at the start.
+        RangeError: at NaN or infinity, if they are not mappings or do not have the same names, or if the start is not a
+            copy but the parameters themselves.
     Cost: O(p), and the memory of the copy.
     Example:
         >>> import torch, gnomon

@@ -1,4 +1,4 @@
-"""How heavy the tails of the weights' spectra are, and what stands out of the bulk of a random matrix."""
+"""How heavy the tails of the weights' spectra are, and what lies outside the bulk of a random matrix."""
 
 import math
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from gnomon._precision import full_precision
 from gnomon.measure._parameters import weights_of
 
 _ROWS = 256
-"""Candidates for the least eigenvalue of a tail that are fitted at once."""
+"""The number of candidates for a tail's smallest eigenvalue that are fitted at once."""
 
 
 @dataclass(frozen=True)
 class HeavyTails:
-    r"""Of the eigenvalues of $W^\top W$ of each weight the power law of the tail, and the edge of a random bulk.
+    r"""For the eigenvalues of each weight's $W^\top W$, the power law of the tail, and the edge of a random bulk.
 
     Attributes:
         layers: the weights' names, as in `named_parameters`.
         alpha: the exponent of the tail's density $\propto\lambda^{-\alpha}$, above 1; infinite where fewer than two
             eigenvalues differ, so that there is no tail.
-        smallest: the eigenvalue with which the tail begins, WeightWatcher's `xmin`; 0 where there is none.
-        distance: Kolmogorov and Smirnov's between the tail and its fit, in [0, 1].
-        tail: how many eigenvalues the tail has.
+        smallest: the eigenvalue at which the tail begins, WeightWatcher's `xmin`; 0 where there is none.
+        distance: the Kolmogorov-Smirnov distance between the tail and its fit, in [0, 1].
+        tail: the number of eigenvalues in the tail.
         edge: where the eigenvalues of a random matrix with entries of the same mean square end (Marchenko, Pastur).
-        spikes: how many eigenvalues lie beyond that.
+        spikes: the number of eigenvalues beyond that edge.
     """
 
     layers: tuple[str, ...]
@@ -44,34 +44,34 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
     r"""The power law that fits the tail of each weight's spectrum, and the eigenvalues beyond a random bulk.
 
     Reading:
-        Low, high: By its authors $\alpha$ from 2 to 6 is a well trained layer, above 6 one that has hardly learnt,
-            below 2 one that has learnt too much.
+        Low, high: According to its authors, $\alpha$ from 2 to 6 indicates a well-trained layer, above 6 one that has
+            hardly learnt, below 2 one that has learnt too much.
         Generalising: Not measured here.
-        Misleads: A tail is always found: random weights of 100 x 200, which have none, have an exponent of 6.4 in the
-            mean, and one in eight has an eigenvalue beyond the edge. Few eigenvalues make it noise.
+        Misleads: A tail is always found: random weights of 100 x 200, which have none, have an exponent of 6.4 on
+            average, and one in eight has an eigenvalue beyond the edge. With few eigenvalues it is noise.
 
-    $\alpha = 1 + m\big/\sum_{\lambda_i\ge\lambda_{\min}}\log\frac{\lambda_i}{\lambda_{\min}}$ of the m eigenvalues from
-    $\lambda_{\min}$ on, which is the one of the smallest distance; $\quad\lambda_+ = (\sqrt q + \sqrt p)^2\,
-    \frac{\|W\|_F^2}{q\,p}$
+    $\alpha = 1 + m\big/\sum_{\lambda_i\ge\lambda_{\min}}\log\frac{\lambda_i}{\lambda_{\min}}$ over the m eigenvalues
+    from $\lambda_{\min}$ on, which is chosen to give the smallest distance;
+    $\quad\lambda_+ = (\sqrt q + \sqrt p)^2\, \frac{\|W\|_F^2}{q\,p}$
 
-    A weight is a matrix with a row for each entry of its first axis: of a convolution the patches are flattened, while
-    WeightWatcher takes the matrices of all places of the kernel together. It adjusts the bulk's variance to the
-    histogram, where here it is that of all entries; and version 0.7.7 fits fewer than 20 eigenvalues in another way:
-    the ten of a digits network's last layer have 2.6 there, 10.5 here.
+    A weight is a matrix with a row for each entry of its first axis: for a convolution the patches are flattened, while
+    WeightWatcher pools the matrices at all positions of the kernel. It adjusts the bulk's variance to the histogram,
+    whereas here it is that of all entries; and version 0.7.7 fits fewer than 20 eigenvalues in another way: the ten of
+    a digits network's last layer give 2.6 there, 10.5 here.
 
     Source:
         Martin, Mahoney, arXiv:1810.01075; Martin, Peng, Mahoney, arXiv:2002.06716. The fit: Clauset, Shalizi, Newman,
-        arXiv:0706.1062, with the distance as the package `powerlaw` takes it.
+        arXiv:0706.1062, with the distance as in the package `powerlaw`.
     Args:
-        parameters: by name, those of the network; those of one axis are left out.
+        parameters: the network's parameters, by name; those with one axis are left out.
     Returns:
-        A number a weight. $\alpha$, distance, tail and spikes are invariant under scaling and rotations of the weight;
-        smallest and edge have the square of its unit. Of half precision in float32. No gradients: the choice of the
-        smallest has none.
+        One number per weight. $\alpha$, distance, tail and spikes are invariant under scaling and rotations of the
+        weight; smallest and edge have the square of its unit. For half precision, in float32. No gradients: the choice
+        of the smallest has none.
     Raises:
         EmptyError: if none has two axes.
-        RangeError: at NaN or infinity, or if they are no mapping.
-    Cost: O(q p min(q, p)) a weight, for the singular values, and O(min(q, p)²) for the fits.
+        RangeError: at NaN or infinity, or if they are not a mapping.
+    Cost: O(q p min(q, p)) per weight, for the singular values, and O(min(q, p)²) for the fits.
     Example:
         >>> import torch, gnomon
         >>> weight = torch.randn(200, 100, generator=torch.Generator().manual_seed(0))
@@ -95,14 +95,14 @@ def _of_one(weight: Float[Tensor, "q p"]) -> tuple[Tensor, ...]:
 
 
 def _eigenvalues(weight: Float[Tensor, "q p"]) -> Float[Tensor, "r"]:
-    r"""Those of $W^\top W$ that are not 0 up to rounding, in increasing order, in float64."""
+    r"""The eigenvalues of $W^\top W$ that are not 0 up to rounding, in increasing order, in float64."""
     values = torch.linalg.svdvals(weight)
     kept = values > max(weight.shape) * torch.finfo(weight.dtype).eps * values[0]
     return values[kept].flip(0).double().square()
 
 
 def _fitted(values: Float[Tensor, "r"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Exponent, smallest value, distance and length of the tail of increasing values that fits a power law best."""
+    """Exponent, smallest value, distance and length of the tail, of increasing values, that best fits a power law."""
     n, zero = len(values), values.new_zeros(())
     if n < 2:
         return zero + torch.inf, values[0] if n else zero, zero, torch.tensor(n, device=values.device)
@@ -120,7 +120,7 @@ def _fitted(values: Float[Tensor, "r"]) -> tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _distances(logs: Float[Tensor, "r"], sums: Float[Tensor, "_"], starts: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
-    """How far, at most, the share of a tail that lies below a value is from the one by its fit, for some starts."""
+    """The largest difference between a tail's cumulative distribution and that of its fit, for several starts."""
     steps = torch.arange(len(logs), device=logs.device) - starts.unsqueeze(1)
     counts = (len(logs) - starts).unsqueeze(1)
     slopes = counts / torch.where(sums > 0, sums, 1)[starts].unsqueeze(1)

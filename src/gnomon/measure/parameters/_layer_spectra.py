@@ -21,8 +21,8 @@ class LayerSpectra:
         layers: the weights' names, as in `named_parameters`.
         norm: $\|W\|_F$.
         spectral_norm: $\sigma_1$.
-        stable_rank: $\|W\|_F^2/\sigma_1^2$, in [1, q]; 0 of a zero weight.
-        effective_rank: the exponential of the entropy of $\sigma_j/\sum_i\sigma_i$, in [1, q]; 0 of a zero weight.
+        stable_rank: $\|W\|_F^2/\sigma_1^2$, in [1, q]; 0 for a zero weight.
+        effective_rank: the exponential of the entropy of $\sigma_j/\sum_i\sigma_i$, in [1, q]; 0 for a zero weight.
     """
 
     layers: tuple[str, ...]
@@ -34,26 +34,26 @@ class LayerSpectra:
 
 @full_precision
 def layer_spectra(parameters: Mapping[str, Float[Tensor, "*d"]]) -> LayerSpectra:
-    r"""The norms of each weight, and of how many directions it is: stable rank and effective rank.
+    r"""The norms of each weight, and how many directions it has: stable rank and effective rank.
 
     Reading:
-        Low, high: Ranks near 1: the layer carries one direction. High: it carries many alike, as random weights do.
+        Low, high: Ranks near 1: the layer carries one direction. High: it carries many equally, as random weights do.
         Generalising: Not measured here.
         Misleads: Norms can be traded between layers, also with biases and normalisation. Small singular values, which
-            random weights have, count in the effective rank and hardly in the stable one.
+            random weights have, count in the effective rank and hardly in the stable rank.
 
-    A weight is a matrix with a row for each entry of its first axis: of a convolution the patches are flattened.
+    A weight is a matrix with a row for each entry of its first axis: for a convolution the patches are flattened.
 
     Source:
         Stable rank: Rudelson, Vershynin, arXiv:math/0503442. Effective rank: Roy, Vetterli, The Effective Rank (2007).
     Args:
-        parameters: by name, those of the network; those of one axis are left out.
+        parameters: the network's parameters, by name; those with one axis are left out.
     Returns:
-        A number a weight; unit of the norms: that of the parameters. Of half precision in float32.
+        One number per weight; unit of the norms: that of the parameters. For half precision, in float32.
     Raises:
         EmptyError: if none has two axes.
-        RangeError: at NaN or infinity, or if they are no mapping.
-    Cost: O(q p min(q, p)) a weight, for the singular values.
+        RangeError: at NaN or infinity, or if they are not a mapping.
+    Cost: O(q p min(q, p)) per weight, for the singular values.
     Example:
         >>> import torch, gnomon
         >>> spectra = gnomon.layer_spectra({"0.weight": torch.diag(torch.tensor([2.0, 1.0])), "0.bias": torch.ones(2)})

@@ -1,4 +1,4 @@
-"""How long the vector of all parameters is."""
+"""The length of the vector of all parameters."""
 
 from collections.abc import Mapping
 
@@ -16,22 +16,22 @@ def parameter_norm(parameters: Mapping[str, Float[Tensor, "*d"]]) -> Float[Tenso
     r"""The norm of all parameters together.
 
     Reading:
-        Low, high: Low: the weights are small. High: a large start, or training that let them grow.
+        Low, high: Low: the weights are small. High: a large initialisation, or training that let them grow.
         Generalising: Not measured here.
-        Misleads: In networks with normalisation, and wherever layers can trade their scales, the same function has any
-            norm.
+        Misleads: In networks with normalisation, and wherever layers can trade their scales, the same function can have
+            any norm.
 
     $\|\theta\|_2$
 
     Source:
         As a measure of progress: Liu, Michaud, Tegmark, arXiv:2210.01117.
     Args:
-        parameters: by name, those of the network.
+        parameters: the network's parameters, by name.
     Returns:
-        At least 0; unit: that of the parameters. Of half precision in float32.
+        At least 0; unit: that of the parameters. For half precision, in float32.
     Raises:
         EmptyError: if there are none.
-        RangeError: at NaN or infinity, or if they are no mapping.
+        RangeError: at NaN or infinity, or if they are not a mapping.
     Cost: O(p).
     Example:
         >>> import torch, gnomon

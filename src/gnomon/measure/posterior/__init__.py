@@ -1,1 +1,1 @@
-"""Of the posterior around the parameters."""
+"""Quantities of the posterior around the parameters."""

@@ -18,21 +18,22 @@ from gnomon.measure._losses import Loss, formula_and_targets, sample_losses
 
 @dataclass(frozen=True)
 class LocalLearningCoefficient:
-    r"""The coefficient, and what says whether its chains can be believed.
+    r"""The coefficient, and diagnostics that say whether its chains can be trusted.
 
     Attributes:
         estimate: $\hat\lambda$, the mean over the chains that stayed finite, and the 95 % interval of Student's t over
-            these; NaN without any, and with an infinite error of one. Its `passes` are the steps of all chains.
-        by_chain: that of each chain; NaN where it diverged.
-        losses: by chain and step, burn-in included, the mean loss there, as far as the step's samples tell it.
+            these; NaN without any, and with an infinite error for one. Its `passes` are the steps of all chains.
+        by_chain: the coefficient of each chain; NaN where it diverged.
+        losses: by chain and step, burn-in included, the mean loss there, as estimated from the step's samples.
         start: the loss at the parameters themselves.
-        diverged: the share of the chains that came to NaN or infinity, in [0, 1].
-        below: the share of the chains whose mean loss lies below that at the start, in [0, 1]: these have negative
-            coefficients, since the start is no minimum.
-        drift: by how much the coefficient of the second half of the draws is above that of the first half.
-        r_hat: how far apart the halves of chains are, beside how far each spreads, at least 0: near 1 where they have
-            forgotten where they began. Of batches their noise spreads too, and a slow drift shows in `drift` alone.
-        step_size: that of the chains.
+        diverged: the share of the chains that reached NaN or infinity, in [0, 1].
+        below: the share of the chains whose mean loss is below that at the start, in [0, 1]: these have negative
+            coefficients, since the start is not a minimum.
+        drift: by how much the coefficient of the second half of the draws exceeds that of the first half.
+        r_hat: how far apart the halves of chains are, compared with the spread of each, at least 0: near 1 where they
+            have forgotten where they began. With batches, their noise adds to the spread, and a slow drift shows in
+            `drift` alone.
+        step_size: the step size of the chains.
     """
 
     estimate: Estimate
@@ -66,63 +67,66 @@ def local_learning_coefficient(
     r"""How many directions the loss has around the parameters, counted by how far it rises where noise carries them.
 
     Reading:
-        Low, high: Low: much can change and the loss hardly does. At most p/2, half the parameters, in a regular model.
-        Generalising: On digits after 1,000 steps 1.1 in a perceptron that knows 95 % of the unseen ones, and 38 in one
-            that memorised shuffled labels; from a start four times as large 8.7 (91 %) and 78.
-        Misleads: Negative where the start is no minimum, as early in training. Its size is that of `n_beta` and
-            `localisation`, which cuts off what bends less than it pulls: only equal settings compare.
+        Low, high: Low: much can change while the loss hardly does. At most p/2, half the parameters, in a regular
+            model.
+        Generalising: On digits after 1,000 steps 1.1 in a perceptron that recognises 95 % of the unseen ones, and 38 in
+            one that memorised shuffled labels; from an initialisation four times as large 8.7 (91 %) and 78.
+        Misleads: Negative where the start is not a minimum, as early in training. Its size depends on `n_beta` and
+            `localisation`, which cuts off directions that curve less than it pulls: compare only at equal settings.
 
     $\hat\lambda = n\beta\,\bigl(\mathbb E_w L(w) - L(w^*)\bigr), \quad
     w \sim e^{-n\beta L(w) - \frac\gamma2\|w - w^*\|^2}$
 
-    L is the mean loss over the samples, $w^*$ the parameters that training moves, as they are; those that ask for no
-    gradient stay. Chains of stochastic gradient Langevin dynamics start there, each with batches and noise of its own:
+    L is the mean loss over the samples, $w^*$ the current values of the trainable parameters; those that do not require
+    gradients stay fixed. Chains of stochastic gradient Langevin dynamics start there, each with its own batches and
+    noise:
 
     $w \leftarrow w - \frac\epsilon2\bigl(n\beta\,\nabla L_B(w) + \gamma\,(w - w^*)\bigr) + \sqrt\epsilon\,\xi$
 
-    Each draw is the loss of its batch less that of the same batch at the start, which takes out most of the batch's
-    noise. The network's own parameters, its random numbers and gradients are left alone.
+    Each draw is the loss of its batch minus that of the same batch at the start, which removes most of the batch's
+    noise. The network's own parameters, its random numbers and gradients are left unchanged.
 
-    Of a loss that is quadratic, with curvatures $h_i$, the chains come to
+    For a quadratic loss with curvatures $h_i$, the chains converge to
     $\frac12\sum_i\frac{n\beta h_i}{(n\beta h_i + \gamma)(1 - \frac\epsilon4(n\beta h_i + \gamma))}$: half the number of
-    directions with $n\beta h_i \gg \gamma$, and up to 1/15 more by the step at the default; still more if the loss
-    bends most away from the start. Batches add noise along the steepest directions, little where $n\beta$ is no larger
-    than the batch. Beyond quadratic losses the coefficient that theory knows is the limit of large n and no pull: of
-    $L = w_1^2w_2^2$, with 1/2, the mean above is 0.39 at $n\beta = 10^3$ and 0.43 at $10^5$, with $\gamma = 1$.
+    directions with $n\beta h_i \gg \gamma$, and up to 1/15 more due to the default step size; still more if the loss
+    curves most away from the start. Batches add noise along the steepest directions, little where $n\beta$ is no larger
+    than the batch. Beyond quadratic losses the coefficient of the theory is the limit of large n and no pull: for
+    $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at $n\beta = 10^3$ and 0.43 at $10^5$, with $\gamma = 1$.
 
     Source:
         Lau et al., arXiv:2308.12108; the dynamics: Welling and Teh 2011. The formula of the update, and the temperature
-        1 / log n: the documentation of devinterp 1.3.2, whose coefficients come out at the same settings. That takes
-        the logarithm of the batch's size by default, and the losses of batches as they are.
+        1 / log n: the documentation of devinterp 1.3.2, whose coefficients are reproduced at the same settings. By
+        default it takes the logarithm of the batch size, and the losses of batches as they are.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
-        x: the samples that are trained on.
-        labels: theirs, as the loss takes them.
-        loss: as `training_loss` has it: `cross_entropy`, `mse`, or a function to one value a sample, of operations of
-            torch that look at no value.
+        x: the training samples.
+        labels: their labels, as the loss takes them.
+        loss: as for `training_loss`: `cross_entropy`, `mse`, or a function to one value per sample, made of torch
+            operations that read no tensor's values.
         n_beta: $n\beta$, the samples over the temperature; default: $n / \log n$.
         localisation: $\gamma$, how strongly chains are pulled back; unit: 1 per parameter squared. p parameters without
-            curvature end at a distance of $\sqrt{p/\gamma}$.
+            curvature settle at a distance of $\sqrt{p/\gamma}$.
         step_size: $\epsilon$; default: a quarter of 1 over the largest curvature, $n\beta h + \gamma$, where h is that
-            of batches, by ten products. Chains diverge beyond four times that inverse.
-        chains: at least 2.
-        draws: the steps of each chain whose losses count, at least 4.
-        burn_in: the steps before these. Where the pull decides, a chain forgets in about $2/(\epsilon\gamma)$ steps.
-        batch: the samples of a step, drawn with replacement; all, without noise, from n on.
-        seed: that of batches and noise, which training's random numbers are none of.
-        memory: bytes to use for the pass over all samples; default: 512 MiB. A step takes that of passes over a batch
-            for every chain.
+            on batches, found by ten products. Chains diverge beyond four times that inverse.
+        chains: the number of chains, at least 2.
+        draws: the number of steps of each chain whose losses count, at least 4.
+        burn_in: the number of steps before these. Where the pull dominates, a chain forgets its start in about
+            $2/(\epsilon\gamma)$ steps.
+        batch: the number of samples per step, drawn with replacement; from n on, all samples are used, without noise.
+        seed: the seed of batches and noise, which are drawn independently of training's random numbers.
+        memory: bytes to use for the pass over all samples; default: 512 MiB. A step uses the memory of passes over a
+            batch for every chain.
     Returns:
-        The estimate with its error, and the chains' diagnostics. Any number; no unit. Does not change if a number is
-        added to the loss; the same for one seed.
+        The estimate with its error, and the chains' diagnostics. Any number; no unit. Invariant under adding a number
+        to the loss; the same for the same seed.
     Raises:
-        ShapeError: if the outputs are not (n, c), or labels do not go with them and the loss.
+        ShapeError: if the outputs are not (n, c), or labels do not match them and the loss.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, labels that are no classes, or settings out of range.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
-    Cost: chains times (burn_in + draws + 11) passes forward and back over a batch, the chains together where that
-        pays and torch.func takes the network, else one after another; 0.4 s of one core for 500 samples and a
-        perceptron of 7,400 parameters. Memory: several times the parameters for each chain. Warns of chains that
+    Cost: chains times (burn_in + draws + 11) forward and backward passes over a batch, with all chains together where
+        that pays and torch.func supports the network, otherwise one after another; 0.4 s on one core for 500 samples
+        and a perceptron of 7,400 parameters. Memory: several times the parameters for each chain. Warns of chains that
         diverged.
     Example:
         >>> import torch, gnomon
@@ -164,7 +168,7 @@ def local_learning_coefficient(
 def summary(
     above: Float[Tensor, "k s"], start: Float[Tensor, ""], n_beta: float, burn_in: int, step_size: Float[Tensor, ""]
 ) -> LocalLearningCoefficient:
-    """What follows from how far the loss of each chain is above that at the start, step by step."""
+    """The coefficient and diagnostics, from how far each chain's loss is above that at the start, step by step."""
     whole = above.isfinite().all(1)
     kept = above[whole, burn_in:]
     if len(kept) < len(above):
@@ -190,7 +194,7 @@ def summary(
 
 
 def mean_and_error(values: Float[Tensor, "k"]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The mean, and half the width of its 95 % interval; NaN and infinity where they say nothing."""
+    """The mean, and half the width of its 95 % interval; NaN and infinity where they are undefined."""
     if len(values) < 2:
         return values.mean(), values.new_tensor(math.inf)
     return values.mean(), student(len(values) - 1) * values.std() / math.sqrt(len(values))

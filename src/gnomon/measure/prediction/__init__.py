@@ -1,1 +1,1 @@
-"""What the outputs say of the labels, and how surely."""
+"""What the outputs say about the labels, and how surely."""

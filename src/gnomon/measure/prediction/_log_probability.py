@@ -1,4 +1,4 @@
-"""How probable the network takes the labels to be."""
+"""How probable the labels are according to the network."""
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,10 +12,10 @@ def log_probability(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> F
     r"""The logarithm of the label's probability: minus the cross-entropy of each sample.
 
     Reading:
-        Low, high: 0 is certainty of the label; $-\log c$ is what equal outputs give; below that it is surely wrong.
+        Low, high: 0 is certainty of the label; $-\log c$ is the value for equal outputs; below that it is surely wrong.
         Generalising: Not measured here.
-        Misleads: It goes on rising with the outputs' scale when nothing is learnt any more, and of unseen samples it
-            can fall while the accuracy rises.
+        Misleads: It keeps rising with the outputs' scale when nothing is learnt any more, and on unseen samples it can
+            fall while the accuracy rises.
 
     $\log\operatorname{softmax}(f(x))_y = f_y - \log\sum_c e^{f_c}$
 
@@ -27,7 +27,7 @@ def log_probability(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> F
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity in the logits, or at labels that are no classes.
+        RangeError: at NaN or infinity in the logits, or at labels that are not classes.
     Cost: O(n c).
     Example:
         >>> import torch, gnomon

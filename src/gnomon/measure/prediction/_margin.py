@@ -12,11 +12,11 @@ def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tens
     r"""The label's output minus the largest other one.
 
     Reading:
-        Low, high: Above 0 a sample is classified correctly, below 0 wrongly; high is far from another class in the
-            outputs.
+        Low, high: Above 0 a sample is classified correctly, below 0 wrongly; a high value means that the outputs are
+            far from another class.
         Generalising: Not measured here.
-        Misleads: It has the outputs' scale, which weights can blow up: compare it with the norm of these, or of the
-            Jacobian (`robust_radius`).
+        Misleads: It has the outputs' scale, which weights can inflate: compare it with the norm of the weights, or of
+            the Jacobian (`robust_radius`).
 
     $f(x)_y - \max_{j \ne y} f(x)_j$
 
@@ -26,12 +26,12 @@ def margin(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tens
         logits: the outputs.
         labels: the classes, 0 to c - 1.
     Returns:
-        Any number; unit: outputs; infinity of one output, which has no rival. Invariant under adding a number to all
-        outputs of a sample.
+        Any number; unit: outputs; infinity for a single output, which has no rival. Invariant under adding a number to
+        all outputs of a sample.
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity in the logits, or at labels that are no classes.
+        RangeError: at NaN or infinity in the logits, or at labels that are not classes.
     Cost: O(n c).
     Example:
         >>> import torch, gnomon

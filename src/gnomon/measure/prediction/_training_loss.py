@@ -1,4 +1,4 @@
-"""What is minimised in training, sample by sample."""
+"""The loss that training minimises, sample by sample."""
 
 from jaxtyping import Float, Real
 from torch import Tensor
@@ -14,9 +14,9 @@ def training_loss(
     r"""The loss of each sample, whose mean training minimises.
 
     Reading:
-        Low, high: 0: the outputs are the labels, or surely say them. At the start $\log c$ under cross-entropy with
-            small outputs.
-        Generalising: Tells nothing: on digits 4.6e-3 in a network that generalises, where a penalty pulls against it,
+        Low, high: 0: the outputs are the labels, or predict them with certainty. At the start $\log c$ under
+            cross-entropy with small outputs.
+        Generalising: Says nothing: on digits 4.6e-3 in a network that generalises, where a penalty pulls against it,
             4.6e-5 in one that memorised.
         Misleads: It falls as low with shuffled labels, 1.9e-6, as with true ones, 3.5e-6. Weight decay and other
             penalties are not in it.
@@ -26,16 +26,16 @@ def training_loss(
 
     Args:
         logits: the outputs.
-        labels: classes, 0 to c - 1; for the squared error also numbers, one an output (of one output (n) will do).
-        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value a sample, such as
-            `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. In a probe
-            `functools.partial(training_loss, loss="mse")`.
+        labels: classes, 0 to c - 1; for the squared error also numbers, one per output (for one output, (n) suffices).
+        loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample, such as
+            `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. In a probe,
+            use `functools.partial(training_loss, loss="mse")`.
     Returns:
         At least 0; unit: nats, or squared outputs.
     Raises:
-        ShapeError: if the logits are not (n, c), labels do not go with them, or there is not one value a sample.
+        ShapeError: if the logits are not (n, c), labels do not match them, or there is not one value per sample.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, at labels that are no classes, or if there is no loss of this name.
+        RangeError: at NaN or infinity, at labels that are not classes, or if there is no loss of this name.
     Cost: O(n c).
     Example:
         >>> import torch, gnomon

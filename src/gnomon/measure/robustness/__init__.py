@@ -1,1 +1,1 @@
-"""Of the decision, and how far it is to another."""
+"""Quantities of the decision, and how far away another one is."""

@@ -12,10 +12,11 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
     """1 for each sample whose largest output is its label's, else 0: the mean is the accuracy.
 
     Reading:
-        Low, high: 1 on the samples trained on: they are fitted, by memory or by rule. Only unseen samples tell which.
-        Generalising: Training digits reach 1 first. Unseen ones follow late, to 95.6 % with GrokAlign, or stay, at
+        Low, high: 1 on the training samples: they are fitted, by memory or by rule. Only unseen samples tell which.
+        Generalising: Training digits reach 1 first. Unseen ones follow late, to 95.6 % with GrokAlign, or stay at
             34.4 % without.
-        Misleads: Where classes are unequal the largest weighs most, and it knows neither confidence nor robustness.
+        Misleads: Where class sizes are unequal the largest class weighs most, and it reflects neither confidence nor
+            robustness.
 
     Args:
         logits: the outputs.
@@ -25,7 +26,7 @@ def accuracy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Te
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity in the logits, or at labels that are no classes.
+        RangeError: at NaN or infinity in the logits, or at labels that are not classes.
     Cost: O(n c).
     Example:
         >>> import torch, gnomon

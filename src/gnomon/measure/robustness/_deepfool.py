@@ -24,9 +24,9 @@ class DeepFool:
             where x is zero and r is not.
         left: the class that the network predicted at x.
         reached: the class that it predicts at x + r.
-        flipped: whether the two differ. Where they do not, the search ended without success: r is as far as it went,
-            and neither norm nor robustness is that of an adversarial perturbation.
-        steps: how many linearisations it took.
+        flipped: whether the two differ. Where they do not, the search ended without success: r is as far as it got, and
+            neither norm nor robustness is that of an adversarial perturbation.
+        steps: the number of linearisations that it took.
     """
 
     perturbation: Float[Tensor, "n *d"]
@@ -52,30 +52,31 @@ def deepfool(
     Reading:
         Low, high: Low: a small perturbation changes the class. Read `robustness`, its length over the sample's.
         Generalising: On unseen digits 0.018 in a network that memorised, 0.381 in one that generalises.
-        Misleads: What it finds is an upper bound. A network that gives all samples one class is robust: 0.154
+        Misleads: What it finds is an upper bound. A network that assigns all samples to one class is robust: 0.154
             untrained, 0.009 trained (mse-collapse).
 
-    With y the class predicted at x, $x_0 = x$, f and its Jacobian J taken at $x_i$, until $x_i$ is of another class:
+    With y the class predicted at x, $x_0 = x$, f and its Jacobian J taken at $x_i$, until $x_i$ is in another class:
 
     $\rho_k = \dfrac{f_y - f_k}{\|J_y - J_k\|}, \quad k = \arg\min_{k\ne y}\rho_k$,
     $\quad r_i = \max\bigl(\rho_k,\ \eta\,\|\textstyle\sum_{j<i} r_j\|\bigr)\,\dfrac{J_k - J_y}{\|J_k - J_y\|}$,
     $\quad x_{i+1} = x + (1 + \eta)\sum_{j\le i} r_j$
 
-    Every sample takes its own number of steps. It is the prediction that is left, not the label, so a misclassified
-    sample counts as any other; `left != labels` finds them. Inputs are not held within the range of pixels. A search,
-    without gradients; `robust_radius` is what one step would be without biases, and can be differentiated.
+    Every sample takes its own number of steps. The class to leave is the prediction, not the label, so a misclassified
+    sample counts like any other; `left != labels` finds them. Inputs are not clipped to the range of pixels. This is a
+    search, without gradients; `robust_radius` is the length of a single step for a network without biases, and can be
+    differentiated.
 
     Source:
         Moosavi-Dezfooli et al., DeepFool, arXiv:1511.04599, algorithm 2, with the overshoot in each step as in their
         code. There, steps near the boundary get so small that rounding decides, and 1e-4 is added to each, a length
-        without a scale; here the share $\eta$ of the way so far is the least. All classes are tried, not the ten of
-        largest output. Han, Papyan, Donoho, arXiv:2106.02073, figure 9, do not define their measure but refer to
-        figure 8 of Papyan, Han, Donoho 2020: the mean of `robustness` over 100 test images.
+        without a scale; here the share $\eta$ of the distance so far is the minimum. All classes are tried, not just
+        the ten with the largest outputs. Han, Papyan, Donoho, arXiv:2106.02073, figure 9, do not define their measure
+        but refer to figure 8 of Papyan, Han, Donoho 2020: the mean of `robustness` over 100 test images.
     Args:
         model: a network, or any function, from (n *d) to (n c), c at least 2, whose samples do not mix.
         x: the samples.
-        overshoot: $\eta$, how far to go beyond the boundary, as a share of the way; above 0.
-        max_steps: linearisations after which a sample is given up.
+        overshoot: $\eta$, how far to go beyond the boundary, as a share of the distance; above 0.
+        max_steps: the number of linearisations after which a sample is given up.
         memory: bytes to use beyond a few copies of x; default: 512 MiB.
     Returns:
         The perturbations, in the dtype and on the device of x. Where `flipped`, the norm is at least the distance to
@@ -88,7 +89,8 @@ def deepfool(
         RangeError: if x is not of floating point; at NaN or infinity in x, outputs or Jacobian; at a setting out of
             range.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
-    Cost: for each step two forward and c backward passes over the samples that are not done, mostly two or three.
+    Cost: for each step, of which there are mostly two or three, two forward and c backward passes over the samples that
+        are not done.
     Example:
         >>> import torch, gnomon
         >>> line = torch.nn.Linear(2, 2, bias=False)
@@ -142,7 +144,7 @@ def _steps_to_boundary(
     least: Float[Tensor, "n"],
     memory: int | None,
 ) -> Float[Tensor, "n *d"]:
-    """To where the tangent map's output of the given class ceases to be the largest, or `least` that way; else 0."""
+    """Step to where the tangent map's output for the class is no longer the largest, or `least` that way; else 0."""
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         logits, jacobian = tape.logits.detach(), tape.jacobian()

@@ -1,4 +1,4 @@
-"""How far a sample can move before the linear map around it changes its mind."""
+"""How far a sample can move before the linear map around it changes its prediction."""
 
 import torch
 from jaxtyping import Float
@@ -13,17 +13,16 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     r"""The $\ell_2$ distance from each sample to where the linear map $f(x) = Jx$ predicts another class.
 
     Reading:
-        Low, high: 0: a small step changes the class. ∥x∥, the most there is: only along the sample can the class be
-            left.
-        Generalising: On unseen digits, over their length, 0.017 in a network that memorised, below its start's 0.040;
-            0.368 in one that generalises. On MNIST it settles after the accuracy (anatomy).
-        Misleads: It is the tangent's, without offset: with biases, or where regions end early, `deepfool` says more.
-            The prediction counts, right or wrong.
+        Low, high: 0: a small step changes the class. ∥x∥, the maximum: the class can be left only along the sample.
+        Generalising: On unseen digits, relative to their length, 0.017 in a network that memorised, below the 0.040 at
+            its initialisation; 0.368 in one that generalises. On MNIST it settles after the accuracy (anatomy).
+        Misleads: It is that of the tangent map, without offset: with biases, or where regions end early, `deepfool`
+            says more. The prediction counts, right or wrong.
 
     $\min_{j\ne y} (J_y - J_j)\,x / \|J_y - J_j\|$ with $y = \arg\max_k (Jx)_k$, exact for the linear map
 
-    The map has no offset, as that of a ReLU network without biases, and is continued beyond its linear region: for the
-    network the radius is a first-order estimate. The prediction, not the label, is taken for y.
+    The map has no offset, like that of a ReLU network without biases, and is continued beyond its linear region: for
+    the network the radius is a first-order estimate. The prediction, not the label, is used as y.
 
     Never above $\|x\|$, because a step of $-x$ makes all outputs equal; it is $\|x\|$ exactly when each $J_y - J_j$ is
     a positive multiple of x, that is for $J = \mathbf{c}\,x^\top + \mathbf{1}\,r^\top$ with any r and the largest entry

@@ -1,1 +1,1 @@
-"""Of the effective data that the layers of a network leave of its inputs."""
+"""Quantities of the effective data: what the layers of a network leave of its inputs."""

@@ -15,7 +15,7 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
 
     Reading:
         Low, high: 0: the rows of the cumulative weight are orthogonal. Near 1: they are almost parallel.
-        Generalising: Tells nothing: in the plane it grows to 0.57 where two clusters are apart (100 % of unseen
+        Generalising: Says nothing: in the plane it grows to 0.57 where two clusters are apart (100 % accuracy on unseen
             points), to 0.44 where they overlap (70 %).
         Misleads: Collapse to a point does not need alignment.
 
@@ -23,16 +23,16 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
     $\quad U_r = W^{(\ell)}_r/\|W^{(\ell)}_r\|$
 
     A weight is aligned with the activation if $W = W_*R$ with diagonal $W_*$ and orthogonal R: exactly if its rows are
-    orthogonal, so that the faces of its sectors are. Rows are brought to unit length because the truncation map does
-    not change with their lengths, $|W|$ with its off-diagonal share does, and is close to diagonal whenever they are
-    very unequal.
+    orthogonal, so that the faces of its sectors are too. Rows are normalised to unit length because the truncation map
+    does not depend on their lengths, whereas $|W|$, with its off-diagonal share, does: it is close to diagonal whenever
+    the lengths are very unequal.
 
     Source:
         Chen, arXiv:2501.07400, definition 2.2, which says when it is 0; the number is gnomon's.
     Args:
-        cumulative_parameters: those of the network.
+        cumulative_parameters: the cumulative parameters of the network.
     Returns:
-        In [0, $\sqrt{1 - 1/h}$) for width h, one a hidden layer; 0 exactly if $W^{(\ell)}$ is aligned, and near the
+        In [0, $\sqrt{1 - 1/h}$) for width h, one per hidden layer; 0 exactly if $W^{(\ell)}$ is aligned, and near the
         upper end if all rows are almost parallel. Invariant under positive scaling of each row, under permutations and
         signs of rows, and under rotations of the input.
     Cost: O(l q³).
@@ -49,9 +49,9 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
 
 
 def _off_diagonal(weight: Float[Tensor, "h q"]) -> Float[Tensor, ""]:
-    """The share of the modulus of the unit rows that stands beside its diagonal, as a ratio of norms."""
+    """The off-diagonal share of the modulus of the unit rows, as a ratio of norms."""
     rows = unit(weight)
     modulus = psd_root(rows @ rows.mT)
     beside = modulus - modulus.diagonal().diag()
-    # The squared norm of the modulus is the trace of its square, one for each row.
+    # The squared norm of the modulus is the trace of its square, which has one for each row.
     return torch.linalg.matrix_norm(beside) / len(rows) ** 0.5

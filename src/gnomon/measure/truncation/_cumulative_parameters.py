@@ -1,4 +1,4 @@
-"""The weights and biases of a ReLU network, taken together from the input up to each layer."""
+"""The weights and biases of a ReLU network, composed from the input up to each layer."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from gnomon.errors import RangeError, ShapeError
 from gnomon.measure._sequential import relu_layers
 
 _LIMIT = torch.finfo(torch.float64).eps ** -0.5
-"""The largest condition number: half of the digits of float64 are left when a layer is pulled back."""
+"""The largest condition number: half of float64's digits remain when a layer is pulled back."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class CumulativeParameters:
     float64.
 
     Attributes:
-        weight: $W^{(\ell)}$, (h q) for a layer of width h, one a layer, the readout's last.
-        bias: $b^{(\ell)}$, (h), one a layer.
+        weight: $W^{(\ell)}$, (h q) for a layer of width h, one per layer, the readout's last.
+        bias: $b^{(\ell)}$, (h), one per layer.
         beta: $\beta^{(\ell)}$, the biases in input space; unit: that of the inputs.
-        condition: $\sigma_1/\sigma_h$ of $W^{(\ell)}$, at least 1: that many epsilons is the relative error of what is
+        condition: $\sigma_1/\sigma_h$ of $W^{(\ell)}$, at least 1: the relative error, in epsilons, of points that are
             pulled back.
-        hidden: the number L of layers with a ReLU behind them: all, or all but the readout.
+        hidden: the number L of layers followed by a ReLU: all, or all but the readout.
     """
 
     weight: tuple[Float[Tensor, "_ q"], ...]
@@ -70,10 +70,10 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
     r"""The products of a ReLU network's weights up to each layer, and its biases pulled back to the input.
 
     Reading:
-        Low, high: Of the condition number: 1 where the layers only turn, high where they stretch.
-        Generalising: Tells nothing: in the plane 7.5 where two clusters are apart and all unseen points are known, 3.7
-            where they overlap (70 %).
-        Misleads: Near a singular weight: the network is fine there, its cumulative biases are not
+        Low, high: For the condition number: 1 where the layers only rotate, high where they stretch.
+        Generalising: Says nothing: in the plane 7.5 where two clusters are apart and all unseen points are classified
+            correctly, 3.7 where they overlap (70 %).
+        Misleads: Near a singular weight: the network is fine there, but its cumulative biases are not
             (truncation-practice).
 
     $W^{(\ell)} = W_\ell\cdots W_1$, $\quad b^{(\ell)} = W_\ell b^{(\ell-1)} + b_\ell$,
@@ -82,19 +82,19 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
     For equal widths the weights are square, the pseudo-inverse is the inverse, and
     $\beta^{(\ell)} = \beta^{(\ell-1)} + (W^{(\ell)})^{-1}b_\ell$. Widths may decrease: with full row rank the
     Moore-Penrose pseudo-inverse $W^+ = W^\top(WW^\top)^{-1}$ is a right inverse, $WW^+ = 1$, which is what
-    `truncation_map` needs. It is taken by QR, and no inverse is formed.
+    `truncation_map` needs. It is computed by QR, and no inverse is formed.
 
     Source:
-        Chen, arXiv:2501.07400, eqs. (2.6)-(2.8). Departs from it in $\beta^{(L+1)}$, which is that of the same formula
-        and not $W_{L+1}^{-1}\beta^{(L)}$ (docs/errata.md).
+        Chen, arXiv:2501.07400, eqs. (2.6)-(2.8). Departs from it in $\beta^{(L+1)}$, which follows from the same
+        formula and is not $W_{L+1}^{-1}\beta^{(L)}$ (docs/errata.md).
     Args:
-        model: linear layers and ReLUs in turn, as `gnomon.models.mlp` makes them; without a last ReLU, the last layer
-            is the readout. A Flatten may stand first.
+        model: alternating linear layers and ReLUs, as built by `gnomon.models.mlp`; without a last ReLU, the last layer
+            is the readout. A Flatten may come first.
     Returns:
-        In float64 on the model's device, since products of many weights lose in float32 the digits that the
-        pull-back needs. `affine` and `pull_back` are maps to a layer and back.
+        In float64 on the model's device, since in float32 products of many weights lose the digits that the pull-back
+        needs. `affine` and `pull_back` are maps to a layer and back.
     Raises:
-        UnsupportedModuleError: if the model is something else.
+        UnsupportedModuleError: if the model is anything else.
         ShapeError: if a layer is wider than one before it.
         RangeError: at NaN or infinity, or if a condition number is above 6.7e7, the root of float64's 1/epsilon.
     Cost: O(l q³).
@@ -123,7 +123,7 @@ def cumulative_parameters(model: nn.Sequential) -> CumulativeParameters:
                 f"{layer.in_features} to {layer.out_features} at {name!r}",
                 "Pass the layers before it; truncation_sectors takes any widths.",
             )
-        # Copies of the first layer's, which in float64 would otherwise change with every step of training.
+        # Copies of the first layer's parameters, which in float64 would otherwise change with every training step.
         weights.append(weight @ weights[-1] if weights else weight.clone())
         biases.append(weight @ biases[-1] + bias if biases else bias.clone())
     condition = torch.stack([torch.linalg.cond(weight) for weight in weights])

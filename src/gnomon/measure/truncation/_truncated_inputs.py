@@ -1,4 +1,4 @@
-"""What a network's ReLUs have made of its inputs, seen in input space."""
+"""What a network's ReLUs do to its inputs, seen in input space."""
 
 import torch
 from jaxtyping import Float
@@ -17,11 +17,12 @@ def truncated_inputs(
     r"""The samples, and where each hidden layer in turn moves them in input space.
 
     Reading:
-        Low, high: Of the spread within over that between classes, behind the last layer: low where each class has been
+        Low, high: For the spread within over that between classes, after the last layer: low where each class has been
             cut to a point.
-        Generalising: In the plane it goes from 0.14 to 0.005 where two clusters are apart (100 % of unseen points), and
-            ends at 3.975 where they overlap (70 %).
-        Misleads: Two clusters in the plane, one seed, picked of six starts because a cluster becomes a point.
+        Generalising: In the plane it goes from 0.14 to 0.005 where two clusters are apart (100 % accuracy on unseen
+            points), and ends at 3.975 where they overlap (70 %).
+        Misleads: These are two clusters in the plane, one seed, picked from six initialisations because a cluster
+            becomes a point.
 
     $x,\ \tau^{(1)}(x),\ \tau^{(2)}\circ\tau^{(1)}(x),\ \dots,\ \underline\tau^{(L)}(x)$
 
@@ -33,12 +34,12 @@ def truncated_inputs(
         Chen, arXiv:2501.07400, eqs. (2.16)-(2.18). Departs from it in the biases, which (2.17) and (2.18) leave out
         (docs/errata.md).
     Args:
-        cumulative_parameters: those of the network.
+        cumulative_parameters: the cumulative parameters of the network.
         x: the samples; further axes are flattened.
     Returns:
-        L + 1 times the samples, the first as they are; in float64 as the parameters are; unit: that of x.
+        L + 1 times the samples, the first as they are; in float64 like the parameters; unit: that of x.
     Raises:
-        ShapeError: if x has not the network's number of inputs.
+        ShapeError: if x does not have the network's number of inputs.
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
     Cost: O(L (n q² + q³)). Precision: the largest condition number times epsilon.

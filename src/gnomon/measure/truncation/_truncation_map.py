@@ -16,9 +16,9 @@ def truncation_map(
     r"""Where a layer's ReLU moves points of input space: to the layer, cut off there, and back.
 
     Reading:
-        Low, high: Of the way that samples are moved: 0 where the layer lets all pass; long where it cuts.
-        Generalising: In the plane 0.57 of the samples' length where two clusters are apart (100 % of unseen points),
-            0.05 where they overlap (70 %).
+        Low, high: For the distance by which samples are moved: 0 where the layer lets all pass; large where it cuts.
+        Generalising: In the plane 0.57 of the samples' length where two clusters are apart (100 % accuracy on unseen
+            points), 0.05 where they overlap (70 %).
         Misleads: As a sign of collapse in ordinary training: there separated clusters lose 17 to 21 % of their
             truncation (truncation-practice).
 
@@ -26,20 +26,20 @@ def truncation_map(
     = (W^{(\ell)})^+\sigma(W^{(\ell)}(x + \beta^{(\ell)})) - \beta^{(\ell)}$
 
     With square weights, x stays where it is if all of $a^{(\ell)}(x)$ is at least 0, and goes to $-\beta^{(\ell)}$ if
-    none is above. Where widths decrease the latter holds, and the former up to the projection to the row space of
+    none is positive. Where widths decrease the latter holds, and the former up to the projection onto the row space of
     $W^{(\ell)}$. In either case $a^{(\ell)}\circ\tau^{(\ell)} = \sigma\circ a^{(\ell)}$.
 
     Source:
         Chen, arXiv:2501.07400, eq. (2.9); for decreasing widths with the pseudo-inverse.
     Args:
-        cumulative_parameters: those of the network.
+        cumulative_parameters: the cumulative parameters of the network.
         x: points of input space; further axes are flattened.
         depth: $\ell$, which of the hidden layers, from 1 to their number; default: the first.
     Returns:
-        In float64 as the parameters are; unit: that of x. $\tau\circ\tau = \tau$. Unchanged where a row of
-        $W^{(\ell)}$ and the entry of $b^{(\ell)}$ are multiplied by a positive number; turns with x and $\beta$.
+        In float64 like the parameters; unit: that of x. $\tau\circ\tau = \tau$. Invariant under multiplying a row of
+        $W^{(\ell)}$ and its entry of $b^{(\ell)}$ by a positive number; rotates with x and $\beta$.
     Raises:
-        ShapeError: if x has not the network's number of inputs.
+        ShapeError: if x does not have the network's number of inputs.
         EmptyError: if there are no points.
         RangeError: if x is not of floating point, or holds NaN or infinity, or if there is no such hidden layer.
     Cost: O(n q² + q³). Precision: the layer's condition number times epsilon.

@@ -18,15 +18,15 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 
 @dataclass(frozen=True)
 class TruncationSectors:
-    r"""The sectors of each hidden layer's truncation map in which the samples lie when they come to it.
+    r"""The sectors of each hidden layer's truncation map in which the samples lie when they reach it.
 
-    A coordinate is truncated where the preactivation is 0 or below: on a sector's face it counts as truncated, as
-    $\sigma'(0) = 0$ has it, though it does not move.
+    A coordinate is truncated where the preactivation is 0 or below: on a sector's face it counts as truncated, in
+    accordance with $\sigma'(0) = 0$, though it does not move.
 
     Attributes:
-        untruncated: whether the sample lies in the positive sector, no coordinate truncated.
-        full: whether it lies in the negative sector, all coordinates truncated.
-        untruncated_share: the share of each class in the positive sector, a row a layer.
+        untruncated: whether the sample lies in the positive sector, with no coordinate truncated.
+        full: whether it lies in the negative sector, with all coordinates truncated.
+        untruncated_share: the share of each class in the positive sector, one row per layer.
         partial_share: the share of each class in neither.
         full_share: the share of each class in the negative sector.
         truncated_share: the share of coordinates that are truncated, the mean over each class.
@@ -43,8 +43,8 @@ class TruncationSectors:
     def cluster_separated(self) -> Bool[Tensor, ""]:
         r"""Whether layer $\ell$ truncates no class but the $\ell$-th, counted from 1: definition 3.1, where it matters.
 
-        Of the samples as they come to the layer, as eq. (3.5) needs it; the definition is of the samples as they are
-        (docs/errata.md).
+        For the samples as they reach the layer, which is what eq. (3.5) needs; the definition is for the samples as
+        they are (docs/errata.md).
         """
         own = torch.eye(*self.untruncated_share.shape, dtype=torch.bool, device=self.untruncated.device)
         return ((self.untruncated_share == 1) | own).all()
@@ -57,11 +57,11 @@ def truncation_sectors(
     r"""How much of each class each layer's ReLU cuts off.
 
     Reading:
-        Low, high: High: the layer cuts off most of a class. A class wholly in the negative sector is one point behind
-            it.
-        Generalising: In the plane the second layer cuts off 74.4 % where two clusters are apart (100 % of unseen
-            points), 46.9 % where they overlap (70 %), as at the start.
-        Misleads: A layer that cuts a class to a point gives it no gradient any more: a dead unit, not only a finished
+        Low, high: High: the layer cuts off most of a class. A class entirely in the negative sector is a single point
+            after it.
+        Generalising: In the plane the second layer cuts off 74.4 % where two clusters are apart (100 % accuracy on
+            unseen points), 46.9 % where they overlap (70 %), as at the start.
+        Misleads: A layer that cuts a class to a point no longer gives it a gradient: a dead unit, not only a finished
             one (truncation-practice).
 
     $\underline\tau^{(\ell-1)}(x)\in\mathcal S_\ell^+$ if all of $z^{(\ell)} = W_\ell x^{(\ell-1)} + b_\ell$ is above 0,
@@ -74,18 +74,18 @@ def truncation_sectors(
         Chen, arXiv:2501.07400, definition 2.1; coordinates by eq. (3.43). Departs from it in that "partially
         truncated" leaves out the fully truncated (docs/errata.md).
     Args:
-        model: linear layers and ReLUs in turn, as `gnomon.models.mlp` makes them.
+        model: alternating linear layers and ReLUs, as built by `gnomon.models.mlp`.
         x: the samples.
         labels: their classes, from 0.
         classes: the number k of classes, at least 2; default: the width of the final linear layer.
     Returns:
-        Shares in [0, 1], in the dtype of x (half precision in float32), no graph kept; the three of the sectors sum to
-        1. Unchanged where a hidden unit's weights and bias are multiplied by a positive number.
+        Shares in [0, 1], in the dtype of x (half precision in float32), with no graph kept; those of the three sectors
+        sum to 1. Invariant under multiplying a hidden unit's weights and bias by a positive number.
     Raises:
-        UnsupportedModuleError: if the model is something else.
-        ShapeError: if x has not the network's number of inputs, or labels are not (n).
-        EmptyError: if there are no samples, or none of some class, which is named.
-        RangeError: at NaN or infinity, at a label that is no class, or if `classes` is below 2.
+        UnsupportedModuleError: if the model is anything else.
+        ShapeError: if x does not have the network's number of inputs, or labels are not (n).
+        EmptyError: if there are no samples, or none of some class, which the error names.
+        RangeError: at NaN or infinity, at a label that is not a class, or if `classes` is below 2.
     Cost: a forward pass.
     Example:
         >>> import torch, gnomon
@@ -118,7 +118,7 @@ def truncation_sectors(
 
 
 def _preactivations(layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
-    """What each layer gives to its ReLU, without a graph."""
+    """The input of each layer's ReLU, without a graph."""
     features = x.detach().flatten(1)
     if features.shape[1] != layers[0].in_features:
         raise ShapeError(

@@ -41,7 +41,7 @@ TRAININGS = {
     "vgg": Training(600, 0.01, 0.9, 0.3),
 }
 MNIST_GAIN = 0.2
-"""Of every network on MNIST."""
+"""The gain of every network on MNIST."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +49,26 @@ class Config(Settings):
     """The setting of appendix C."""
 
     model: Annotated[str, among(*TRAININGS)] = "mlp"
-    """What stands before the hidden layers: mlp, nothing; resnet, ResNet-18; vgg, VGG-11 less its last two poolings."""
+    """What precedes the hidden layers: mlp, nothing; resnet, ResNet-18; vgg, VGG-11 without its last two poolings."""
     dataset: Annotated[str, among(*DATA)] = "mnist"
     """The images: mnist, cifar10 or svhn."""
     samples: Annotated[int, at_least(10)] = 2000
-    """The first training images, so many."""
+    """Number of training images; the first ones are used."""
     width: Count = 256
-    """Of the five hidden layers."""
+    """Width of the five hidden layers."""
     gain: Positive | None = None
-    """Of their Xavier-uniform initialisation; None: the paper's for this network and these images."""
+    """Gain of their Xavier-uniform initialisation; None: the paper's for this network and these images."""
     learning_rate: Positive | None = 0.2
-    """Of SGD; None: the paper's for this network."""
+    """Learning rate of SGD; None: the paper's for this network."""
     epochs: Count | None = 500
-    """Passes over the training images, each in a new order; None: as many as the paper has for this network."""
+    """Passes over the training images, each in a new order; None: the paper's number for this network."""
     spacing: Count = 10
     """Epochs from one reading to the next."""
     device: Device = "cpu"
     """Where the network is trained and read: cpu or cuda."""
 
     def training(self) -> Training:
-        """The paper's training of this network, but for what is set here."""
+        """The paper's training of this network, except for what is set here."""
         paper = TRAININGS[self.model]
         return Training(
             self.epochs or paper.epochs,
@@ -89,7 +89,7 @@ OTHERS = tuple(
 
 
 def train(config: Config, run: Run, quantities: Mapping[str, Callable[..., object]]) -> None:
-    """Trains the network, a step an epoch, and records the quantities, those with a value a layer as lists."""
+    """Trains the network, one step per epoch, and records the quantities, those with a value per layer as lists."""
     generator = torch.Generator().manual_seed(run.seed)
     epochs, rate, momentum, gain = config.training()
     samples = images(config, run)
@@ -114,12 +114,12 @@ def images(config: Config, run: Run) -> Samples:
 
 
 def loss(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Float[Tensor, ""]:
-    """The mean over samples and outputs of the squared error, to 1 for the class of a sample and -1 for the others."""
+    """The mean squared error over samples and outputs, to 1 for the class of a sample and -1 for the others."""
     return functional.mse_loss(logits, 2.0 * functional.one_hot(labels, CLASSES) - 1.0)
 
 
 def network(model: str, x: Tensor, width: int, gain: float, generator: torch.Generator) -> nn.Sequential:
-    """The body, five hidden layers of this width, Xavier-uniform, and the readout as PyTorch's default."""
+    """The body, five hidden layers of this width, Xavier-uniform, and the readout with PyTorch's default."""
     body = BODIES[model](x.shape[1], generator)
     with torch.no_grad():
         features = body.eval()(x[:1]).shape[1]
@@ -130,7 +130,7 @@ def network(model: str, x: Tensor, width: int, gain: float, generator: torch.Gen
 
 
 def resnet_body(channels: int, generator: torch.Generator) -> nn.Sequential:
-    """ResNet-18 with the first layers that it has for large images, which leave 8 x 8 of 32 x 32 pixels."""
+    """ResNet-18 with the first layers that it has for large images, which reduce 32 x 32 pixels to 8 x 8."""
     net = resnet18(channels, generator=generator)
     first = nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False)
     nn.init.kaiming_normal_(first.weight, mode="fan_out", nonlinearity="relu", generator=generator)
@@ -139,7 +139,7 @@ def resnet_body(channels: int, generator: torch.Generator) -> nn.Sequential:
 
 
 def vgg_body(channels: int, generator: torch.Generator) -> nn.Sequential:
-    """VGG-11 without BatchNorm, as torchvision's, up to the ReLU before its last two poolings."""
+    """VGG-11 without BatchNorm, as in torchvision, up to the ReLU before its last two poolings."""
     layers = [layer for layer in vgg11(channels, generator=generator).body if not isinstance(layer, nn.BatchNorm2d)]
     poolings = [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
     return nn.Sequential(*layers[: poolings[-2]], nn.Flatten())
@@ -158,14 +158,14 @@ def linear_layers(model: nn.Module) -> list[str]:
 
 
 def by_layer(reading: Reading) -> dict[str, list[float]]:
-    """The quantities that are dataclasses of one tensor entry a layer, as lists by their fields' names."""
+    """The quantities that are dataclasses with one tensor entry per layer, as lists by the names of their fields."""
     tables = [value for value in reading.values.values() if dataclasses.is_dataclass(value)]
     fields = {field.name: getattr(table, field.name) for table in tables for field in dataclasses.fields(table)}
     return {name: value.tolist() for name, value in fields.items() if isinstance(value, Tensor)}
 
 
 def over_epochs(records: Sequence[Record], values: Callable[[Record], Sequence[float]]) -> tuple[Line, ...]:
-    """A line for each hidden layer, of its value in each record."""
+    """A line for each hidden layer: its value in each record."""
     epochs = tuple(float(record["step"]) for record in records)
     columns = zip(*(values(record)[:LAYERS] for record in records), strict=True)
     return tuple(

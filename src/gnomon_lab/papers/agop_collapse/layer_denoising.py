@@ -28,12 +28,12 @@ from gnomon_lab.papers.agop_collapse._shared import (
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
-"""Where NC1 is measured, in the order in which a layer W = USVᵀ gets there."""
+"""Where NC1 is measured, in the order in which a layer W = USVᵀ reaches these places."""
 INTRODUCTION = """
-A network with five hidden layers learns to name images. NC1, the variance within classes over the variance between
-them, falls from layer to layer. Each layer can lower it in two ways: its weight W = USVᵀ can make small what differs
-within a class, by small singular values, and the ReLU can cut it off. U only rotates. The paper says: most of the fall
-is the weight's.
+A network with five hidden layers learns to classify images. NC1, the variance within classes over the variance between
+them, falls from layer to layer. Each layer can lower it in two ways: its weight W = USVᵀ can shrink the differences
+within a class, by small singular values, and the ReLU can cut them off. U only rotates. The paper says that most of the
+fall is due to the weight.
 """
 
 
@@ -43,7 +43,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def collapse(model: nn.Module, x: Tensor, labels: Tensor, memory: int | None) -> LayerCollapse:
-    """That of the hidden layers and of the readout, whose input is what the last hidden layer puts out."""
+    """The collapse of the hidden layers and of the readout, whose input is the last hidden layer's output."""
     return layer_collapse(model, x, labels, layers=linear_layers(model), memory=memory)
 
 
@@ -53,7 +53,7 @@ def fall(record: Record, start: str, end: str) -> list[float]:
 
 
 def collapsing(record: Record) -> list[tuple[float, float]]:
-    """The fall of log NC1 by the weight, and that by the whole layer, for each hidden layer that lowers NC1."""
+    """The fall of log NC1 by the weight and by the whole layer, for each hidden layer that lowers NC1."""
     parts, wholes = fall(record, "nc1_input", "nc1_right"), fall(record, "nc1_input", "nc1_after")
     return [(part, whole) for part, whole in zip(parts, wholes, strict=True) if whole > 0]
 
@@ -75,7 +75,7 @@ def by_relu(record: Record) -> list[float]:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """NC1 through each layer at the end, and behind it before training."""
+    """NC1 through each layer at the end, and at the layer's output before training."""
     columns = ("", "NC1 of the input", "of SVᵀΦ", "of the output", "by SVᵀ", "by the ReLU", "output before training")
     start, end = records[0], records[-1]
     rows: list[tuple[str, ...]] = []
@@ -103,7 +103,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def layers(records: Sequence[Record]) -> Curves:
-    """Figure 2: a panel a layer, a curve a place in it."""
+    """Figure 2: a panel for each layer, a curve for each place in it."""
     places = [over_epochs(records, partial(decimals, place=place)) for place in PLACES]
     panels = {
         f"Layer {layer + 1}": tuple(
@@ -160,7 +160,7 @@ def parts(records: Sequence[Record]) -> Curves:
 
 
 def one_scale(unit: str, panels: Mapping[str, tuple[Line, ...]]) -> tuple[Panel, ...]:
-    """The lines by title, as panels that can be compared."""
+    """The lines by title, as panels on one scale, so that they can be compared."""
     values = [value for lines in panels.values() for line in lines for value in line.y]
     scale = (min(values) - 0.05, max(values) + 0.05)
     return tuple(Panel(title, unit, lines, (), scale) for title, lines in panels.items())
@@ -177,7 +177,7 @@ def decimals(record: Record, place: str) -> list[float]:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What section 5 says of figure 2, at the end of training and over all finished seeds."""
+    """What section 5 says about figure 2, at the end of training and over all finished seeds."""
     ends = [records[-1] for records in seeds]
     whole = [share(record) for record in ends]
     single = [min(shares(record), default=0.0) for record in ends]

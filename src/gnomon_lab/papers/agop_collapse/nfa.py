@@ -26,12 +26,12 @@ from gnomon_lab.papers.agop_collapse._shared import (
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
 
 PRINTED = {"mlp mnist": (0.74, 0.13), "resnet cifar10": (0.74, 0.17)}
-"""Section 5: mean and deviation of the correlation at the end, over layers and seeds."""
+"""Section 5: mean and standard deviation of the correlation at the end, over layers and seeds."""
 INTRODUCTION = """
 The neural feature ansatz says that a layer's weight W learns the directions in which the outputs react to its input:
 WᵀW is proportional to the average gradient outer product (AGOP) there, or to its root. The paper shows Pearson's
 correlation of WᵀW with the root of the AGOP, and that it is high at the end of training. It can be high before training
-too, since the gradient at a layer's input is itself a product with that layer's weight. So both stand here, side by
+too, since the gradient at a layer's input is itself a product with that layer's weight. So both are shown here, side by
 side.
 """
 
@@ -42,7 +42,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def ansatz(model: nn.Module, x: Tensor, memory: int | None) -> NFATable:
-    """That of the hidden layers."""
+    """The table for the hidden layers."""
     return nfa_table(model, x, layers=linear_layers(model)[:LAYERS], memory=memory)
 
 
@@ -75,7 +75,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def development(records: Sequence[Record]) -> Curves:
-    """Figure 10: the variances behind the last hidden layer, the correlations, the loss."""
+    """Figure 10: the variances after the last hidden layer, the correlations, the loss."""
     epochs = tuple(float(record["step"]) for record in records)
 
     def line(label: str, share: Callable[[float], float], *, dashed: bool) -> Line:
@@ -125,7 +125,7 @@ def ends(records: Sequence[Record]) -> Curves:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What section 5 says of the correlation, over the hidden layers and all finished seeds."""
+    """What section 5 says about the correlation, over the hidden layers and all finished seeds."""
     falls = [records[-1]["nc1"] / records[0]["nc1"] for records in seeds]
     gains = [mean(records[-1]) - mean(records[0]) for records in seeds]
     starts = [mean(records[0]) for records in seeds]
@@ -140,7 +140,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 
 def printed(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """The correlation at the end, for the two networks of which the paper prints it."""
+    """The correlation at the end, for the two networks for which the paper prints it."""
     arm = seeds[0][0]["arm"]
     if arm not in PRINTED:
         return []

@@ -21,28 +21,28 @@ from gnomon_lab.runs import Claim, Record, Run, by_arm, last, over_seeds
 from gnomon_lab.settings import Count, Positive, Settings, Share, at_least
 
 ARMS = {"centred": True, "plain": False}
-"""Whether the gradients are taken from their mean, as in the authors' code, or not, as in their formula."""
+"""Whether the mean gradient is subtracted, as in the authors' code, or not, as in their formula."""
 SOURCE = "Mallinar et al., arXiv:2407.20199"
 INTRODUCTION = """
-Networks are not needed to grok. A kernel machine is fitted to half of all sums a + b modulo p, exactly; it knows none
-of the others. Its average gradient outer product says along which directions of the input it is sensitive; its root
-becomes the kernel's metric, and a machine is fitted again. After some rounds it knows all sums.
+Grokking does not need a network. A kernel machine is fitted exactly to half of all sums a + b modulo p; it knows none
+of the others. Its average gradient outer product says which directions of the input it is sensitive to; the root of
+this matrix becomes the kernel's metric, and a machine is fitted again. After some rounds it knows all sums.
 
 There is no optimiser, no weight decay and no training loss that could fall: it is zero from the first round on. What
-changes is the metric. Its block between both summands becomes circulant: it comes to depend on their difference alone.
+changes is the metric. Its block between both summands becomes circulant: it comes to depend only on their difference.
 """
 
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting of the authors' code on addition, its defaults; with 50 rounds there."""
+    """The setting of the authors' code on addition: its defaults, except for its 50 rounds."""
 
     prime: Annotated[int, at_least(3)] = 61
-    """What sums are taken modulo."""
+    """The modulus of the sums."""
     fraction: Share = 0.5
-    """Of the pairs, for training."""
+    """Share of the pairs that is used for training."""
     bandwidth: Positive = 2.5
-    """Of the Gaussian kernel."""
+    """Bandwidth of the Gaussian kernel."""
     rounds: Count = 30
     """Kernel machines after the first."""
 
@@ -61,7 +61,7 @@ class Metric:
         return {"value": self.value}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes them back."""
+        """Restores them."""
         self.value = state["value"]
 
 
@@ -102,12 +102,12 @@ def one_hot(tokens: Tokens, p: int) -> Float[Tensor, "n 2*p"]:
 
 
 def rounded(block: Float[Tensor, "p p"]) -> list[list[float]]:
-    """Over its largest entry, to three digits: enough to see, and records stay small."""
+    """Divided by its largest entry, to three digits: enough to see, and records stay small."""
     return [[float(f"{value:.3g}") for value in row] for row in (block / block.abs().max()).tolist()]
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Both machines at the end, and when they knew half of what they never saw."""
+    """Both machines at the end, and when they knew half of the unseen sums."""
     columns = ("AGOP", "train", "test", "half of it in round", "circulant deviation", "effective rank")
     rows: list[tuple[str, ...]] = []
     for arm, own in by_arm(records).items():
@@ -157,14 +157,14 @@ def blocks(records: Sequence[Record]) -> ImageSlider:
 
 
 def hidden(records: Sequence[Record]) -> float:
-    """By how much the deviation has fallen when the first one in twenty unseen sums is right."""
+    """The share to which the deviation has fallen while at most one in twenty unseen sums is right."""
     own = by_arm(records)["centred"]
     before = [record["deviation"] for record in own if record["test"] <= 0.05]
     return before[-1] / before[0] if before else float("inf")
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What the paper says of addition."""
+    """What the paper says about addition."""
     known = [last(records, "centred")["test"] for records in seeds]
     first = [by_arm(records)["centred"][0] for records in seeds]
     trained, untrained = ([record[name] for record in first] for name in ("train", "test"))

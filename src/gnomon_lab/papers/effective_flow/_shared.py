@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 WIDTH = 0.05
-"""How far the rows of a cone's matrix spread from its axis; its condition number is one over it."""
+"""How far the rows of a cone's matrix spread from its axis; the matrix's condition number is one over this."""
 
 
 def outputs(
@@ -19,9 +19,9 @@ def outputs(
     biases: Float[Tensor, "l q"],
     layers: Float[Tensor, "l q q"],
 ) -> Float[Tensor, "n c"]:
-    r"""A ReLU network of l layers and an output, in their own weights and biases, taken from the cumulative ones.
+    r"""A ReLU network of l layers and an output, whose own weights and biases are computed from the cumulative ones.
 
-    Without a cumulative bias at the output it is $W\underline\tau^{(l)}(x)$, W the product of all weights.
+    Without a cumulative bias at the output it is $W\underline\tau^{(l)}(x)$, with W the product of all weights.
     """
     before, shift = torch.eye(points.shape[1], dtype=points.dtype), torch.zeros_like(points[0])
     for layer, bias in zip(layers, biases, strict=True):
@@ -33,13 +33,13 @@ def outputs(
 
 @dataclass(frozen=True)
 class CollapsedNetwork:
-    """A network by its cumulative parameters, with its data.
+    """A network given by its cumulative parameters, with its data.
 
     Attributes:
         start: (2 q q), W, the product of all weights, and B, the cumulative biases as columns.
         layers: (q q q), the cumulative weight of each layer.
-        clusters: of each class, its points in rows.
-        labels: (q q), Y, one column a class.
+        clusters: the points of each class, in rows.
+        labels: (q q), Y, one column per class.
     """
 
     start: Float[Tensor, "2 q q"]
@@ -48,7 +48,7 @@ class CollapsedNetwork:
     labels: Float[Tensor, "q q"]
 
     def loss(self, state: Float[Tensor, "2 q q"], layers: Float[Tensor, "q q q"]) -> Float[Tensor, ""]:
-        """The standard loss, equation 2.22: class averages, added up."""
+        """The standard loss, equation 2.22: the sum of the class averages."""
         pairs = zip(self.clusters, self.labels.mT, strict=True)
         errors = [outputs(points, state[0], state[1].mT, layers) - label for points, label in pairs]
         return torch.stack([error.square().sum(1).mean() / 2 for error in errors]).sum()
@@ -56,7 +56,7 @@ class CollapsedNetwork:
     def gradients(
         self, state: Float[Tensor, "2 q q"], layers: Float[Tensor, "q q q"]
     ) -> tuple[Float[Tensor, "2 q q"], Float[Tensor, "q q q"]]:
-        """Of the loss, by automatic differentiation."""
+        """The gradients of the loss, by automatic differentiation."""
         state, layers = state.detach().requires_grad_(), layers.detach().requires_grad_()
         of_state, of_layers = torch.autograd.grad(self.loss(state, layers), (state, layers))
         return of_state, of_layers
@@ -67,8 +67,8 @@ class CollapsedNetwork:
         """Gradient descent in all cumulative parameters.
 
         Returns:
-            At the start and after each `every` steps W and B, the loss, and the largest entry so far of a gradient in
-            a cumulative weight.
+            At the start and after each `every` steps: W and B, the loss, and the largest entry so far of a gradient
+            with respect to a cumulative weight.
         """
         state, layers, most = self.start, self.layers, torch.zeros((), dtype=self.start.dtype)
         found = [(state, self.loss(state, layers), most)]
@@ -83,10 +83,10 @@ class CollapsedNetwork:
 
 
 def collapsed_network(q: int, reach: float, goal: float, generator: torch.Generator) -> CollapsedNetwork:
-    """Layer l cuts the class l to a point and spares the others, at the start and as long as the points are far enough.
+    """Layer l cuts class l to a point and leaves the others alone, at the start and while the points are far enough.
 
     B and -W start near orthogonal matrices, one the transpose of the other, and grow by the root of `goal`: labels are
-    `goal` times the unit vectors. The class l lies about `reach` times the point to which it is cut.
+    `goal` times the unit vectors. Class l lies at about `reach` times the point to which it is cut.
     """
     turn = torch.linalg.qr(normal(q, q, generator))[0]
     start = torch.stack([near(-turn.mT, generator), near(turn, generator)])
@@ -97,7 +97,7 @@ def collapsed_network(q: int, reach: float, goal: float, generator: torch.Genera
 
 
 def cone(axis: Float[Tensor, "q"]) -> Float[Tensor, "q q"]:
-    """A matrix that makes all entries positive in a wide cone about an axis, all negative in the opposite one."""
+    """A matrix that maps a wide cone about an axis to positive entries, and the opposite cone to negative ones."""
     axis, diagonal = axis / axis.norm(), torch.full_like(axis, 1 / math.sqrt(len(axis)))
     between = (axis - diagonal) / (axis - diagonal).norm()
     mirror = torch.eye(len(axis), dtype=axis.dtype) - 2 * torch.outer(between, between)
@@ -105,7 +105,7 @@ def cone(axis: Float[Tensor, "q"]) -> Float[Tensor, "q q"]:
 
 
 def near(matrix: Float[Tensor, "q q"], generator: torch.Generator) -> Float[Tensor, "q q"]:
-    """The matrix with normal noise, of a spectral norm of about a fifth."""
+    """The matrix plus normal noise with a spectral norm of about a fifth."""
     return matrix + 0.1 / math.sqrt(len(matrix)) * normal(len(matrix), len(matrix), generator)
 
 
@@ -115,7 +115,7 @@ def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
 
 
 def extrapolated(paths: Sequence[Float[Tensor, "*any"]]) -> Float[Tensor, "*any"]:
-    """What comes out at step 0, by the polynomial through the paths of several steps, each half the one before."""
+    """The path at step size 0, by the polynomial through the paths for several step sizes, each half the one before."""
     for power in range(1, len(paths)):
         paths = [fine + (fine - coarse) / (2**power - 1) for coarse, fine in itertools.pairwise(paths)]
     return paths[0]

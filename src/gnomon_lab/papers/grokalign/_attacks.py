@@ -13,7 +13,7 @@ from gnomon.errors import public
 ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")
 """The standard AutoAttack, in its order; each attacks only what those before it have left."""
 TARGETS = 9
-"""Wrong classes that the targeted attacks try, so that there are ten classes or more."""
+"""Wrong classes that the targeted attacks try, so there must be ten classes or more."""
 
 
 @public
@@ -28,9 +28,9 @@ def robust_accuracy(
 ) -> float:
     """The share of images that no attack could make the network misclassify.
 
-    An attack may change every pixel of every channel by `eps` and stays within [0, 1]: so that `eps` is in the unit of
-    pixels, the network takes pixels and normalises them itself. A copy of it, in eval mode, is attacked: neither it,
-    nor its gradients, nor torch's global random numbers are touched, and the same seed gives the same share.
+    An attack may change every pixel of every channel by `eps` and stays within [0, 1]. For `eps` to be in units of
+    pixels, the network must take pixels and normalise them itself. A copy of it in eval mode is attacked: neither the
+    network, nor its gradients, nor torch's global random numbers are touched, and the same seed gives the same share.
 
     Source:
         Croce and Hein, Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free
@@ -41,13 +41,13 @@ def robust_accuracy(
         labels: the classes.
         eps: the largest change of a pixel, in (0, 1], such as 4/255.
         seed: of the attacks' random starts.
-        attacks: which of `ATTACKS`; with fewer of them the share is an upper bound on that of all.
+        attacks: which of `ATTACKS`; with fewer of them the share is an upper bound on the share with all.
     Returns:
         From 0 to 1, at most the accuracy without an attack.
     Raises:
-        MissingExtraError: if the extra `attack` is not installed, or broken; then the message names the cause.
+        MissingExtraError: if the extra `attack` is not installed, or is broken; then the message names the cause.
         RangeError: if a setting or a pixel is out of range, or there are fewer than ten classes.
-        ShapeError: if the images are not (n, channels, h, w), or the labels not as many.
+        ShapeError: if the images are not (n, channels, h, w), or there are not as many labels.
         EmptyError: if there are no images.
     """
     _checks.samples(4, images=images)
@@ -66,7 +66,7 @@ def robust_accuracy(
     with torch.random.fork_rng():
         package = extra("robust_accuracy", "pyautoattack", "attack")
         attack = package.AutoAttack(victim, eps=eps, norm="Linf", seed=seed, device=images.device)
-        # Given before, they would get other budgets.
+        # If given earlier, they would get other budgets.
         attack.attacks_to_run = [name for name in ATTACKS if name in attacks]
         _, predicted = attack.run_standard_evaluation(images, labels)
     return float((predicted == labels).double().mean())

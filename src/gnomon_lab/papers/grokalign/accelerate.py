@@ -62,7 +62,7 @@ SPREAD = 0.82 / 7.56
 """The paper's relative spread over seeds, printed for its first row; a ratio within it counts as reproduced."""
 INTRODUCTION = """
 Networks with large initial weights are said to memorise at once and to generalise late; here one learns 1,024 MNIST
-digits. Each method is trained until it recognises more than 85 % of 1,024 digits that it has not seen; the paper says
+digits. With each method a network is trained until it recognises more than 85 % of 1,024 unseen digits; the paper says
 how many times sooner than with weight decay alone.
 """
 
@@ -77,21 +77,21 @@ class Config(Settings):
     """The setting of table 1."""
 
     losses: tuple[Loss, ...] = ("cross-entropy",)
-    """Of cross-entropy and mse."""
+    """Losses, among cross-entropy and mse."""
     methods: Annotated[tuple[str, ...], BASELINE_FIRST] = ("baseline", "GrokAlign")
-    """Of baseline, GrokAlign, Grokfast and input noise; the baseline first."""
+    """Methods, among baseline, GrokAlign, Grokfast and input noise; the baseline first."""
     dtype: Precision = "float64"
-    """In float32 the baseline's cross-entropy underflows to zero and other ratios come out; not so in mixed."""
+    """Precision. In float32 the baseline's cross-entropy underflows to zero and the ratios differ; not so in mixed."""
     samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
     width: Count = 196
-    """Of the three hidden layers."""
+    """Width of the three hidden layers."""
     init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
     goal: Share = 0.85
-    """Training ends when the test accuracy is above it."""
+    """Training ends when the test accuracy is above this."""
     steps: Count = 40_000
-    """At most; a step is a pass over all batches of 256."""
+    """Maximum number of steps; a step is a pass over all batches of 256."""
 
 
 SMALL = Config()
@@ -101,7 +101,7 @@ HALVES = tuple(Config(losses=(loss,), methods=METHODS) for loss in LOSSES)
 
 
 def run(config: Config, run: Run) -> None:
-    """Trains every method with every loss, from the same start."""
+    """Trains with every method and every loss, from the same initial weights."""
     train, test = mnist_splits(run, config.samples, config.dtype)
     for loss, method in itertools.product(config.losses, config.methods):
         train_arm(config, run, loss, method, train, test)
@@ -188,7 +188,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def curves(records: Sequence[Record], loss: str) -> Curves:
-    """The methods of one loss together, with the step at which each reaches the goal."""
+    """All methods for one loss, with the step at which each reaches the goal."""
     methods = [method for of, method in arms(records) if of == loss]
     reached = ((method, end(records, loss, method)) for method in methods)
     marks = tuple(Mark(f"{name}, step {at[0]:,}", at[0], methods.index(name)) for name, at in reached if at)

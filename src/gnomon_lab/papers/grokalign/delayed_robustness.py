@@ -33,18 +33,18 @@ from gnomon_lab.training import fit, in_order
 
 ARMS = ("weight decay", "GrokAlign")
 RESTS = {"flat": 0.02, "high": 0.5, "rank_one": 0.9}
-"""What `plateau` is to take for rest, a high alignment and rank one: chosen before the first run."""
+"""What `plateau` treats as rest, as a high alignment and as rank one: chosen before the first run."""
 SOURCE = "Walker et al., arXiv:2506.12284, figure 5"
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-"""Of each channel over all training pixels of CIFAR-10."""
+"""Mean and standard deviation of each channel over all training pixels of CIFAR-10."""
 ROBUST, PC1 = "test/robust", "some/explained_variance_ratio"
 EPS = 4 / 255
 SHOWN = 8
 INTRODUCTION = """
 Two convolutional networks start from the same weights and learn the same CIFAR-10 images. Then an attacker changes
-every pixel of unseen images by at most 4/255, which nobody would see. The paper says: the first network, trained with
-weight decay alone, withstands this less and less the longer it trains; GrokAlign turns the centroids of the second
-towards the images, its Jacobians tend to rank one, and it withstands the attack more and more often.
+every pixel of unseen images by at most 4/255, which nobody would see. The paper says that the first network, trained
+with weight decay alone, withstands this less and less the longer it trains; and that GrokAlign turns the centroids of
+the second towards the images, its Jacobians tend to rank one, and it withstands the attack more and more often.
 """
 
 THREE = Range("three of at least 1", lambda widths, _: len(widths) == 3 and min(widths) >= 1)
@@ -56,21 +56,21 @@ class Config(Settings):
     """The setting of figure 5."""
 
     train: Annotated[int, between(SHOWN, 50_000)] = 512
-    """Training images."""
+    """Number of training images."""
     test: Annotated[int, between(1, 10_000)] = 512
-    """Test images, all of them attacked."""
+    """Number of test images, all of them attacked."""
     widths: Annotated[tuple[int, ...], THREE] = (8, 16, 32)
     """Channels of the three blocks."""
     coefficient: NonNegative = 0.3
-    """Of the GrokAlign penalty; weight decay acts on both networks."""
+    """Coefficient of the GrokAlign penalty; weight decay acts on both networks."""
     learning_rate: Positive = 3e-3
-    """Of AdamW."""
+    """Learning rate of AdamW."""
     weight_decay: NonNegative = 1e-3
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     steps: Count = 300
     """Passes over the training images, in batches of 256."""
     attacks: tuple[Annotated[str, among(*ATTACKS)], ...] = ATTACKS[:1]
-    """Of AutoAttack's apgd-ce, apgd-t, fab-t and square; the fewer, the higher the robust accuracy."""
+    """Attacks, among AutoAttack's apgd-ce, apgd-t, fab-t and square; the fewer, the higher the robust accuracy."""
     readings: Annotated[int, IN_FOURS] = 16
     """Readings in each factor of ten of the passes; a quarter of them with an attack."""
     stop_at_plateau: bool = False
@@ -82,7 +82,7 @@ PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTA
 
 
 class Normalise(nn.Module):
-    """Pixels from 0 to 1 to what the networks are trained on."""
+    """Maps pixels from 0 to 1 to what the networks are trained on."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Each channel shifted and scaled."""
@@ -91,7 +91,7 @@ class Normalise(nn.Module):
 
 
 def run(config: Config, run: Run) -> None:
-    """Trains both networks, the same start and the same images."""
+    """Trains both networks, from the same start on the same images."""
     train = normalise(load_images("cifar10", "train", data_dir=run.data_dir, limit=config.train), MEAN, DEVIATION)
     test = load_images("cifar10", "test", data_dir=run.data_dir, limit=config.test)
     for arm in ARMS:
@@ -99,7 +99,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
-    """Trains one network and attacks it on the way. The test images are pixels, from 0 to 1."""
+    """Trains one network and attacks it during training. The test images are pixels, from 0 to 1."""
     generator = torch.Generator().manual_seed(run.seed)
     model = cnn((3, *config.widths, 10), generator=generator)
     pixels_model = nn.Sequential(Normalise(), model)
@@ -160,7 +160,7 @@ def stops_at(records: Sequence[Record]) -> int | None:
 
 
 def gained(records: Sequence[Record]) -> float | None:
-    """How much robust accuracy GrokAlign won after that; None if the rule does not end it."""
+    """How much robust accuracy GrokAlign gained after that; None if the rule does not end its training."""
     steps, robust = series(records, "GrokAlign", ROBUST)
     at = stops_at(records)
     return None if at is None else robust[-1] - robust[steps.index(at)]
@@ -237,9 +237,9 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What the paper says of figure 5, over all finished seeds.
+    """What the paper says about figure 5, over all finished seeds.
 
-    A change of robust accuracy counts from 1/√n on, n the attacked images: two standard errors at their largest.
+    A change in robust accuracy counts from 1/√n on, with n attacked images: two standard errors at their largest.
     """
     noise = 1 / math.sqrt(last(seeds[0], ARMS[0])["tested"])
 

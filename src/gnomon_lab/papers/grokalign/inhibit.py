@@ -42,12 +42,12 @@ SOURCE = "Walker et al., arXiv:2506.12284, figure 7"
 GOAL = 0.85
 """The test accuracy from which on table 1 calls a network grokked; figure 7 prints no number."""
 HELD = (5.0 * 0.9, 5.0 / 0.818 * 1.1)
-"""Where a norm held at 5 may end: one projection reads it low by up to the factor 0.818, and a tenth on either side."""
+"""Where a norm held at 5 may end: one projection reads it low by up to the factor 0.818; plus a tenth either way."""
 INTRODUCTION = """
 Two networks start from the same large weights and learn the same MNIST digits, with the same penalty coefficient. For
 the first the penalty is the mean Frobenius norm of the Jacobians, so that training makes it small. For the second it is
 the distance of that mean from 5, so that training holds it there. The paper predicts that the first comes to recognise
-digits that it has not seen, and that the second does not.
+unseen digits, and that the second does not.
 """
 
 
@@ -56,17 +56,17 @@ class Config(Settings):
     """The setting of figure 7."""
 
     coefficient: Positive = 1e-3
-    """Of the penalty, in both arms."""
+    """Coefficient of the penalty, in both arms."""
     weight_decay: NonNegative = 0.01
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
     samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
     width: Count = 196
-    """Of the three hidden layers."""
+    """Width of the three hidden layers."""
     steps: Count = 32_000
-    """A step is a pass over all batches of 196, in a new order."""
+    """Number of steps; a step is a pass over all batches of 196, in a new order."""
 
 
 SMALL = Config(coefficient=0.01, weight_decay=0.1, init_scale=3.0, width=64, steps=1200)
@@ -81,7 +81,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def centroid_norm(centroid: torch.Tensor) -> torch.Tensor:
-    """Of each sample (n), in outputs per input."""
+    """The norm of each sample's centroid (n), in outputs per input."""
     return centroid.flatten(1).norm(dim=1)
 
 

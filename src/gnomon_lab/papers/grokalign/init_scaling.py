@@ -28,12 +28,13 @@ SOURCE = "Walker et al., arXiv:2506.12284, figure 10"
 STRONG = 0.5
 """The least |Spearman correlation| that counts as a correlation; the paper shows a scatter plot and no number."""
 INTRODUCTION = """
-The setting of ntk-regime, many times over from one start: either all initial weights are multiplied by a scale, or the
-output is, before and during training. Both make the neural tangent kernel larger, so that the inner product of a digit
-with its centroid moves faster, and both make the centroid longer, so that less of this becomes alignment.
+The setting of ntk-regime, repeated many times from one start: either all initial weights are multiplied by a scale, or
+the output is, before and during training. Both make the neural tangent kernel larger, so that the inner product of a
+digit with its centroid moves faster, and both make the centroid longer, so that less of this inner product becomes
+alignment.
 
-The paper says that the second matters more: the shorter the centroids at the start, the better the alignment that is
-reached, and scaling the output does it better than scaling the weights.
+The paper says that the second matters more: the shorter the initial centroids, the better the alignment that is
+reached, and scaling the output achieves this better than scaling the weights.
 """
 
 SCALES = Range(
@@ -44,10 +45,10 @@ SCALES = Range(
 
 @dataclass(frozen=True)
 class Config(ntk_regime.Config):
-    """The setting of figure 10: networks as those of ntk-regime."""
+    """The setting of figure 10, with networks as in ntk-regime."""
 
     scales: Annotated[tuple[float, ...], SCALES] = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
-    """Of each mechanism; the paper does not print its own."""
+    """Scales of each mechanism; the paper does not print its own."""
 
 
 SMALL = Config()
@@ -59,7 +60,7 @@ class Scaled(nn.Module):
 
     Args:
         network: the network.
-        scale: the constant; a buffer, so that it stacks as the weights do.
+        scale: the constant; a buffer, so that it can be stacked like the weights.
     """
 
     scale: Tensor
@@ -75,7 +76,7 @@ class Scaled(nn.Module):
 
 
 def stack(networks: Sequence[nn.Module]) -> nn.Module:
-    """One module whose parameters and buffers are those of k networks of one shape, with a first axis more."""
+    """One module with the parameters and buffers of k networks of one shape, stacked along a new first axis."""
     whole, (weights, constants) = copy.deepcopy(networks[0]), stack_module_state(list(networks))
     for name, own in (*whole.named_parameters(), *whole.named_buffers()):
         own.data = (weights | constants)[name].detach()
@@ -83,7 +84,7 @@ def stack(networks: Sequence[nn.Module]) -> nn.Module:
 
 
 def outputs(stacked: nn.Module, x: Tensor) -> Tensor:
-    """What all k networks say (k n c): of the samples x (n d), or each of samples of its own, x (k n d)."""
+    """The outputs of all k networks (k n c): on the samples x (n d), or each on its own samples, x (k n d)."""
 
     def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
         said: Tensor = functional_call(stacked, state, (x,))
@@ -102,7 +103,7 @@ def centroids(stacked: nn.Module, x: Tensor) -> Tensor:
 
 
 def sweep(config: Config, run: Run, train: Samples) -> list[Scaled]:
-    """The networks at their start: all scales of the output, then all of the weights, from one draw of the weights."""
+    """The initial networks: all scales of the output, then all of the weights, from one draw of the weights."""
     widths = (train.x.shape[1], *[config.width] * config.hidden, 1)
 
     def start(weights: float) -> nn.Module:
@@ -112,7 +113,7 @@ def sweep(config: Config, run: Run, train: Samples) -> list[Scaled]:
 
 
 def run(config: Config, run: Run) -> None:
-    """Trains the networks of all scales at once: a batch of networks, one update a step."""
+    """Trains the networks of all scales at once: a batch of networks, one update per step."""
     train = zeros_and_ones(run, config.digits, torch.float32)
     networks, place = sweep(config, run, train), first_one(train)
     stacked, point = stack(networks), train.x[place : place + 1]
@@ -135,7 +136,7 @@ def run(config: Config, run: Run) -> None:
 def starts(
     networks: Sequence[nn.Module], stacked: nn.Module, train: Samples, point: Tensor, config: Config
 ) -> dict[str, object]:
-    """Of each network: mechanism and scale, the mean reciprocal centroid norm, theorem 9's rate at the point."""
+    """For each network: mechanism and scale, the mean reciprocal centroid norm, theorem 9's rate at the point."""
     reciprocal = 1 / torch.linalg.vector_norm(centroids(stacked, train.x), dim=2)
     with torch.no_grad():
         rates = [centroid_rate(n, point, train.x, train.labels, binary_cross_entropy).item() for n in networks]
@@ -151,10 +152,10 @@ class Trained:
     Attributes:
         mechanism: what was scaled, of `MECHANISMS`.
         scale: by how much.
-        reciprocal: 1 / the norm of the centroid at the start, the mean over the training digits.
-        speed: of the followed digit's inner product at the start: |rate| by theorem 9, per unit of learning rate.
-        best: the largest alignment of the followed digit in all readings.
-        step: where it was read.
+        reciprocal: 1 / the norm of the initial centroid, averaged over the training digits.
+        speed: of the followed digit's initial inner product: |rate| by theorem 9, per unit of learning rate.
+        best: the largest alignment of the followed digit over all readings.
+        step: at which it was read.
     """
 
     mechanism: str
@@ -181,7 +182,7 @@ def of(records: Sequence[Record], mechanism: str) -> list[Trained]:
 
 
 def correlation(records: Sequence[Record], one: str, other: str) -> float:
-    """Spearman's, of two attributes over all networks of the sweep."""
+    """Spearman's correlation of two attributes over all networks of the sweep."""
     networks = trained(records)
     ranks = spearmanr([getattr(n, one) for n in networks], [getattr(n, other) for n in networks])
     return float(ranks.statistic)

@@ -41,12 +41,12 @@ SPREAD = 0.82 / 7.56
 GINI = {"train/gini_embedding": "the embedding", "train/gini_logits": "the neuron-logit map"}
 SOURCE = "Walker et al., arXiv:2506.12284, figure "
 INTRODUCTION = """
-A transformer of one layer learns a + b modulo a prime from some of all pairs. Such a network is known to memorise them
-and to grok later, and with learned embeddings to do so by an algorithm: waves of a few frequencies, seen as a high Gini
-coefficient of the embedding's Fourier norms. The paper says that GrokAlign pushes it to another solution, and so does
-not speed it up; but where embedding and unembedding stay as they were drawn, that solution is the natural one, and
-GrokAlign groks earlier. A network that knows only that a + b = b + a is right on as large a share of unseen pairs as it
-trains on.
+A one-layer transformer learns a + b modulo a prime from some of all pairs. Such a network is known to memorise them and
+to grok later, and with learned embeddings to do so by an algorithm: waves of a few frequencies, seen as a high Gini
+coefficient of the embedding's Fourier norms. The paper says that GrokAlign pushes it towards another solution, and so
+does not speed it up; but where embedding and unembedding keep their initial values, that solution is the natural one,
+and GrokAlign groks earlier. A network that knows only that a + b = b + a is right on a share of unseen pairs as large
+as the share that it trains on.
 """
 
 DIVISOR = Range("a divisor of the width", lambda heads, config: heads >= 1 and config.width % heads == 0)
@@ -57,27 +57,27 @@ class Config(Settings):
     """The setting of figures 8 and 9."""
 
     embeddings: tuple[Annotated[str, among(*EMBEDDINGS)], ...] = EMBEDDINGS
-    """Of learned and fixed; fixed leaves embedding and unembedding as drawn."""
+    """Embeddings, among learned and fixed; fixed leaves embedding and unembedding as initialised."""
     prime: Annotated[int, at_least(2)] = 31
     """The modulus."""
     fraction: Share = 0.7
-    """Of all pairs, for training."""
+    """Share of all pairs that is used for training."""
     width: Count = 64
-    """Of the embeddings."""
+    """Width of the embeddings."""
     heads: Annotated[int, DIVISOR] = 4
-    """Of attention."""
+    """Attention heads."""
     hidden: Count = 256
     """Neurons of the ReLU layer."""
     learning_rate: Positive = 1e-2
-    """Of AdamW, betas 0.9 and 0.98."""
+    """Learning rate of AdamW, with betas 0.9 and 0.98."""
     weight_decay: NonNegative = 1.0
-    """Of AdamW, in all arms."""
+    """Weight decay of AdamW, in all arms."""
     coefficient: NonNegative = 1e-3
-    """Of the GrokAlign penalty, on the Jacobian from the embeddings to the logits."""
+    """Coefficient of the GrokAlign penalty, on the Jacobian from the embeddings to the logits."""
     steps: Count = 1500
     """Full-batch steps."""
     jacobians: Count = 128
-    """Training pairs, at most, whose whole Jacobian is taken for its norm; alignments are over all."""
+    """Maximum number of training pairs whose full Jacobian is computed for its norm; alignments are over all."""
     readings: Count = 24
     """Readings in each factor of ten of the steps."""
 
@@ -112,7 +112,7 @@ def train_arm(config: Config, run: Run, embeddings: str, method: str) -> None:
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """In float64, as Nanda et al. take it: in float32 the loss of what is memorised rounds to zero."""
+    """In float64, as in Nanda et al.: in float32 the loss on memorised pairs rounds to zero."""
     return functional.cross_entropy(logits.double(), labels)
 
 
@@ -213,7 +213,7 @@ def curves(records: Sequence[Record], embeddings: str) -> Curves:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What section 4.3 says of figures 8 and 9, over all finished seeds."""
+    """What section 4.3 says about figures 8 and 9, over all finished seeds."""
     ran = firsts(seeds[0])
     return (learned_claims(seeds) if "learned" in ran else []) + (fixed_claims(seeds) if "fixed" in ran else [])
 
@@ -234,7 +234,7 @@ def learned_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 
 def gini_claim(seeds: Sequence[Sequence[Record]], name: str, what: str) -> Claim:
-    """The paper says "remain low" of GrokAlign's: here, rising less than half as far as weight decay's."""
+    """The paper says that GrokAlign's "remain low": here, they rise less than half as far as weight decay's."""
     rises = [[rise(records, f"learned {method}", name) for records in seeds] for method in METHODS]
     base, ours = (over_seeds(values, "+.2f") for values in rises)
     return Claim(

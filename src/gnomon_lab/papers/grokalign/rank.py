@@ -34,36 +34,36 @@ from gnomon_lab.training import fit, in_order
 ARMS = ("weight decay", "GrokAlign")
 SOURCE = "Walker et al., arXiv:2506.12284, figure 2"
 NEAR_ONE = 0.9
-"""What is taken for "tends to one", of which the paper prints no number: a tenth is left to all other directions."""
+"""What counts as "tends to one", for which the paper prints no number: a tenth is left to all other directions."""
 HALF = 0.5
-"""Who is sooner is seen at this part of the way from PC1's start to 1, which runs reach that do not come near one."""
+"""Which is sooner is judged at this part of PC1's way to 1, which is also reached by runs that do not come near one."""
 INTRODUCTION = """
 The Jacobian of a classifier has a row for each of its ten outputs. PC1 is the share of the Jacobian's squared norm that
 one direction of the input carries: 1 for a matrix of rank one. With each loss two networks start from the same weights,
-one with weight decay alone and one with GrokAlign beside it. The paper says that PC1 tends to 1 in all of them.
+one with weight decay alone and one also with GrokAlign. The paper says that PC1 tends to 1 in all of them.
 """
 
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting of figure 2, of which the paper prints the data, the optimizer and the losses."""
+    """The setting of figure 2, for which the paper prints the data, the optimizer and the losses."""
 
     losses: tuple[Loss, ...] = tuple(LOSSES)
-    """Of cross-entropy and mse."""
+    """Losses, among cross-entropy and mse."""
     coefficient: NonNegative | None = None
-    """Of the GrokAlign penalty; default: that of table 1, 1e-3 for cross-entropy and 1e-4 for mse."""
+    """Coefficient of the GrokAlign penalty; default: table 1's, 1e-3 for cross-entropy and 1e-4 for mse."""
     weight_decay: NonNegative = 0.01
-    """Of AdamW, in both arms."""
+    """Weight decay of AdamW, in both arms."""
     init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
     samples: Annotated[int, between(10, 10_000)] = 1024
     """Training digits, and as many for testing."""
     width: Count = 196
-    """Of the three hidden layers."""
+    """Width of the three hidden layers."""
     steps: Count = 100_000
-    """A step is a pass over all batches of 256."""
+    """Number of steps; a step is a pass over all batches of 256."""
     dtype: Precision = "float64"
-    """Of training: float32, float64, or mixed, float32 but for the loss, which takes 0.6 of the time of float64."""
+    """Training precision: float32, float64, or mixed: float32 except for the loss, in 0.6 of the time of float64."""
 
 
 SMALL = Config(

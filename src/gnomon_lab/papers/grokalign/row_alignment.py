@@ -24,11 +24,11 @@ PRINTED = {
 """Test accuracy, and the smallest and the largest cosine between a training point and a row of its Jacobian."""
 INTRODUCTION = """
 Each row of a classifier's Jacobian says how one of its ten outputs reacts to the pixels. Where a network has aligned,
-the rows at a digit point along the digit, or straight against it. Three networks are trained from the same large
+the rows at a digit point along the digit, or directly against it. Three networks are trained from the same large
 weights with each loss: with weight decay alone, with GrokAlign, and with noise on the pixels. Of all rows at all
 training digits, the paper prints the two cosines that are furthest apart.
 """
-# No network reaches this goal, so that all train equally long: those that table 1 stops at 85 % cannot be table 2's.
+# No network reaches this goal, so all train equally long: the networks that table 1 stops at 85 % cannot be table 2's.
 SMALL = Config(methods=METHODS, dtype="float32", samples=512, width=64, init_scale=2.0, goal=0.99, steps=2500)
 PAPER = Config(losses=tuple(LOSSES), methods=METHODS, goal=0.99)
 OTHERS = (replace(PAPER, dtype="mixed"),)
@@ -47,7 +47,7 @@ def width(records: Sequence[Record], loss: str, method: str) -> float:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Table 2, the paper's numbers beside it."""
+    """Table 2, with the paper's numbers next to it."""
     columns = ("", "steps", "test", "row alignment, min / max", "paper: test", "paper: min / max")
     rows: list[tuple[str, ...]] = []
     for loss, method in arms(records):
@@ -73,7 +73,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def curves(records: Sequence[Record], loss: str) -> Curves:
-    """The methods of one loss together."""
+    """All methods for one loss."""
     methods = [method for of, method in arms(records) if of == loss]
     named = {f"{loss} {method}": method for method in methods}
     lowest = {f"{loss} {method}": f"{method}, smallest" for method in methods}
@@ -106,7 +106,7 @@ def both_ways(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
 
 
 def by_the_printed_factor(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
-    """The cosines span as many times the baseline's range as in table 2, or more, but for the spread of table 1."""
+    """The cosines span at least as many times the baseline's range as in table 2, up to the spread of table 1."""
     spans = {method: PRINTED[loss, method][2] - PRINTED[loss, method][1] for method in METHODS}
     printed = spans["GrokAlign"] / spans["baseline"]
     factor = statistics.mean(width(records, loss, "GrokAlign") / width(records, loss, "baseline") for records in seeds)

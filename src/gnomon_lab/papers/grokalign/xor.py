@@ -24,7 +24,7 @@ from gnomon_lab.training import fit
 ARMS = ("weight decay", "GrokAlign")
 BASE = ARMS[0]
 NOISES = (0.2, 0.4, 0.6, 0.8, 1.0)
-"""Deviations of the Gaussian noise on all coordinates without signal."""
+"""Standard deviations of the Gaussian noise on all coordinates without signal."""
 LEVEL = 0.95
 """An accuracy is reached where it stays at this level or above; the paper names none."""
 MUCH = 2.0
@@ -32,21 +32,20 @@ MUCH = 2.0
 SOURCE = "Walker et al., arXiv:2506.12284, section 4.2 and figure 4"
 ROBUST = {f"robust to {s}": f"noise {s}/right" for s in NOISES}
 STAGES = {"memorised": "train/right", "generalised": "test/right"} | ROBUST
-"""What a network comes to be, and the accuracy that says so."""
+"""The stages that a network reaches, and the accuracy that shows each."""
 ONSET = next(iter(ROBUST))
 MARKED = ("memorised", "generalised", ONSET)
 INTRODUCTION = """
-Only the first two of a point's many coordinates say its class, by their product; all the others are noise, by which the
-training points can be told apart. The paper says that a network first fits the training points by their noise, then
-finds the pattern, and last, if at all, forgets the noise: only then do its answers on unseen points survive when noise
-is added to them. Two networks start from the same weights. One has weight decay, the other the GrokAlign penalty beside
-it.
+Only the first two of a point's many coordinates determine its class, by their product; all the others are noise, by
+which the training points can be told apart. The paper says that a network first fits the training points by their
+noise, then finds the pattern, and last, if at all, forgets the noise: only then do its answers on unseen points survive
+added noise. Two networks start from the same weights. One has weight decay, the other also the GrokAlign penalty.
 """
 
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting of figure 4, but for the width."""
+    """The setting of figure 4, except for the width."""
 
     dimension: Annotated[int, at_least(2)] = 40_000
     """Coordinates of a point, two of them signal."""
@@ -55,15 +54,15 @@ class Config(Settings):
     noise: NonNegative = 0.05
     """Size of the coordinates without signal."""
     width: Count = 512
-    """Of the hidden layer."""
+    """Width of the hidden layer."""
     coefficient: Positive = 1.0
-    """Of the GrokAlign penalty; the workshop version of the paper has 0.001."""
+    """Coefficient of the GrokAlign penalty; the workshop version of the paper has 0.001."""
     steps: Count = 1000
     """Full-batch SGD steps."""
     learning_rate: Positive = 0.1
-    """Of SGD."""
+    """Learning rate of SGD."""
     weight_decay: NonNegative = 0.1
-    """Of SGD, in both arms."""
+    """Weight decay of SGD, in both arms."""
     readings: Count = 24
     """Readings in each factor of ten of the steps."""
 
@@ -99,8 +98,9 @@ def off_signal(x: Float[Tensor, "n d"], generator: torch.Generator) -> Float[Ten
 def into_subspace(model: nn.Sequential, x: Float[Tensor, "n d"]) -> Float[Tensor, "d r"]:
     """Rewrites the first layer in an orthonormal basis, which it returns, of the span of its rows and the points.
 
-    Exact: the gradients of the loss and of the penalty in the first weight are sums of points and of its own rows, so
-    that gradient descent never leaves the span, r ≤ n + width; and lengths, angles and outputs are the same there.
+    This is exact: the gradients of the loss and of the penalty in the first weight are sums of points and of its own
+    rows, so that gradient descent never leaves the span, r ≤ n + width; and lengths, angles and outputs are the same
+    there.
     """
     weight = model.get_parameter("0.weight").detach()
     basis = torch.linalg.qr(torch.cat([x, weight]).T).Q
@@ -110,7 +110,7 @@ def into_subspace(model: nn.Sequential, x: Float[Tensor, "n d"]) -> Float[Tensor
 
 
 def right(logits: Float[Tensor, "n 1"], labels: Float[Tensor, "n 1"]) -> Float[Tensor, "n"]:
-    """1 where the output has the label's sign, else 0."""
+    """1 where the output has the label's sign, otherwise 0."""
     return (logits.sign() == labels).to(logits.dtype)[:, 0]
 
 
@@ -120,7 +120,7 @@ def alignment(centroid: Float[Tensor, "n d"], x: Float[Tensor, "n d"], labels: F
 
 
 def norm(centroid: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
-    """The centroid's norm, with one output that of the Jacobian."""
+    """The centroid's norm, which with one output is the Jacobian's."""
     return torch.linalg.vector_norm(centroid, dim=1)
 
 
@@ -203,7 +203,7 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
 
 
 def story(records: Sequence[Record]) -> dict[str, float | None]:
-    """What the paper tells of weight decay alone, in numbers of the fixed point; None where a stage was not reached."""
+    """The paper's story of weight decay alone, in numbers at the fixed point; None where a stage was not reached."""
     memorised, generalised, robust = (stages(records, BASE)[stage] for stage in MARKED)
     cosine, size = (dict(zip(*series(records, BASE, f"point/{name}"), strict=True)) for name in ("alignment", "norm"))
     told: dict[str, float | None] = dict.fromkeys(("delay", "first rise", "second rise", "peak", "fall"))
@@ -219,13 +219,13 @@ def story(records: Sequence[Record]) -> dict[str, float | None]:
 
 
 def sooner(records: Sequence[Record], stage: str) -> float | None:
-    """How many times fewer steps GrokAlign takes; weight decay that never gets there counts as at its last step."""
+    """How many times fewer steps GrokAlign takes; if weight decay never gets there, its last step counts."""
     base, ours = (stages(records, arm)[stage] for arm in ARMS)
     return (base or last(records, BASE)["step"]) / ours if ours else None
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What section 4.2 says of the two rows of figure 4, over all finished seeds."""
+    """What section 4.2 says about the two rows of figure 4, over all finished seeds."""
     told = [story(records) for records in seeds]
 
     def claim(message: str, name: str, above: float = 0, below: float = math.inf) -> Claim:

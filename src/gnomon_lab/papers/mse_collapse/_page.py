@@ -23,14 +23,14 @@ SIGNS = {
 
 
 def terminal(records: Sequence[Record], arm: str) -> list[Record]:
-    """The readings of an arm from the first without training error on; none if there is no such."""
+    """The readings of an arm from the first one without training error onwards; none if there is no such reading."""
     ours = [record for record in records if record["arm"] == arm]
     starts = [place for place, record in enumerate(ours) if record[SEEN] == 1]
     return ours[starts[0] :] if starts else []
 
 
 def chosen_arms(records: Sequence[Record], loss: str) -> dict[str, str]:
-    """By case, the arm of a loss with the best test accuracy at the end, of the learning rates that did not diverge."""
+    """By case, the arm of a loss with the best test accuracy at the end, among learning rates that did not diverge."""
     by_case: dict[str, list[str]] = {}
     for arm in dict.fromkeys(record["arm"] for record in records):
         case, of, _ = arm.split(" ")
@@ -61,7 +61,7 @@ def curve(
 
 
 def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...]) -> dict[str, Panel]:
-    """A panel for each sign of collapse, on training and on test images; `arms` by the label of their curves."""
+    """A panel for each sign of collapse, on training and test images; `arms` by the labels of their curves."""
     found = {}
     for name, (title, unit) in SIGNS.items():
         log, lines = unit.startswith("log10"), []
@@ -69,7 +69,7 @@ def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark
             lines.append(curve(f"{label}, training images", records, arm, f"train/{name}", colour, log=log))
             lines.append(curve(f"{label}, test images", records, arm, f"test/{name}", colour, log=log, dashed=True))
         found[name] = Panel(title, unit, tuple(lines), marks)
-    # The untrained network's would flatten all that follows: it gives all images one class, and little turns that.
+    # The untrained network's value would flatten the rest: it gives all images one class, and little changes that.
     trained = [record for record in records if record["epoch"] > 0]
     attacked = (
         curve(f"{label}, test images", trained, arm, "robustness.mean", colour, dashed=True)
@@ -91,7 +91,7 @@ def checked(
     how: str,
     holds: Callable[[Sequence[float]], bool],
 ) -> Claim:
-    """A claim about a value of each run; None where a network never gets all training images right."""
+    """A claim about one value per run; None where a network never gets all training images right."""
     known = [value for value in values if value is not None]
     measured, missed = [over_runs(known, how)] if known else [], len(values) - len(known)
     if missed:

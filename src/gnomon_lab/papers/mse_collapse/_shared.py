@@ -48,7 +48,7 @@ NC2 = {
     equiangularity: classifier_equiangularity,
     maximal_equiangularity: classifier_maximal_equiangularity,
 }
-"""By the quantity of the class means that of the classifier."""
+"""For each quantity of the class means, that of the classifier."""
 HARDWARE = (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16"))
 
 CASE = Range(
@@ -65,33 +65,33 @@ class Config(Settings):
     cases: tuple[Annotated[str, CASE], ...] = ("fashion_mnist-resnet18",)
     """Data set and network, joined by a hyphen."""
     train: Annotated[int, at_least(2)] | None = 100
-    """Training images of each class; None: as many as the smallest class has."""
+    """Training images per class; None: as many as the smallest class has."""
     test: Count | None = 2000
     """Test images; None: all."""
     side: Annotated[int, at_least(8)] = 28
-    """Smaller images get a black frame, up to so many pixels a side."""
+    """Smaller images are padded with black to this many pixels per side."""
     width: Count | None = 8
-    """Channels of the first stage, in a DenseNet the growth; None: the network's own."""
+    """Channels of the first stage, or the growth of a DenseNet; None: the network's own."""
     learning_rates: tuple[Positive, ...] = (0.1,)
-    """Of SGD, divided by 10 after a third and two thirds; of several, the one of the best test accuracy counts."""
+    """Learning rates of SGD, divided by 10 after a third and two thirds; the one with the best test accuracy counts."""
     epochs: Count = 350
     """Passes over the training images, each in a new order."""
     early: Annotated[int, at_least(0)] = 50
-    """So many epochs are read one by one."""
+    """Every epoch up to this one is read."""
     spacing: Count = 5
-    """Epochs from one reading to the next after these."""
+    """Epochs from one reading to the next after that."""
     attacked: Count = 100
     """Test images that DeepFool attacks."""
     attack_spacing: Count = 50
-    """Epochs from one attack to the next; also at the first epoch without training error."""
+    """Epochs from one attack to the next; another is made at the first epoch without training error."""
     device: Device = "cpu"
     """Where networks are trained and read: cpu or cuda."""
     precision: Annotated[str, ON_DEVICE] = "float32"
-    """Of training; bfloat16: mixed precision, autocast. Readings are in float32."""
+    """Training precision; bfloat16: mixed precision, autocast. Readings are in float32."""
 
 
 def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
-    """Trains the network of every case with every loss and learning rate, from the same start.
+    """Trains the network of every case with every loss and learning rate, from the same initial weights.
 
     Raises:
         ConvergenceError: if a network diverges, and there is no other learning rate.
@@ -110,7 +110,7 @@ def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
 
 
 def images(config: Config, run: Run, data: str) -> tuple[Samples, Samples]:
-    """Training images, as many of each class, and test images; both normalised by the training images."""
+    """Training images, equally many of each class, and test images; both normalised by the training images."""
     train = balanced(load_images(data, "train", data_dir=run.data_dir), config.train)
     test = load_images(data, "test", data_dir=run.data_dir, limit=config.test)
     deviation, mean = torch.std_mean(train.x, (0, 2, 3), correction=0)
@@ -139,14 +139,14 @@ def framed(x: Tensor, side: int) -> Tensor:
 def train_arm(
     config: Config, run: Run, arm: str, network: str, loss: str, rate: float, train: Samples, test: Samples
 ) -> None:
-    """Trains one network, a step an update, and reads it after whole epochs."""
+    """Trains one network, one step per update, and reads it after complete epochs."""
     generator = torch.Generator().manual_seed(run.seed)
     classes, batches = int(train.labels.max()) + 1, math.ceil(len(train.x) / BATCH)
     size = {} if config.width is None else {"growth" if "densenet" in network else "width": config.width}
     model = NETWORKS[network](train.x.shape[1], classes, generator=generator, **size)
     model = nn.utils.convert_conv2d_weight_memory_format(model.to(config.device), torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-    # One seed an epoch, so that a run can be resumed within one.
+    # One seed per epoch, so that a run can be resumed within an epoch.
     shuffles = torch.randint(2**31, (config.epochs,), generator=generator).tolist()
     probe = Probe(model, {"train": train, "test": test}, quantities(loss))
     attack = Probe(model, test.x[: config.attacked], [robustness])
@@ -181,7 +181,7 @@ def order(seed: int, samples: int) -> Tensor:
 
 
 def quantities(loss: str) -> Mapping[str, Callable[..., object] | Mapping[str, Callable[..., object]]]:
-    """What figures 2 to 8 show, at the samples of each split: the class means too are those of these samples."""
+    """What figures 2 to 8 show, on the samples of each split; the class means, too, are those of these samples."""
     read: dict[str, Callable[..., object]] = {
         "accuracy": accuracy,
         "nc1": nc1,
@@ -208,6 +208,6 @@ class Robustness:
 
 
 def robustness(model: nn.Module, x: Tensor) -> Robustness:
-    """Figure 9's measure, the images normalised."""
+    """Figure 9's measure, on normalised images."""
     attacked = deepfool(model, x)
     return Robustness(attacked.robustness.mean(), attacked.flipped.to(x.dtype).mean())

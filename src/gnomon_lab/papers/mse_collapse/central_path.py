@@ -26,22 +26,22 @@ NAMES = ("orthogonal", "the paper's flow")
 SIMPLEX = (equinorm, equiangularity, maximal_equiangularity)
 Measure = Callable[[Sequence[Record]], float]
 FLOOR = 1e-17
-"""What is less is drawn as this, on logarithmic axes."""
+"""Smaller values are drawn as this, on logarithmic axes."""
 TOLERANCE = 1e-8
 """A hundred times the integrator's relative tolerance of 1e-10, since the errors of its steps shrink along the flow."""
 RATIO, SPREAD = 1e-3, 1e-5
 """What the closed forms leave at t = 2.5e5 C²N, after which every setting ends (docs/experiments/central-path.md)."""
 SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073, "
 INTRODUCTION = """
-Features that are free to move, under a classifier that is the least-squares one at every moment: the central path. The
-paper renormalises them all the while, so that the within-class covariance stays the identity, and solves the flow: the
-singular values ω of the class means, which are the ratio of signal to noise, grow without end and become equal, and the
+On the central path features move freely, under a classifier that is the least-squares one at every moment. The paper
+renormalises them continuously, so that the within-class covariance stays the identity, and solves the flow: the
+singular values ω of the class means, which are the signal-to-noise ratio, grow without bound and become equal, and the
 class means become a simplex. This is neural collapse.
 
-Two flows start here from the same random features. They differ in how the gradient is projected onto features of
+Two flows start here from the same random features. They differ in how the gradient is projected onto features with
 identity within-class covariance. Proposition 2 is the law of the orthogonal projection. The projection that the paper
-defines, a gradient step followed by renormalisation, is another one, and has a law of its own: its ω grow much faster.
-By their closed forms both end in neural collapse.
+defines, a gradient step followed by renormalisation, is a different one, with a law of its own: its ω grow much faster.
+By their closed forms both flows end in neural collapse.
 """
 
 SIZE = Range(
@@ -55,11 +55,11 @@ class Config(Settings):
     """The setting of the central path."""
 
     sizes: tuple[Annotated[tuple[int, int, int], SIZE], ...] = ((3, 10, 4), (5, 20, 16), (10, 100, 64))
-    """Classes C, samples N of each, and dimensions of the features, C - 1 or more."""
+    """Classes C, samples N per class, and dimensions of the features, C - 1 or more."""
     decades: Annotated[int, between(1, 12)] = 10
     """The flows end at time 10 to this power."""
     readings: Count = 4
-    """In each factor of ten of the time."""
+    """Readings in each factor of ten of the time."""
 
 
 SMALL = Config()
@@ -75,7 +75,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def integrate(run: Run, size: tuple[int, int, int], projection: Projection, times: Float[Tensor, "t"]) -> None:
-    """One flow, with its closed form and proposition 2 beside it; where it is stopped, it begins again."""
+    """One flow, with its closed form and proposition 2 next to it; if it is stopped, it starts over."""
     generator = torch.Generator().manual_seed(run.seed)
     path = CentralPath(torch.randn(*size, dtype=torch.float64, generator=generator), projection=projection)
     for _ in run.steps(f"{'x'.join(map(str, size))} {projection}", 0, generator=generator):
@@ -97,10 +97,10 @@ def integrate(run: Run, size: tuple[int, int, int], projection: Projection, time
 
 
 def turned(snr: Float[Tensor, "t p k"]) -> Float[Tensor, "t"]:
-    """The largest sine between the image of a right singular vector of the first ratio and the left one beside it.
+    """The largest sine between the image of a right singular vector of the first ratio and its left counterpart.
 
-    Zero exactly where both are singular vectors still, since the columns sum to zero. The singular vectors of later
-    ratios cannot be compared with the first, since all singular values become equal.
+    Zero exactly where both are still singular vectors, since the columns sum to zero. The singular vectors of later
+    ratios cannot be compared with the first ones, since all singular values become equal.
     """
     left, _, right = torch.linalg.svd(snr[0], full_matrices=False)
     rank = snr.shape[2] - 1
@@ -130,7 +130,7 @@ def apart(record: Record) -> float:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Every flow at its end, and over all times its distance from its closed form."""
+    """Every flow at its end, and its distance from its closed form over all times."""
     columns = (
         "C, N, dimensions",
         "flow",
@@ -169,7 +169,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def growth(flows: Sequence[Sequence[Record]]) -> Curves:
-    """The singular values on their closed forms, over their power laws, and becoming equal."""
+    """The singular values on their closed forms, divided by their power laws, and becoming equal."""
     size = flows[0][0]["arm"].split()[0]
     return Curves(
         f"growth-{size}",
@@ -213,7 +213,7 @@ def collapse(flows: Sequence[Sequence[Record]]) -> Curves:
 
 
 def both(flows: Sequence[Sequence[Record]], what: str, value: Callable[[Record], float]) -> tuple[Line, ...]:
-    """A curve of each flow, from time 1 on; one record makes a point."""
+    """A curve for each flow, from time 1 on; a single record gives a point."""
     lines = []
     for colour, (name, records) in enumerate(zip(NAMES, flows, strict=True)):
         later = [record for record in records if record["step"] > 0]
@@ -237,7 +237,7 @@ def said(size: str) -> str:
 
 
 def decimal(value: float) -> float:
-    """The logarithm to base 10 of a number from FLOOR on."""
+    """The logarithm to base 10 of a number, or of FLOOR if that is larger."""
     return math.log10(max(value, FLOOR))
 
 

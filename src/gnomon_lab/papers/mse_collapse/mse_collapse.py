@@ -32,18 +32,18 @@ TABLE_1 = {
 }
 """The paper's networks: test accuracy, in percent, at the first epoch without training error and at the end."""
 MUCH = 0.1
-"""What is at most so many times another counts as much smaller; the paper names no number."""
+"""What is at most this many times another value counts as much smaller; the paper gives no number."""
 INTRODUCTION = """
-A network learns to name images by the squared error, and trains on long after it has made its last mistake on the
-training images. The paper says what happens then: the features of each class draw together into a point, the points
-become the corners of a simplex, the classifiers become the same corners, and the network chooses the nearest corner.
-All the while the last layer stays close to the least-squares classifier of its features.
+A network learns to classify images with the squared error, and goes on training long after its last mistake on the
+training images. The paper says what happens then: the features of each class contract to a point, the points become the
+corners of a simplex, the classifiers become the same corners, and the network chooses the nearest corner. Throughout,
+the last layer stays close to the least-squares classifier of its features.
 """
 
 SMALL = Config()
 PAPER = Config((*TABLE_1,), None, None, 32, None, GRID, early=0, spacing=1, attack_spacing=1)
 NOTEBOOK = dataclasses.replace(PAPER, cases=("mnist-resnet18",), learning_rates=(GRID[16],))
-"""The authors' public notebook: one network, and the learning rate that their search has found for it."""
+"""The authors' public notebook: one network, and the learning rate that their search found for it."""
 SINGLE = tuple(dataclasses.replace(PAPER, cases=(case,)) for case in TABLE_1)
 """The paper's setting with one network each: they share nothing."""
 OTHERS = tuple(
@@ -160,7 +160,7 @@ def losses(records: Sequence[Record], case: str, arm: str) -> Curves:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What the paper says of its figures, over the networks of all finished seeds.
+    """What the paper says about its figures, over the networks of all finished seeds.
 
     The terminal phase is from the first reading without training error to the end.
     """
@@ -203,12 +203,12 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
 
 def share(start: float, end: float) -> float:
-    """What is left of a quantity, as a share of its start; of nothing, nothing is left."""
+    """What is left of a quantity, as a share of its first value; zero over zero is zero."""
     return end / start if start > 0 else math.inf if end > 0 else 0.0
 
 
 def lead(records: Sequence[Record], arm: str, place: int) -> float | None:
-    """The share of L_NC2/3 that is left since the first epoch, over the smaller share of the other two terms.
+    """The share of L_NC2/3 that is left since the first epoch, divided by the smaller share of the other two terms.
 
     At the first reading without training error (place 0) or at the last (-1); None if there is no such reading.
     """

@@ -15,16 +15,16 @@ from gnomon_lab.runs import Claim, Record, Run, last
 
 NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}
 INTRODUCTION = """
-Two networks start from the same weights and see the same images in the same order; one learns to name them by the
-squared error, the other by cross-entropy. Both are to train on long after their last mistake on the training images.
-The paper says: under the squared error the features of each class draw together faster, and the network withstands
-larger perturbations of the images.
+Two networks start from the same weights and see the same images in the same order; one learns to classify them with the
+squared error, the other with cross-entropy. Both are to go on training long after their last mistake on the training
+images. The paper says that under the squared error the features of each class contract faster, and the network
+withstands larger perturbations of the images.
 """
 
 SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)
 PAPER = mse_collapse.PAPER
 SUBSET = Config(learning_rates=GRID)
-"""The paper's learning rates and epochs, for a narrow network and a thousand images: 50 trainings of it."""
+"""The paper's learning rates and epochs, for a narrow network and a thousand images: 50 training runs of it."""
 OTHERS = (
     SUBSET,
     *(
@@ -96,7 +96,7 @@ def collapse(records: Sequence[Record], case: str, arms: dict[str, str]) -> Curv
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What the paper says of figures 10 to 12, over the networks of all finished seeds."""
+    """What the paper says about figures 10 to 12, over the networks of all finished seeds."""
     runs = [(records, arms) for records in seeds for arms in pairs(records).values()]
     lower: list[float | None] = []
     for records, arms in runs:

@@ -1,4 +1,4 @@
-"""A race to a goal: the steps and the processor seconds of training until a share of unseen samples is recognised."""
+"""A race to a goal: the steps and the CPU seconds of training until a share of unseen samples is recognised."""
 
 import time
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import Any
 
 
 class Race:
-    """Counts one arm's seconds, and keeps when it arrived; part of a run's state, as optimizers are.
+    """Counts one arm's seconds and keeps when it arrived; part of a run's state, like optimizers.
 
-    Seconds are of the processor, all threads of the process: wall time says little where other work shares it.
+    Seconds are CPU time, over all threads of the process: wall time says little where other work shares the CPU.
 
     Attributes:
         goal: the share of unseen samples that has to be exceeded.
-        arrived: the step, and the seconds until then; None on the way.
+        arrived: the step, and the seconds until then; None before it.
     """
 
     def __init__(self, goal: float) -> None:
@@ -24,12 +24,12 @@ class Race:
 
     @property
     def seconds(self) -> float:
-        """Of training so far."""
+        """Seconds of training so far."""
         return self._before + (0.0 if self._since is None else time.process_time() - self._since)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """What is done within does not count, such as readings."""
+        """Time spent inside does not count, such as on readings."""
         self._before, self._since = self.seconds, None
         try:
             yield
@@ -37,7 +37,7 @@ class Race:
             self._since = time.process_time()
 
     def look(self, step: int, share: float) -> None:
-        """Arrives, if this is the first time that the goal is exceeded."""
+        """Records the arrival, if this is the first time that the goal is exceeded."""
         if self.arrived is None and share > self.goal:
             self.arrived = step, self.seconds
 
@@ -46,7 +46,7 @@ class Race:
         return {"seconds": self.seconds, "arrived": self.arrived}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from there."""
+        """Continues from there."""
         arrived = state_dict["arrived"]
         self.arrived = None if arrived is None else (arrived[0], arrived[1])
         self._before, self._since = state_dict["seconds"], time.process_time()

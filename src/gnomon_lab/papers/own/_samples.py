@@ -8,7 +8,7 @@ from torch.nn.functional import avg_pool2d, one_hot
 from gnomon.data import Samples, load_images, modular_addition, normalise
 
 UNSEEN = 2000
-"""Samples that the accuracy is judged by, where there are as many."""
+"""Samples on which the accuracy is judged, where there are that many."""
 Splits = tuple[Samples, Samples]
 
 
@@ -32,7 +32,7 @@ def rows(splits: Splits) -> Splits:
 
 
 def sums(prime: int, share: float, generator: torch.Generator) -> Splits:
-    """A share of all sums modulo a prime; a token is a row with a single one, the last of three is "="."""
+    """A share of all sums modulo a prime; a token is a one-hot row, the last of three is "="."""
     seen, unseen = (
         Samples(one_hot(part.tokens, prime + 1).float(), part.labels)
         for part in modular_addition(prime, share, generator=generator)
@@ -41,7 +41,7 @@ def sums(prime: int, share: float, generator: torch.Generator) -> Splits:
 
 
 def side_by_side(splits: Splits) -> Splits:
-    """The two summands of sums beside each other, without the token for "="."""
+    """The two summands of sums side by side, without the token for "="."""
     seen, unseen = (Samples(part.x[:, :2, :-1].flatten(1), part.labels) for part in splits)
     return seen, unseen
 

@@ -38,12 +38,12 @@ CLASSES = 10
 LEAST = {SEEN: 0.99, UNSEEN: 0.9}
 """What counts as fitting the training digits, and as generalising."""
 FALL = 0.02
-"""By how much PC1 has to come down from its peak for the page to speak of it."""
+"""By how much PC1 has to fall from its peak for the page to mention it."""
 INTRODUCTION = """
-Two networks start from the same random weights and are trained on the same handwritten digits. That a network fits
-them says little of what it makes of digits that it has never seen: if it fails there, it has memorised, and if it comes
-to recognise them long after it fits its own, it groks. Nothing differs between the two networks but one term in the
-loss of the second, the GrokAlign penalty, which keeps small how strongly the outputs react to the input pixels.
+Two networks start from the same random weights and are trained on the same handwritten digits. That a network fits them
+says little about what it makes of unseen digits: if it fails there, it has memorised, and if it comes to recognise them
+long after it fits its own, it groks. The two networks differ only in one term in the loss of the second, the GrokAlign
+penalty, which keeps the reaction of the outputs to the input pixels small.
 """
 
 
@@ -55,7 +55,7 @@ LOOKED_AT = (
     log_probability,
     parameter_norm,
 )
-"""Of the training digits; with accuracy all that a verdict looks at."""
+"""Quantities of the training digits; with accuracy all that a verdict uses."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ class Config(Settings):
     init_scale: Positive | None = None
     """Multiplies PyTorch's default initialisation; default: 4 for mse, 8 for cross-entropy."""
     coefficient: NonNegative = 0.1
-    """Of the GrokAlign penalty in the second network."""
+    """Coefficient of the GrokAlign penalty in the second network."""
     steps: Count = 6000
     """Full-batch AdamW steps."""
     learning_rate: Positive = 3e-3
-    """Of AdamW."""
+    """Learning rate of AdamW."""
     weight_decay: NonNegative = 0.003
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     train: Annotated[int, between(CLASSES, 1796)] = 500
     """Training digits; the rest of the 1,797 are for testing."""
     width: Count = 128
-    """Of the three hidden layers."""
+    """Width of the three hidden layers."""
     readings: Count = 12
     """Readings in each factor of ten of the steps."""
 
@@ -97,14 +97,14 @@ def run(config: Config, run: Run) -> None:
 
 
 def scaled(train: Samples, *others: Samples) -> list[Samples]:
-    """Each pixel less its mean over `train`, and all divided by one deviation: what is rarely inked stays small."""
+    """Each pixel minus its mean over `train`, all divided by one standard deviation: rarely inked pixels stay small."""
     mean = train.x.mean(0)
     deviation = (train.x - mean).square().mean().sqrt().item()
     return [normalise(samples, mean.tolist(), deviation) for samples in (train, *others)]
 
 
 def typical(train: Samples) -> list[int]:
-    """Of each class the digit that is nearest to the class's mean."""
+    """For each class, the digit that is nearest to the class's mean."""
     found = []
     for label in sorted(set(train.labels.tolist())):
         (places,) = torch.where(train.labels == label)
@@ -122,7 +122,7 @@ def train_arm(
     looked_at: Sequence[int],
     shown: Mapping[str, object],
 ) -> None:
-    """Trains one network, the same start and the same data for both, and records the centroids at some digits."""
+    """Trains one network, with the same start and data for both, and records the centroids at some digits."""
     generator = torch.Generator().manual_seed(run.seed)
     scale = config.init_scale or {"mse": 4.0, "cross-entropy": 8.0}[config.loss]
     model = mlp((64, config.width, config.width, config.width, 10), scale=scale, generator=generator)
@@ -162,7 +162,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The result in two sentences, and what the verdict foresaw."""
+    """The result in two sentences, and what the verdict predicted."""
     known = {arm: (last(records, arm)[SEEN], last(records, arm)[UNSEEN]) for arm in ARMS}
     say = "The {} network recognises {:.0%} of the digits it was trained on and {:.0%} of those it never saw."
     return " ".join([*(say.format(arm, *known[arm]) for arm in ARMS), *foreseen(records)])
@@ -181,7 +181,7 @@ def foreseen(records: Sequence[Record]) -> list[str]:
 
 
 def when_fitted(records: Sequence[Record], arm: str) -> Verdict | None:
-    """What is said of the readings up to the first at which the training digits are fitted; None if there is none."""
+    """The verdict on the readings up to the first at which the training digits are fitted; None if there is none."""
     fitted = settled_at(records, arm, SEEN, LEAST[SEEN])
     if fitted is None:
         return None
@@ -193,7 +193,7 @@ def when_fitted(records: Sequence[Record], arm: str) -> Verdict | None:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Accuracies, alignment, norm and PC1 against steps; and the centroids beside their digits."""
+    """Accuracies, alignment, norm and PC1 against steps; and the centroids next to their digits."""
     return [curves(records), centroids(records)]
 
 
@@ -234,7 +234,7 @@ def came_to(records: Sequence[Record], arm: str) -> str:
 
 
 def peaked(records: Sequence[Record], arm: str) -> str:
-    """Where PC1 has come down from a peak the furthest, and why; nothing where it has not."""
+    """Where PC1 has fallen furthest from a peak, and why; empty where it has not."""
     steps, shares = series(records, arm, PC1)
     peaks = list(itertools.accumulate(shares, max))
     peak, least = max(zip(peaks, shares, strict=True), key=lambda pair: pair[0] - pair[1])

@@ -25,29 +25,29 @@ from gnomon_lab.training import fit, in_order
 
 BASELINE = "weight decay"
 LOOK = 10
-"""The unseen accuracy is looked at every so many steps, as table 1 of the paper has it."""
+"""The unseen accuracy is read every so many steps, as in table 1 of the paper."""
 FASTER, DEARER = 12.0, 1.15
-"""Aims: times less time than weight decay alone, and a step's cost in plain ones."""
+"""Aims: how many times less time than weight decay alone, and the cost of a step in plain steps."""
 INTRODUCTION = """
-The GrokAlign penalty makes a network grok in fewer steps, but where it acts at every batch a step costs about two plain
-ones. Here it acts at one batch in k, k times as strong, or on a quarter of each batch; and λ, its coefficient, is
-larger than the paper's. Each network is trained until it recognises a goal of unseen samples: in how many steps, and in
-how much time of a processor?
+The GrokAlign penalty makes a network grok in fewer steps, but where it acts on every batch a step costs about two plain
+ones. Here it acts on one batch in k, k times as strong, or on a quarter of each batch; and λ, its coefficient, is
+larger than the paper's. Each network is trained until it recognises a goal share of unseen samples: in how many steps,
+and in how much CPU time?
 """
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, until when.
+    """What is trained, and until when.
 
     Attributes:
         loss: the training loss.
         learning_rate: of AdamW.
         weight_decay: of AdamW, in all arms.
-        batch: samples of an update.
+        batch: samples per update.
         goal: the share of unseen samples to recognise.
         data: training and unseen samples.
-        network: at its start.
+        network: the initial network.
     """
 
     loss: Loss
@@ -60,7 +60,7 @@ class Task:
 
 
 def table_1(loss: Loss) -> Task:
-    """The setting of table 1 of the paper, as `accelerate` has it."""
+    """The setting of table 1 of the paper, as in `accelerate`."""
     return Task(
         loss, 1e-3, 0.01, 256, 0.85,
         lambda run: mnist_splits(run, 1024, "float64"),
@@ -89,20 +89,20 @@ PART = Range("in (0, 1]", lambda part, _: 0 < part <= 1)
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """Which settings of the penalty."""
+    """The settings of the penalty."""
 
     task: Annotated[str, among(*TASKS)] = "digits"
-    """Cross-entropy and mse are table 1's, digits those of the first run."""
+    """The task: cross-entropy and mse are table 1's, digits is that of the first run."""
     every: tuple[Count, ...] = (1, 4, 16, 64)
-    """The penalty acts at one batch in so many."""
+    """The penalty acts on one batch in this many."""
     fractions: tuple[Annotated[float, PART], ...] = (1.0, 0.25)
-    """Of a batch, on which it acts."""
+    """Fractions of a batch on which it acts."""
     coefficients: tuple[Positive, ...] = (1e-3, 1e-2, 3e-2, 1e-1)
-    """Its λ, the mean over the batches."""
+    """Its λ, averaged over the batches."""
     steps: Count = 40_000
-    """At most; a step is a pass over all batches."""
+    """Maximum number of steps; a step is a pass over all batches."""
     least: Annotated[int, at_least(0)] = 2000
-    """With the penalty a network trains for as many steps, though it reaches the goal before."""
+    """With the penalty a network trains for this many steps, even if it reaches the goal before."""
 
 
 SMALL = Config(every=(1, 16), fractions=(1.0,), coefficients=(1e-2, 1e-1))
@@ -130,7 +130,7 @@ def run(config: Config, run: Run) -> None:
 def train_arm(
     config: Config, run: Run, arm: str, setting: tuple[int, float, float] | None, train: Samples, test: Samples
 ) -> None:
-    """Trains one network to the goal; the record of its first step there says `reached`."""
+    """Trains one network to the goal; its last record says when it arrived, as `arrived`."""
     task, generator = TASKS[config.task], torch.Generator().manual_seed(run.seed)
     model = task.network(train, generator)
     optimizer = torch.optim.AdamW(model.parameters(), task.learning_rate, weight_decay=task.weight_decay)
@@ -170,13 +170,13 @@ def times(records: Sequence[Record], arm: str) -> tuple[float, float] | None:
 
 
 def step_cost(records: Sequence[Record], arm: str) -> float:
-    """The seconds of a step, in those of weight decay alone."""
+    """The seconds of a step, relative to weight decay alone."""
     base, ours = (last(records, name) for name in (BASELINE, arm))
     return float(ours["processor"] / ours["step"] / (base["processor"] / base["step"]))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Of this seed alone."""
+    """For this seed alone."""
     return table_over_seeds([records])
 
 
@@ -201,7 +201,7 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
 
 
 def middle(values: Sequence[float], shown: str, unit: str = "") -> str:
-    """The median and, of several values, their range; nothing of none."""
+    """The median and, for several values, their range; empty if there are none."""
     if not values:
         return ""
     median = f"{statistics.median(values):{shown}}{unit}"
@@ -209,14 +209,14 @@ def middle(values: Sequence[float], shown: str, unit: str = "") -> str:
 
 
 def arms(records: Sequence[Record]) -> list[str]:
-    """Those with the penalty."""
+    """The arms with the penalty."""
     return [arm for arm in by_arm(records) if arm != BASELINE]
 
 
 def best(seeds: Sequence[Sequence[Record]]) -> tuple[str, list[tuple[float, float]]] | None:
     """The setting with the highest median of times less time, and what it gained for each seed.
 
-    Of those that reached the goal with every seed; None if there is none.
+    Among those that reached the goal with every seed; None if there is none.
     """
     found = {arm: [times(records, arm) for records in seeds] for arm in arms(seeds[0])}
     whole = {arm: [each for each in gained if each] for arm, gained in found.items() if all(gained)}
@@ -236,12 +236,12 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Of this seed alone."""
+    """For this seed alone."""
     return figures_over_seeds([records])
 
 
 def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
-    """Times less time against λ, a line for each k, a panel for each part of the batch; medians over seeds."""
+    """How many times less time against λ, a line for each k, a panel for each part of the batch; medians over seeds."""
     gained = {arm: [times(records, arm) for records in seeds] for arm in arms(seeds[0])}
     medians = {arm: statistics.median(each[1] for each in found if each) for arm, found in gained.items() if any(found)}
     if not medians:

@@ -23,7 +23,7 @@ from gnomon_lab.settings import Count, Settings, among
 
 COEFFICIENTS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 EVERY = 16
-"""GrokAlign acts at one step in so many."""
+"""GrokAlign acts at one step in this many."""
 BASES = {
     "digits": (0.03, 0.3),
     "addition": (0.1, 1.0),
@@ -33,19 +33,20 @@ BASES = {
 }
 """Learning rate and weight decay of AdamW, tuned on seeds of 10^6 and above."""
 UNTUNED = (0.001, 0.01)
-"""What PyTorch has."""
+"""PyTorch's defaults."""
 WAYS = ("tuned", "untuned")
 RULES = ("a constant", "a share of the loss's gradient", "a share of the loss")
 STEP = 10**0.125
-"""From one constant of a rule that is tried to the next."""
+"""The factor from one constant of a rule that is tried to the next."""
 SHOWN = 0.1, 10.0
-"""Between which multiples the picture is drawn."""
+"""The multiples between which the figure is drawn."""
 DEAR = 1.5
-"""Times the best coefficient's steps that a rule may cost, the median over tasks left out."""
+"""How many times the best coefficient's steps a rule may cost, as the median over tasks left out."""
 INTRODUCTION = """
-How large should GrokAlign's coefficient be? Networks are trained with many, on several tasks, with a tuned AdamW and
-with an untuned one. A rule takes it from what the network shows before its first step; its one constant is chosen on
-all tasks but one, and judged on that one by how many times the steps of the best coefficient it takes.
+How large should GrokAlign's coefficient be? Networks are trained with many values, on several tasks, with a tuned AdamW
+and with an untuned one. A rule takes the coefficient from what the network shows before its first step; the rule's one
+constant is chosen on all tasks but one, and judged on that one by how many times the steps of the best coefficient it
+takes.
 """
 
 
@@ -54,11 +55,11 @@ class Config(Settings):
     """The setting."""
 
     tasks: tuple[Annotated[str, among(*BASES)], ...] = tuple(BASES)
-    """On which, those of the steering board."""
+    """Tasks, those of the steering board."""
     networks: Count = 3
-    """For each coefficient; a run has its own."""
+    """Networks for each coefficient; each run has its own."""
     patience: Count = 3
-    """Times the task's steps that an untuned network is waited for."""
+    """How many times the task's steps to wait for an untuned network."""
 
 
 SMALL = PAPER = Config()
@@ -80,7 +81,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def with_grokalign(coefficient: float, training: Training) -> None:
-    """The penalty, unless its coefficient is 0."""
+    """Adds the penalty, unless its coefficient is 0."""
     if coefficient:
         grokalign(training, coefficient, every=EVERY)
 
@@ -94,7 +95,7 @@ def at_start(task: Task, seed: int, data_dir: Path | None) -> dict[str, float]:
     penalty = GrokAlign(1.0, generator=generator)(model, train.x)
     found: dict[str, float] = {}
     for name, value in (("loss", loss), ("jacobian_norm", penalty)):
-        # Biases of the last layer have no part in the Jacobian.
+        # The last layer's biases have no part in the Jacobian.
         gradients = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
         norms = [gradient.norm() for gradient in gradients if gradient is not None]
         found |= {name: float(value.detach()), f"{name}_gradient": float(torch.stack(norms).norm())}
@@ -103,7 +104,7 @@ def at_start(task: Task, seed: int, data_dir: Path | None) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Scan:
-    """What came of one task, trained one way.
+    """The results of one task, trained one way.
 
     Attributes:
         task: its name.
@@ -147,25 +148,25 @@ def cost_of(record: Record) -> float:
 
 
 def best(scan: Scan) -> int:
-    """The place of the coefficient that costs least, in the mean of logarithms over the networks."""
+    """The index of the coefficient that costs least, in the mean of logarithms over the networks."""
     return int(np.log(scan.cost).mean(0).argmin())
 
 
 def dearer(scan: Scan, rule: str, constant: float) -> float:
-    """How many times the best coefficient's cost that of a rule is, in the mean of logarithms."""
+    """The cost of a rule as a multiple of the best coefficient's, in the mean of logarithms."""
     picked = places(constant * scan.units[rule])
     taken = scan.cost[np.arange(len(picked)), picked]
     return float(np.exp(np.log(taken / scan.cost[:, best(scan)]).mean()))
 
 
 def places(coefficients: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The nearest of the coefficients that were trained with."""
+    """The indices of the nearest coefficients that were trained with."""
     away = np.abs(np.log(coefficients)[:, None] - np.log(COEFFICIENTS))
     return np.asarray(away.argmin(1))
 
 
 def constant_of(known: Sequence[Scan], rule: str) -> float:
-    """The rule's constant that costs least on these, in the mean of logarithms; of several the middle one."""
+    """The rule's constant that costs least on these, in the mean of logarithms; the middle one of several."""
     units = np.concatenate([scan.units[rule] for scan in known])
     low, high = np.log(COEFFICIENTS[0] / units.max()), np.log(COEFFICIENTS[-1] / units.min())
     tried = np.exp(np.arange(low, high + np.log(STEP), np.log(STEP)))
@@ -186,12 +187,12 @@ def left_out(found: Sequence[Scan], rule: str) -> dict[tuple[str, str], tuple[fl
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Of this run alone."""
+    """For this run alone."""
     return table_over_seeds([records])
 
 
 def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Of each task: the best coefficient, what it gains, and what each rule costs."""
+    """For each task: the best coefficient, what it gains, and what each rule costs."""
     found = scans(seeds)
     judged = {rule: left_out(found, rule) for rule in RULES}
     rows = []
@@ -219,12 +220,12 @@ def middle(found: Sequence[Scan], rule: str) -> float:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Of this run alone."""
+    """For this run alone."""
     return figures_over_seeds([records])
 
 
 def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
-    """How many times the steps without the penalty each coefficient takes."""
+    """The steps that each coefficient takes, as a multiple of those without the penalty."""
     found = scans(seeds)
     panels = []
     for way in WAYS:

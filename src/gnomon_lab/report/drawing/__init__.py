@@ -1,4 +1,4 @@
-"""What draws figures for a run's page: with matplotlib as SVG, with plotly to be turned and stepped through."""
+"""What draws figures for a run's page: with matplotlib as SVG, with plotly for turning and stepping through them."""
 
 from gnomon_lab.report.drawing._interactive import interactive
 from gnomon_lab.report.drawing._static import draw, save

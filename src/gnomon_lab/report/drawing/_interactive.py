@@ -18,7 +18,7 @@ _BELOW_IMAGES, _ROW_LABEL = 120, 30
 
 
 def interactive(figure: Figure) -> go.Figure:
-    """Draws a figure with plotly, on white ground, without its title, which the page shows.
+    """Draws a figure with plotly, on a white background, without its title, which the page shows.
 
     Args:
         figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
@@ -169,7 +169,7 @@ def _heatmap(z: Sequence[Sequence[float | None]], label: str, top: float, diverg
 
 
 def _frames(figure: ImageSlider, moving: Sequence[int]) -> list[go.Frame]:
-    """The frames carry image data only, and only of rows that change."""
+    """The frames carry only image data, and only for rows that change."""
     frames = []
     for k, frame in enumerate(figure.frames):
         pixels = _pixels(frame)

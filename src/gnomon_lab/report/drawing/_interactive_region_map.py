@@ -20,7 +20,7 @@ def interactive_region_map(regions: RegionMap) -> go.Figure:
     """Draws the frames, without the figure's title."""
     left, right, low, high = regions.box
     aspect = (high - low) / (right - left)
-    room = _layout.WIDTH - _LEFT - _RIGHT  # plotly gives a legend no more
+    room = _layout.WIDTH - _LEFT - _RIGHT  # plotly gives a legend no more room
     plot = min(_TALLEST, round(room * (high - low) / (right - left)))
     stacked = _layout.PANEL_TITLE + plot
     below = _layout.X_AXIS + _scatter_layout.BAR_ROOM - _scatter_layout.BAR_LABEL
@@ -39,7 +39,7 @@ def interactive_region_map(regions: RegionMap) -> go.Figure:
     }
     layout["coloraxis"] = _colours(regions, stacked)
     moving, bar = _traces(regions), {"color": [0.0], "coloraxis": "coloraxis"}
-    # Traces of no points, which stay: the frames' own come and go.
+    # Traces without points, which stay: those of the frames come and go.
     still = [go.Scatter(x=[None], y=[None], **_mark(mark)) for mark in marks]
     still.append(go.Scatter(x=[None], y=[None], mode="markers", marker=bar, showlegend=False))
     frames = []
@@ -54,7 +54,7 @@ def interactive_region_map(regions: RegionMap) -> go.Figure:
 
 
 def _title(regions: RegionMap) -> dict[str, Any]:
-    """Above the axes what the colours are."""
+    """The title above the axes: what the colours are."""
     return {
         "text": f"<b>{text(regions.value_label)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
         "xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 1, "yanchor": "top",
@@ -70,7 +70,7 @@ def _axis(words: str, ends: tuple[float, float], towards: str, standoff: int) ->
 
 
 def _paths(regions: RegionMap, frame: RegionFrame) -> list[Path]:
-    """What moves, as many paths in every frame: a path for each colour, then one for each kind of lines and points."""
+    """What moves, equally many paths in every frame: one for each colour, then one per kind of lines and points."""
     closed = [[np.vstack([p, p[:1]]) for p in level.polygons] for level in _region_layout.levels(regions, frame)]
     paths = [path(polygons, 2) for polygons in closed]
     for kind in _region_layout.marks(regions):
@@ -84,7 +84,7 @@ def _paths(regions: RegionMap, frame: RegionFrame) -> list[Path]:
 
 
 def _traces(regions: RegionMap) -> list[go.Scatter]:
-    """The paths of the first frame, with how they are drawn."""
+    """The paths of the first frame, with their styles."""
     frame = regions.frames[0]
     styles = [_fill(regions, level) for level in _region_layout.levels(regions, frame)]
     styles += [_mark(mark) for mark in _region_layout.marks(regions)]

@@ -18,7 +18,7 @@ def interactive_scatter(scatter: Scatter) -> go.Figure:
     left = max(_LEFT, _scatter_layout.names(scatter))
     entries = _scatter_layout.legend(scatter)
     labels = [points.label for points in entries]
-    room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more
+    room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more room
     layout = below_legend("scatter", labels, room, stacked, left, _RIGHT, _layout.X_AXIS)
     layout["annotations"] = [title(panel.title, f"y{number(i)}", left, 3) for i, panel in enumerate(scatter.panels)]
     for i, (panel, edge) in enumerate(zip(scatter.panels, tops, strict=True)):
@@ -65,7 +65,7 @@ def _marker(points: Points) -> dict[str, Any]:
 
 
 def _line(points: Points) -> dict[str, Any]:
-    """Nothing where there is no line: the page brightens lines on a dark ground."""
+    """Nothing where there is no line: the page brightens lines on a dark background."""
     return {"line": {"color": style.colour(points.colour), "width": 2}} if points.joined else {}
 
 
@@ -100,7 +100,7 @@ def _trace(points: Points, scatter: Scatter, i: int) -> go.Scatter:
 
 
 def _legend_entry(points: Points) -> go.Scatter:
-    """A trace of no points: in the legend, points with values would have the colour of the first of them."""
+    """A trace without points: in the legend, points with values would have the colour of the first of them."""
     return go.Scatter(
         x=[None], y=[None], name=text(points.label), mode="lines+markers" if points.joined else "markers",
         marker=_marker(points), legendgroup=_group(points), **_line(points),

@@ -1,4 +1,4 @@
-"""Films in space as plotly draws them: to be turned by hand, with a slider over the frames."""
+"""Films in space as plotly draws them: rotatable by hand, with a slider over the frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from gnomon_lab.report.drawing import _layout, _legend, _space_layout
 from gnomon_lab.report.drawing._plotly import below_legend, path, slider, text
 
 _SIDE, _TALLEST, _BELOW, _SLIDER = 8, 600, 12, 108
-# The distance of the eye from the middle of the box, whose diagonal is the square root of 3, and how much lower than
-# the middle it looks: the words of the axes stand below.
+# The distance of the eye from the centre of the box, whose diagonal is the square root of 3, and how much lower than
+# the centre it looks: the titles of the axes are below.
 _AWAY, _CENTRE = 1.95, -0.1
 _LINE = 5
 _DIGITS = 4
@@ -30,7 +30,7 @@ def interactive_space(space: Space) -> go.Figure:
         aspect=1, tallest_px=_TALLEST, title_px=0,
     )  # fmt: skip
     layout["scene"] = _scene(space)
-    layout["legend"]["itemsizing"] = "constant"  # sizes in space are not those of pixels
+    layout["legend"]["itemsizing"] = "constant"  # sizes in space are not in pixels
     low, high = space.box
     digits = _DIGITS - int(np.floor(np.log10((high - low).max())))
     shown = [_shown(frame, marks, digits) for frame in space.frames]
@@ -65,7 +65,7 @@ def _axis(words: str, low: float, high: float) -> dict[str, Any]:
 
 
 def _shown(frame: SpaceFrame, kinds: tuple[SpaceMark, ...], digits: int) -> list[dict[str, Any]]:
-    """A trace's data for each kind, as many in every frame; numbers with so many digits behind the point."""
+    """A trace's data for each kind, equally many in every frame; numbers with so many decimals."""
     data = []
     for kind in kinds:
         alike = [mark for mark in frame.marks if _legend.key(mark) == _legend.key(kind)]
@@ -87,7 +87,7 @@ def _mesh(faces: Sequence[Corners]) -> dict[str, Any]:
     first = 0
     for face in faces:
         triangles += [(first, first + corner, first + corner + 1) for corner in range(1, len(face) - 1)]
-        first += len(face) + 1  # with the gap behind it
+        first += len(face) + 1  # with the gap after it
     i, j, k = np.array(triangles, dtype=int).reshape(-1, 3).T.tolist()
     return {"type": "mesh3d", "x": x or [None], "y": y or [None], "z": z or [None], "i": i, "j": j, "k": k}
 

@@ -32,16 +32,16 @@ def x_span(curves: Curves) -> tuple[float, float]:
 
 
 def y_span(panel: Panel) -> tuple[float, float]:
-    """The lowest and the highest that a panel shows."""
+    """The lowest and the highest value that a panel shows."""
     heights = panel.y_range or [y for line in panel.lines for y in line.y]
     return min(heights), max(heights)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A mark with the row, counted upwards from the panel, in which its label stands; -1 means it has no label here.
+    """A mark with the row, counted upwards from the panel, of its label; -1 means that it has no label here.
 
-    A mark that several panels share is labelled in the first of them only.
+    A mark that several panels share is labelled only in the first of them.
     """
 
     mark: Mark
@@ -51,8 +51,8 @@ class Flag:
 def flags(curves: Curves) -> tuple[tuple[Flag, ...], ...]:
     """For each panel its flags, from left to right.
 
-    Every label has a row of its own, so labels cannot overlap at any width; they stand to the right of their poles and
-    sink from left to right, so no pole runs through a label that has room.
+    Every label has its own row, so labels cannot overlap at any width; they are to the right of their poles and descend
+    from left to right, so no pole runs through a label that has room.
     """
     seen: set[Mark] = set()
     panels = []
@@ -66,19 +66,19 @@ def flags(curves: Curves) -> tuple[tuple[Flag, ...], ...]:
 
 
 def overhang(curves: Curves, mark: Mark, inner: int, room: int) -> int:
-    """By how many pixels a mark's label, right of its pole, would leave `room` pixels, where the axes have `inner`."""
+    """By how many pixels a mark's label, right of its pole, would exceed `room` pixels, if the axes have `inner`."""
     low, high = x_span(curves)
     across = math.log(mark.x / low) / math.log(high / low) if curves.log_x else (mark.x - low) / (high - low)
     return max(0, round(across * inner + 4 + LABEL_CHARACTER * len(mark.label) - room))
 
 
 def levels(panel_flags: tuple[Flag, ...]) -> int:
-    """How many rows of labels stand above the panel."""
+    """How many rows of labels there are above the panel."""
     return max((f.level for f in panel_flags), default=-1) + 1
 
 
 def stack(curves: Curves) -> tuple[int, tuple[int, ...]]:
-    """The height of all panels together, and from its top the top edge of each panel's axes (pixels)."""
+    """The height of all panels together, and the top edge of each panel's axes, measured from the top (pixels)."""
     tops, y = [], 0
     for panel_flags in flags(curves):
         y += PANEL_TITLE + FLAG * levels(panel_flags)
@@ -97,7 +97,7 @@ def legend(curves: Curves) -> tuple[Line, ...]:
 
 
 def constant_rows(figure: ImageSlider) -> tuple[bool, ...]:
-    """For each row whether it is the same in all frames, and therefore needs to be shown once."""
+    """For each row, whether it is the same in all frames, and therefore needs to be shown only once."""
     first = figure.frames[0].rows
     return tuple(
         all(np.array_equal(frame.rows[i].images, row.images) for frame in figure.frames) for i, row in enumerate(first)

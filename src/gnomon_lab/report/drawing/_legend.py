@@ -1,4 +1,4 @@
-"""The legend above a figure: how wide an entry is, how many stand side by side, how high it gets. Pure."""
+"""The legend above a figure: how wide an entry is, how many are side by side, how high it gets. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -43,12 +43,12 @@ def entry_px(labels: Sequence[str]) -> int:
 
 
 def columns(labels: Sequence[str], width: int) -> int:
-    """How many entries to set side by side in `width` pixels, with rows as even as can be."""
+    """How many entries to set side by side in `width` pixels, with rows as even as possible."""
     entries = max(1, len(labels))
     fit = max(1, min(entries, width // entry_px(labels)))
     return math.ceil(entries / math.ceil(entries / fit))
 
 
 def height(labels: Sequence[str], width: int) -> int:
-    """The height in `width` pixels, with room below; a legend of no entries has one empty row."""
+    """The height of a legend `width` pixels wide, with room below; a legend without entries has one empty row."""
     return -(-max(1, len(labels)) // columns(labels, width)) * ROW + 8

@@ -36,7 +36,7 @@ def legend_px(labels: Sequence[str]) -> int:
 
 
 def draw_legend(drawing: Drawing, handles: Sequence[Line2D | Patch], whole: int, handlelength: float) -> None:
-    """Below the title of a figure of `whole` pixels' height; nothing where there are no handles."""
+    """Draws the legend below the title of a figure `whole` pixels high; nothing if there are no handles."""
     if not handles:
         return
     columns = _legend.columns([str(handle.get_label()) for handle in handles], _layout.WIDTH - 2 * EDGE)
@@ -81,7 +81,7 @@ def frame_title(axes: Axes, words: str, **place: Any) -> None:  # noqa: ANN401 -
 
 
 def colour_bar(drawing: Drawing, colours: ScalarMappable, place: Box, words: str) -> Colorbar:
-    """A lying colour bar, what it shows above it."""
+    """A horizontal colour bar, with what it shows above it."""
     bar = drawing.colorbar(colours, cax=drawing.add_axes(place), orientation="horizontal")
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0)

@@ -15,7 +15,7 @@ _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, 
 
 
 def text(words: str) -> str:
-    """Plotly reads some HTML in its texts: what comes from outside is shown as it is."""
+    """Plotly interprets some HTML in its texts: what comes from outside is shown as it is."""
     return html.escape(words, quote=False)
 
 
@@ -25,7 +25,7 @@ def dtick(low: float, high: float) -> str | int:
 
 
 def number(i: int) -> str:
-    """Plotly counts its axes: x, x2, x3."""
+    """How plotly numbers its axes: x, x2, x3."""
     return "" if i == 0 else str(i + 1)
 
 
@@ -59,7 +59,7 @@ def below_legend(
 
 
 def title(words: str, axis: str, left: int, above: int) -> dict[str, Any]:
-    """Bold words over a panel, from `left` pixels before its y axis, `above` its upper end."""
+    """Bold words over a panel, starting `left` pixels before its y axis and `above` pixels over its upper end."""
     return {
         "text": f"<b>{text(words)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
         "xref": "paper", "x": 0, "xanchor": "left", "xshift": -left,
@@ -68,14 +68,14 @@ def title(words: str, axis: str, left: int, above: int) -> dict[str, Any]:
 
 
 def axis_title(words: str, standoff: int) -> dict[str, Any]:
-    """What an axis is called."""
+    """The title of an axis."""
     return {"text": text(words), "standoff": standoff, "font": {"size": 13}}
 
 
 def colour_axis(
     ends: tuple[float, float], colours: Sequence[tuple[float, str]], y: float, **bar: object
 ) -> dict[str, Any]:
-    """A colour scale, and its lying bar, whose upper edge is at `y` of the axes' height."""
+    """A colour scale, and its horizontal bar, whose upper edge is at `y` of the axes' height."""
     bar |= {
         "orientation": "h", "thickness": BAR, "outlinewidth": 0, "ticks": "", "tickangle": 0, "len": 0.5,
         "x": 0, "xanchor": "left", "xpad": 0, "y": y, "yanchor": "top", "ypad": 0,
@@ -84,7 +84,7 @@ def colour_axis(
 
 
 def path(shapes: Iterable[npt.NDArray[np.floating]], dimensions: int) -> list[list[float | None]]:
-    """All shapes, of shape (v, dimensions), as one path: its coordinates, with a gap behind each shape."""
+    """All shapes, of shape (v, dimensions), as one path: its coordinates, with a gap after each shape."""
     coordinates: list[list[float | None]] = [[] for _ in range(dimensions)]
     for rows in shapes:
         for along, numbers in zip(coordinates, rows.T.tolist(), strict=True):
@@ -93,11 +93,11 @@ def path(shapes: Iterable[npt.NDArray[np.floating]], dimensions: int) -> list[li
 
 
 def slider(labels: Sequence[str], below: int = 0, first: int = 0) -> dict[str, Any]:
-    """A slider over frames, named from "0" on; above it the moment shown.
+    """A slider over frames, named from "0" on; the moment shown is above it.
 
     Args:
-        labels: the moments, one a frame.
-        below: by how many pixels more it stands below the axes.
+        labels: the moments, one per frame.
+        below: how many pixels further below the axes it is.
         first: the place of the frame that is shown first.
     """
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}

@@ -23,7 +23,7 @@ class Level:
     """The regions of one colour.
 
     Attributes:
-        colour: theirs.
+        colour: their colour.
         words: which values it stands for.
         polygons: the corners of each, (v, 2); there may be none.
     """
@@ -34,12 +34,12 @@ class Level:
 
     @property
     def edge(self) -> tuple[int, int, int]:
-        """Red, green and blue of the edges: of ink, or white where ink would not be seen."""
+        """Red, green and blue of the edges: those of ink, or white where ink would not be visible."""
         return (255, 255, 255) if sum(channels(self.colour)) < 330 else channels(style.INK)
 
 
 def levels(regions: RegionMap, frame: RegionFrame) -> tuple[Level, ...]:
-    """The regions of a frame by colour: as many levels in every frame, in the order of the values."""
+    """The regions of a frame by colour: the same number of levels in every frame, in the order of the values."""
     colours, names = level_colours(regions), regions.classes
     edges = np.linspace(*bar_ends(regions), len(colours) + 1)
     if not names:
@@ -74,7 +74,7 @@ def scaled(regions: RegionMap, *values: float | int) -> tuple[float, ...]:
 
 
 def bar_ends(regions: RegionMap) -> tuple[float, float]:
-    """The places at the ends of the colour bar; apart even where all values are equal."""
+    """The places at the ends of the colour bar; distinct even if all values are equal."""
     if regions.classes:
         return -0.5, len(regions.classes) - 0.5
     low, high = scaled(regions, *regions.value_span)
@@ -82,7 +82,7 @@ def bar_ends(regions: RegionMap) -> tuple[float, float]:
 
 
 def bar_ticks(regions: RegionMap) -> tuple[tuple[float, ...], list[str]]:
-    """Places on the colour bar and the words there: the classes, or five round values or so.
+    """Places on the colour bar and the words there: the classes, or about five round values.
 
     On a logarithmic bar these are 1, 2, 5 times powers of ten, or the powers alone.
     """

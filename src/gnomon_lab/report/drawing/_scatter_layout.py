@@ -31,20 +31,20 @@ def legend(scatter: Scatter) -> tuple[Points, ...]:
 
 
 def height(panel: ScatterPanel) -> int:
-    """Of a panel's axes (pixels)."""
+    """The height of a panel's axes (pixels)."""
     return ROW * len(panel.rows) if panel.rows else PLOT
 
 
 def names(scatter: Scatter) -> int:
-    """The room that the names of rows take beside the axes (pixels)."""
+    """The room that the names of rows need next to the axes (pixels)."""
     longest = max((len(name) for panel in scatter.panels for name in panel.rows), default=0)
     return math.ceil(_layout.LABEL_CHARACTER * longest) + 8 * bool(longest)
 
 
 def stack(scatter: Scatter) -> tuple[int, tuple[int, ...], int]:
-    """The height of all panels but for the last x axis, and from its top (pixels) that of each panel and of the bar.
+    """The height of all panels but for the last x axis, and how far below its top each panel and the bar begin (px).
 
-    The colour bar with its label stands below the x axis of the last panel that has values.
+    The colour bar with its label is below the x axis of the last panel that has values.
     """
     valued = [i for i, panel in enumerate(scatter.panels) if any(points.values for points in panel.points)]
     tops, y, bar = [], 0, 0
@@ -70,11 +70,11 @@ def span(panel: ScatterPanel, axis: str) -> tuple[float, float]:
 
 
 def logarithmic(panel: ScatterPanel, axis: str) -> bool:
-    """Whether an axis, "x" or "y", is."""
+    """Whether an axis, "x" or "y", is logarithmic."""
     return panel.log_x if axis == "x" else panel.log_y
 
 
 def bar_ends(scatter: Scatter) -> tuple[float, float]:
-    """The values at the ends of the colour bar; apart even where all values are equal."""
+    """The values at the ends of the colour bar; distinct even if all values are equal."""
     low, high = scatter.value_span or (0.0, 1.0)
     return (low, high) if low < high else (low - 0.5, high + 0.5)

@@ -1,4 +1,4 @@
-"""What both renderers of films in space share: legend, shapes, from where it is seen. Pure."""
+"""What both renderers of films in space share: legend, shapes, viewpoint. Pure."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,9 +6,9 @@ import numpy.typing as npt
 from gnomon_lab.figures import Space, SpaceMark, SpacePoints
 from gnomon_lab.report.drawing._legend import kinds
 
-# Plotly draws them in space as letters: its cross is thin, and its "x" missing from many fonts.
+# Plotly draws them in space as characters: its cross is thin, and its "x" is missing from many fonts.
 SHAPES = (("o", "circle", 5), ("s", "square", 7), ("D", "diamond", 5))
-"""As matplotlib and as plotly name them, and the size at which plotly draws them alike."""
+"""As matplotlib and as plotly name them, and the size at which plotly draws them equally large."""
 FACE_OPACITY = 0.28
 
 

@@ -27,8 +27,8 @@ _ROW_LABELS, _TALLEST_IMAGE, _HEADING, _NOTE, _FRAMES = 176, 72, 30, 34, 5
 def draw(figure: Figure) -> Drawing:
     """Draws a figure.
 
-    Of an `ImageSlider` the first, the last and up to three frames between are drawn, one below the other; of a
-    `RegionMap` or a `Space` up to three frames side by side.
+    For an `ImageSlider`, the first, the last and up to three frames between are drawn, one below the other; for a
+    `RegionMap` or a `Space`, up to three frames side by side.
 
     Args:
         figure: what to show. On a logarithmic axis points and marks at x <= 0 are left out.
@@ -59,7 +59,7 @@ def save(figure: Figure, path: Path) -> None:
 
     Args:
         figure: what to show.
-        path: the file, in a folder that is there.
+        path: the file, in an existing folder.
     """
     metadata = {"Title": figure.title, "Description": figure.caption, "Date": None, "Creator": "gnomon"}
     with matplotlib.rc_context(style.STYLE):
@@ -174,7 +174,7 @@ def _draw_images(figure: ImageSlider) -> Drawing:
 
 
 def _blocks(figure: ImageSlider, constant: tuple[bool, ...]) -> list[tuple[str, list[ImageRow]]]:
-    """What stands below each heading: rows that never change once, then first, middle and last frame."""
+    """What is below each heading: rows that never change, once; then the first frame, some between and the last."""
     frames = figure.frames
     if all(constant):
         return [("", list(frames[0].rows))]

@@ -26,8 +26,8 @@ from gnomon_lab.report.drawing._matplotlib import (
 # Sizes in CSS pixels, as in `_layout`.
 _SIDE, _TALLEST = 16, 560
 _MARKER, _LABELS = 7, 8.5
-# Of each square: how large the box is, how far it is moved to the left to make room for the third axis' words, and what
-# is used of the height.
+# For each square: how large the box is, how far it is moved to the left to make room for the third axis' title, and
+# how much of the height is used.
 _ZOOM, _ASIDE, _TALL = 0.93, 0.06, 0.92
 
 

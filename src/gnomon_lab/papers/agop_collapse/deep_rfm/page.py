@@ -11,13 +11,13 @@ from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider
 from gnomon_lab.runs import Claim, Record, by_arm, last, over_seeds, series
 
 STAGES = {"inputs": "X", "mapped": "M^½ X", "features": "Φ(M^½ X)"}
-"""What a layer's inputs go through, by the names of the readings."""
+"""The stages that a layer's inputs pass through, by the names of the readings."""
 EXPONENTIAL = -(0.9**0.5)
-"""The correlation of a logarithm with the layer number at which the line explains nine tenths of its variance."""
+"""The correlation of a logarithm with the layer number at which a line explains nine tenths of its variance."""
 MARGINAL = 2.0
-"""The most by which Φ may raise NC1 on average where the paper says that it does so only marginally."""
+"""The largest factor by which Φ may raise NC1 on average where the paper says that it does so only marginally."""
 NEAR = 0.1
-"""Approximately equal: the root mean square of an entry's distance."""
+"""What counts as approximately equal: the root mean square distance of the entries."""
 SOURCE = "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, "
 
 
@@ -32,7 +32,7 @@ def across(records: Sequence[Record], arm: str, before: str, after: str) -> list
 
 
 def straight(records: Sequence[Record], arm: str, name: str) -> float:
-    """The correlation of the logarithm of a measure after M^½ with the layer: -1 for a fall that is exponential."""
+    """The correlation of the logarithm of a measure after M^½ with the layer: -1 for an exponential fall."""
     values = logs(records, arm, "mapped", name)
     return correlation(range(len(values)), values)
 
@@ -43,13 +43,13 @@ def slowest(records: Sequence[Record], arm: str) -> float:
 
 
 def others(records: Sequence[Record], arm: str) -> float:
-    """By how many decades all that is not M^½ changes NC1, from the first layer's inputs to the last one's features."""
+    """By how many decades everything but M^½ changes NC1, from the first layer's inputs to the last one's features."""
     whole = logs(records, arm, "features")[-1] - logs(records, arm, "inputs")[0]
     return whole - sum(across(records, arm, "inputs", "mapped"))
 
 
 def raised(records: Sequence[Record], arm: str) -> float:
-    """The factor by which Φ changes NC1, a geometric mean over layers."""
+    """The factor by which Φ changes NC1, as the geometric mean over layers."""
     return 10 ** mean(across(records, arm, "mapped", "features"))
 
 

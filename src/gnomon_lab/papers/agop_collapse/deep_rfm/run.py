@@ -1,4 +1,4 @@
-"""deep-rfm: a network without training collapses layer by layer, by the AGOP of kernel machines (figures 1, 3 to 6)."""
+"""deep-rfm: an untrained network collapses layer by layer, by the AGOP of kernel machines (figures 1, 3 to 6)."""
 
 import itertools
 from collections import deque
@@ -27,10 +27,10 @@ KERNELS: dict[str, Kernel] = {"laplace": LaplaceKernel(2.0), "gaussian": Gaussia
 Arm = Annotated[str, among(*map(" ".join, itertools.product(DATA, KERNELS, FEATURES)))]
 INTRODUCTION = """
 A Deep RFM is a network without backpropagation. In each layer a kernel machine learns the classes; the average outer
-product of its gradients, the AGOP M, says to which directions of the inputs it is sensitive; the inputs are mapped by
-the root of M and then by random features, which nobody trains. The paper says that layer by layer the points of a class
-draw together (NC1) and the class means form a simplex (NC2), which is neural collapse, and that it is the root of M
-that does it. What the root does and what the random features do is shown apart.
+product of its gradients, the AGOP M, says which directions of the inputs it is sensitive to; the inputs are mapped by
+the root of M and then by random features, which are not trained. The paper says that layer by layer the points of a
+class draw together (NC1) and the class means form a simplex (NC2), which is neural collapse, and that the root of M
+causes it. The effects of the root and of the random features are shown separately.
 """
 
 
@@ -39,19 +39,19 @@ class Config(Settings):
     """The setting of figures 1 and 3 to 6."""
 
     arms: tuple[Arm, ...] = ("mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine")
-    """Of mnist or cifar10, with a laplace or gaussian kernel, and relu or cosine features."""
+    """Each on mnist or cifar10, with a laplace or gaussian kernel, and relu or cosine features."""
     samples: Annotated[int, between(100, 50_000)] = 2000
-    """The first so many training images."""
+    """Number of training images; the first ones are used."""
     test: Annotated[int, between(1, 10_000)] = 1000
-    """The first so many test images."""
+    """Number of test images; the first ones are used."""
     depth: Annotated[int, at_least(3)] = 10
-    """Layers."""
+    """Number of layers."""
     relu_width: Count = 1024
-    """ReLU features of a layer."""
+    """ReLU features per layer."""
     cosine_width: Count = 1024
-    """Random Fourier features of a layer, of exp(-‖x - z‖₁ / 20)."""
+    """Random Fourier features per layer, of exp(-‖x - z‖₁ / 20)."""
     shown: Annotated[int, between(1, 50)] = 6
-    """Images of each class in the drawings of the Gram matrix."""
+    """Images per class in the figure of the Gram matrices."""
     device: Device = "cpu"
     """Where to compute."""
 
@@ -75,11 +75,11 @@ class Layers:
         self.fitted: Mapping[str, Tensor] | None = None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Those of `DeepRFM.state_dict`."""
+        """The layers, as in `DeepRFM.state_dict`."""
         return dict(self.fitted or {})
 
     def load_state_dict(self, state_dict: dict[str, Tensor]) -> None:
-        """Goes on from there."""
+        """Continues from there."""
         self.fitted = state_dict
 
 
@@ -90,7 +90,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def fit_arm(config: Config, run: Run, arm: str) -> None:
-    """A layer a step; the last kernel machine, whose accuracy is read, is fitted again after each."""
+    """One layer per step; the last kernel machine, whose accuracy is read, is fitted again after each."""
     data, kernel, features = arm.split()
     (x, labels), (unseen, wanted) = (
         rows(run, data, split, limit) for split, limit in (("train", config.samples), ("test", config.test))
@@ -101,7 +101,7 @@ def fit_arm(config: Config, run: Run, arm: str) -> None:
             KERNELS[kernel], feature_map(config, features), depth, random_state=run.seed, device=config.device
         )
         model.fit(x.numpy(), labels.numpy(), state=layers.fitted)
-        # A finished arm needs its records only, and the layers are large.
+        # A finished arm needs only its records, and the layers are large.
         layers.fitted = model.state_dict() if depth < config.depth else {}
         readings = measured(run, model.readings_[-1]) if depth > 0 else {}
         known = {"train": model.score(x.numpy(), labels.numpy()), "test": model.score(unseen.numpy(), wanted.numpy())}
@@ -115,17 +115,17 @@ def rows(run: Run, data: str, split: str, limit: int) -> Samples:
 
 
 def feature_map(config: Config, name: str) -> FeatureMap:
-    """Those of the paper's appendix C: its bandwidth of 0.05 is one over that of the 1-norm's kernel."""
+    """The features of the paper's appendix C: its bandwidth of 0.05 is one over that of the 1-norm's kernel."""
     return ReLUFeatures(config.relu_width) if name == "relu" else FourierFeatures(config.cosine_width, 20.0, "l1")
 
 
 def by_class(labels: Int[Tensor, "n"], each: int) -> Int[Tensor, "m"]:
-    """The places of the first few samples of each class, class by class."""
+    """The indices of the first few samples of each class, class by class."""
     return torch.cat([(labels == label).nonzero()[:each, 0] for label in range(10)])
 
 
 def measured(run: Run, reading: DeepRFMReading) -> dict[str, float]:
-    """The collapse of the last layer's three stages, and how well its kernel machine could be solved for."""
+    """The collapse at the last layer's three stages, and how well its kernel machine could be solved for."""
     stages = {stage: vars(getattr(reading, stage)) for stage in STAGES}
     values = {f"{stage}.{name}": value for stage, collapse in stages.items() for name, value in collapse.items()}
     run.require_finite(**values, misfit=torch.tensor(reading.misfit))
@@ -134,7 +134,7 @@ def measured(run: Run, reading: DeepRFMReading) -> dict[str, float]:
 
 
 def gram(model: DeepRFM, x: Float[Tensor, "n d"], chosen: Int[Tensor, "m"]) -> list[list[float]]:
-    """Figure 1: inner products after the last layer's M^½ (of the inputs, without one), centred and of unit length."""
+    """Figure 1: inner products after the last layer's M^½ (of the inputs if there is none), centred, of unit length."""
     if model.depth == 0:
         mapped = torch.from_numpy(model.transform(x.numpy()))
     else:

@@ -13,38 +13,38 @@ from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
 
 Scaling = Literal["exact", "printed"]
 SCALINGS: tuple[Scaling, ...] = ("exact", "printed")
-"""The factor κ of each layer: the one with which the labels' Gram matrix is a fixed point, and the one printed."""
+"""The factor κ of each layer: the one for which the labels' Gram matrix is a fixed point, and the printed one."""
 Arm = Sequence[Record]
 ROUNDING = 1e-12
-"""What counts as nothing, in units of the labels' largest eigenvalue: some thousand epsilons."""
+"""What counts as zero, in units of the labels' largest eigenvalue: some thousand epsilons."""
 ORDER = 1.9
-"""The least power of a ridge that counts as the square; the next power that could be there is the first."""
+"""The smallest power of a ridge that counts as the square; the next power that is possible is the first."""
 AGREES, LAYERS = 0.01, 8
-"""The most by which the last layer's factor may differ from the rate, if there were so many layers above rounding."""
+"""How much the last layer's factor may differ from the rate, where at least this many layers are above rounding."""
 EPSILON = 0.1
-"""The theorem's ε, one for all ridges: it is about those of at most 1 - ε times its bound, here with C = 1."""
+"""The theorem's ε, the same for all ridges: it covers those of at most 1 - ε times its bound, here with C = 1."""
 DRAWN = 30
 """Layers in the figures: only the largest ridges need more."""
 SOURCE = "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, "
 
 
 def printed(kernel_ridge: float, feature_ridge: float) -> float:
-    """The paper's κ, which its proof wants above one half."""
+    """The paper's κ, which its proof requires to be above one half."""
     return 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge)
 
 
 def arms(records: Sequence[Record], scaling: Scaling, chosen: Callable[[Record], bool]) -> list[Arm]:
-    """The recursions with one κ and with ridges that are chosen by what any of their records says."""
+    """The recursions with one κ, and with ridges that are chosen by any one of their records."""
     return [arm for arm in by_arm(records).values() if arm[0]["scaling"] == scaling and chosen(arm[0])]
 
 
 def every(record: Record) -> bool:
-    """With a ridge in the kernel."""
+    """Whether there is a ridge in the kernel."""
     return record["kernel_ridge"] > 0
 
 
 def within(record: Record) -> bool:
-    """Under the condition of the theorem."""
+    """Whether the condition of the theorem holds."""
     return 0 < record["share"] <= 1 - EPSILON
 
 
@@ -61,7 +61,7 @@ def observed(arm: Arm) -> float:
 
 
 def remainder(arm: Arm) -> float:
-    """What theorem 4.3 needs beside (1 - ε) times the distance: the largest over layers."""
+    """What theorem 4.3 needs in addition to (1 - ε) times the distance: the largest over layers."""
     return max(after - (1 - EPSILON) * before for before, after in steps(arm))
 
 
@@ -71,12 +71,12 @@ def hastened(arm: Arm) -> float:
 
 
 def left(arm: Arm) -> float:
-    """The distance from the labels' Gram matrix in the end, in units of its eigenvalue."""
+    """The distance from the labels' Gram matrix at the end, in units of its eigenvalue."""
     return float(arm[-1]["distance"] / arm[-1]["samples"])
 
 
 def power(records: Sequence[Record], value: Callable[[Arm], float]) -> float:
-    """The power of λ_k with which a value goes to 0 under the condition of the theorem: the least over λ_Φ."""
+    """The power of λ_k with which a value goes to 0 under the condition of the theorem: the smallest over λ_Φ."""
     powers = []
     for _, group in itertools.groupby(arms(records, "printed", within), key=lambda arm: arm[0]["feature_ridge"]):
         found = [(math.log(arm[0]["kernel_ridge"]), value(arm)) for arm in group]
@@ -97,18 +97,18 @@ def closed_form(record: Record) -> float:
 
 
 def off_closed_form(arm: Arm) -> float:
-    """How far a recursion ends from g times the labels' Gram matrix, and its own factor from g."""
+    """How far a recursion ends from g times the labels' Gram matrix, or its own factor from g, whichever is more."""
     end = arm[-1]
     return max(end["to_limit"] / end["samples"], abs(end["factor"] - closed_form(end)))
 
 
 def off_rate(arm: Arm) -> float:
-    """How far the rate in the end is from its closed form; 0 where there are too few layers to see it."""
+    """How far the rate at the end is from its closed form; 0 where there are too few layers to see it."""
     return abs(observed(arm) / arm[0]["rate"] - 1) if len(steps(arm, "to_limit")) >= LAYERS else 0.0
 
 
 def disordered(records: Sequence[Record]) -> int:
-    """How many pairs of neighbouring ridges do not say: more λ_k, slower; more λ_Φ, faster."""
+    """How many pairs of neighbouring ridges contradict: larger λ_k, slower; larger λ_Φ, faster."""
     rates = {(arm[0]["feature_ridge"], arm[0]["kernel_ridge"]): observed(arm) for arm in arms(records, "exact", every)}
     features, kernels = (sorted({key[place] for key in rates}) for place in (0, 1))
     slower = [rates[f, a] < rates[f, b] for f in features for a, b in itertools.pairwise(kernels)]
@@ -117,7 +117,7 @@ def disordered(records: Sequence[Record]) -> int:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Both factors side by side for all ridges."""
+    """Both factors side by side, for all ridges."""
     columns = ("λ_Φ", "λ_k", "of the bound", "layers", "a layer", "left", "printed κ", "(λ_k/λ_Φ)²")
     rows: list[tuple[str, ...]] = []
     ends = {
@@ -143,7 +143,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Distances against layers with each factor, and what is left in the end."""
+    """Distances against layers with each factor, and what is left at the end."""
     return [
         curves(records, "exact", "The distances with the exact factor",
                "By the theory they fall in straight lines: more λ_k is slower, more λ_Φ faster. The first layers."),
@@ -172,7 +172,7 @@ def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str
 
 
 def remainders(records: Sequence[Record]) -> Curves:
-    """What is left in the end with the printed factor, beside the square that the theorem prints."""
+    """What is left at the end with the printed factor, next to the square that the theorem prints."""
     lines = []
     by_ridge = itertools.groupby(arms(records, "printed", every), key=lambda arm: arm[0]["feature_ridge"])
     for colour, (features, group) in enumerate(by_ridge):

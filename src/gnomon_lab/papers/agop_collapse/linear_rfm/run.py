@@ -16,13 +16,13 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Range, Settings, at_least
 
 INTRODUCTION = """
-A Deep RFM whose kernel and random features are linear but for a ridge can be solved. Each layer takes the Gram matrix
+A Deep RFM whose kernel and random features are linear except for a ridge can be solved. Each layer maps the Gram matrix
 of the data to another one, and this recursion ends at the Gram matrix of the labels, which is deep neural collapse. The
 kernel's ridge delays it, the features' ridge speeds it up; without a ridge in the kernel one layer is enough.
 
 Theorem 4.3 says how fast, and how close. Its factor κ, which rescales every layer, comes from an error in the proof:
-with it the recursion collapses as fast, but to a multiple of the labels' Gram matrix, whose distance from it is of the
-order of the ridge, not of its square. With the exact factor no distance is left at all.
+with it the recursion collapses as fast, but to a multiple of the labels' Gram matrix, whose distance from that matrix
+is of the order of the ridge, not of its square. With the exact factor no distance is left at all.
 """
 
 
@@ -43,15 +43,15 @@ class Config(Settings):
     """The setting of theorem 4.3."""
 
     classes: Annotated[int, at_least(2)] = 10
-    """Of the labels, one-hot."""
+    """Number of classes of the one-hot labels."""
     samples: Count = 50
-    """Of each class: the eigenvalue of the labels' Gram matrix."""
+    """Samples per class: the eigenvalue of the labels' Gram matrix."""
     kernel_ridges: Annotated[tuple[float, ...], FROM_ZERO] = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.05, 0.5, 5.0)
     """λ_k, what the kernel adds to the diagonal: 0 first, then rising."""
     feature_ridges: Annotated[tuple[float, ...], RISING] = (1.0, 3.0, 10.0)
     """λ_Φ, what the random features add, rising."""
     depth: Annotated[int, at_least(3)] = 150
-    """Layers."""
+    """Number of layers."""
 
 
 SMALL = Config()
@@ -77,7 +77,7 @@ def recur(
     scaling: Scaling,
     depth: int,
 ) -> None:
-    """One recursion; where it is stopped, it begins again."""
+    """One recursion; if it is stopped, it starts over."""
     # As after a feature map, so that the least eigenvalue is at least its ridge: assumption 4.2.
     start = gram + feature_ridge * torch.eye(len(gram), dtype=gram.dtype)
     ridges = {"kernel_ridge": kernel_ridge, "feature_ridge": feature_ridge}
@@ -95,7 +95,7 @@ def recur(
 
 
 def share(rfm: LinearDeepRFM) -> float:
-    """λ_k over the theorem's bound with C = 1 and ε = 0: its 1 - ε, where that is at most 1."""
+    """λ_k over the theorem's bound with C = 1 and ε = 0: the theorem's 1 - ε, where that is at most 1."""
     ridge = rfm.feature_ridge
     return rfm.kernel_ridge * 2 * (1 + 1 / ridge) * rfm.samples / ridge
 

@@ -14,11 +14,11 @@ ARMS = {
     "classes": "classes of 2 and 10, averaged over classes",
 }
 AGREES, FITS, ROUNDING = 1e-10, 1e-12, 1e-12
-"""Entries of W that differ by no more agree, with the integration and with the fit; and what counts as nothing."""
+"""The largest difference of entries of W that agree, with the integration and with the fit; what counts as zero."""
 SHOWN, SETTLED = 6, 40.0
-"""Directions that are recorded, from the fastest to the slowest, which is solved up to 40 over its rate."""
+"""Number of recorded directions, from the fastest to the slowest, which is solved up to time 40 over its rate."""
 FLOOR = 1e-14
-"""What is less is drawn as this, on logarithmic axes."""
+"""Smaller values are drawn as this, on logarithmic axes."""
 SOURCE = "Chen, arXiv:2501.07400, "
 CORRECTED = SOURCE + "as corrected in docs/errata.md, "
 
@@ -29,18 +29,18 @@ def arms(records: Sequence[Record], *names: str) -> list[Arm]:
 
 
 def worst(arm: Arm, name: str) -> float:
-    """The largest value, of the times at which it was taken."""
+    """The largest value, over the times at which it was recorded."""
     return max(float(record[name]) for record in arm if name in record)
 
 
 def rise(arm: Arm) -> float:
-    """By how much the loss grew from one reading to the next, integrated and solved; below 0 if it never did."""
+    """The most by which the loss grew from one reading to the next, integrated or solved; below 0 if it never did."""
     series = ([record[name] for record in arm if name in record] for name in ("loss", "solved_loss"))
     return max(after - before for values in series for before, after in itertools.pairwise(values))
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Every arm: the solution beside the integration and beside the fit, as corrected and as printed."""
+    """Every arm: the solution compared with the integration and with the fit, as corrected and as printed."""
     columns = ("", "directions", "rates", "off", "off, printed", "from the fit", "from YX⁺", "(9.6)", "own weight")
     rows: list[tuple[str, ...]] = []
     for arm in arms(records, *ARMS):
@@ -64,7 +64,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """The loss and the way left in single directions, solved and integrated, of each arm."""
+    """The loss and the remaining distance in single directions, solved and integrated, for each arm."""
     return [curves(arm) for arm in arms(records, *ARMS)]
 
 

@@ -26,20 +26,20 @@ SIZES = (2, 10)
 LAYERS, LIFT = 2, 10.0
 """Hidden layers, and the entries of their cumulative biases: so large that no point is near a face."""
 RTOL = 1e-12
-"""The integrator's relative tolerance, its absolute one a hundredth of it."""
+"""The integrator's relative tolerance; the absolute one is a hundredth of it."""
 STEADY = 2.0
-"""Steps times the largest rate: beyond three times as much the method is unstable, and near it loses four digits."""
+"""Step size times the largest rate: beyond three times this the method is unstable, near that it loses four digits."""
 READINGS, LATER = 10, 4
-"""In each factor of ten of the time, as long as it is integrated, and later."""
+"""Readings in each factor of ten of the time, while it is integrated and later."""
 INTRODUCTION = """
 If every point lies where no layer cuts anything, a ReLU network is a linear map, and the gradient flow of the product W
-of all its weights is least squares. It has a solution for all times: in each direction of the data W goes from where it
-starts to the fit at a rate of its own, which is the data's second moment in that direction. Where there is no data, it
-stays.
+of all its weights is that of least squares. It has a solution for all times: in each direction of the data W moves from
+its initial value to the fit at its own rate, which is the data's second moment in that direction. Where there is no
+data, it stays.
 
-Here the gradient of the loss is taken through a real ReLU network by automatic differentiation and integrated, and the
-solution is held against it: on handwritten digits, some of whose pixels are always blank, so that the second moments
-are not invertible, as theorem 9.1 wants them; and on two classes of unlike size.
+Here the gradient of the loss is computed through a real ReLU network by automatic differentiation and integrated, and
+the solution is compared with it: on handwritten digits, some of whose pixels are always blank, so that the second
+moments are not invertible, though theorem 9.1 requires it; and on two classes of different sizes.
 """
 
 
@@ -48,7 +48,7 @@ class Config(Settings):
     """The setting of section 9."""
 
     digits: Annotated[int, between(1, 1_796)] = 1500
-    """Handwritten digits, of 1,797."""
+    """Number of handwritten digits, of 1,797."""
     until: Annotated[float, above(0.01)] = 30.0
     """The gradient flow is integrated up to this time."""
 
@@ -59,7 +59,7 @@ PAPER = Config()
 
 @dataclass(frozen=True)
 class Problem:
-    """Points and one-hot labels in rows, and what each sample counts in the loss, 1/N or one over its class's size."""
+    """Points and one-hot labels in rows, and each sample's weight in the loss, 1/N or one over its class's size."""
 
     points: Float[Tensor, "n q"]
     targets: Float[Tensor, "n c"]
@@ -73,11 +73,11 @@ class Problem:
         return (self.shares * errors**2).sum() / 2
 
     def factors(self) -> Float[Tensor, "n 1"]:
-        """By which points and targets are multiplied where samples count 1/N each: 1 if they do."""
+        """The factors on points and targets for a flow in which samples count 1/N each: 1 if they do here."""
         return (self.shares * len(self.points)).sqrt()
 
     def flow(self, weight: Float[Tensor, "c q"]) -> ClusteredFlow:
-        """Solved."""
+        """The flow, solved."""
         factors = self.factors()
         return ClusteredFlow(factors * self.points, factors * self.targets, weight)
 
@@ -103,7 +103,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def follow(config: Config, run: Run, arm: str) -> None:
-    """One arm; where it is stopped, it begins again."""
+    """One arm; if it is stopped, it starts over."""
     generator = torch.Generator().manual_seed(run.seed)
     given = problem(config, arm, generator)
     width, classes = given.points.shape[1], given.targets.shape[1]
@@ -134,7 +134,7 @@ def follow(config: Config, run: Run, arm: str) -> None:
 
 
 def powers_of_ten(first: float, final: float, each: int) -> Float[Tensor, "t"]:
-    """Times up to the final one, so many in each factor of ten, without the first."""
+    """Times up to the final one, this many in each factor of ten, without the first."""
     count = math.ceil(each * math.log10(final / first))
     return torch.logspace(math.log10(first), math.log10(final), count + 1, dtype=torch.float64)[1:]
 
@@ -169,10 +169,10 @@ def left(weight: Float[Tensor, "c q"], flow: ClusteredFlow, directions: Float[Te
 
 
 def limits(given: Problem, flow: ClusteredFlow, weight: Float[Tensor, "c q"]) -> dict[str, float]:
-    """How far the limit is, over its norm, from the least-squares fit nearest to the start, and from equation 9.12."""
+    """The limit's relative distance from the least-squares fit nearest to the start, and from equation 9.12."""
     factors = given.factors()
     points, targets = factors * given.points, factors * given.targets
-    # NumPy 1 has another default for singular values, and warns.
+    # NumPy 1 has a different default for singular values, and warns.
     missing, *_ = np.linalg.lstsq(points.numpy(), (targets - points @ weight.mT).numpy(), rcond=None)
     fit = weight + torch.from_numpy(missing).mT
     printed = targets.mT @ torch.linalg.pinv(points.mT)
@@ -182,7 +182,7 @@ def limits(given: Problem, flow: ClusteredFlow, weight: Float[Tensor, "c q"]) ->
 
 
 def own_gradient(given: Problem, start: Parameters) -> float:
-    """The largest gradient in a cumulative weight when the last layer's own weight is held, not the product of all."""
+    """The largest gradient in a cumulative weight when the last layer's own weight is fixed, not the product of all."""
     weight, biases, layers = start
     own, layers = torch.linalg.solve(layers[-1], weight, left=False), layers.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(given.loss(own @ layers[-1], biases, layers), layers)
@@ -190,7 +190,7 @@ def own_gradient(given: Problem, start: Parameters) -> float:
 
 
 def off(found: Tensor, expected: Tensor) -> float:
-    """The largest difference of two entries."""
+    """The largest difference between two entries."""
     return float((found - expected).abs().max())
 
 

@@ -1,4 +1,4 @@
-"""collapsed-flow: each class is one point; an integral of motion makes the loss decay, while the classes stay so."""
+"""collapsed-flow: each class is one point; an integral of motion makes the loss decay while the classes stay so."""
 
 from gnomon_lab.papers.effective_flow.collapsed_flow.run import EXPERIMENT
 

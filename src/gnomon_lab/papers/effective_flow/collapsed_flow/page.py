@@ -10,23 +10,23 @@ from gnomon_lab.runs import Claim, Record, over_seeds
 
 Arm = Sequence[Record]
 STARTS = {"biases": "B larger", "weight": "W larger", "even": "both alike"}
-"""What is larger at the start, of W and B."""
+"""Which of W and B is larger at the start."""
 DEFINITE = ("biases", "weight")
 """Where the integral of motion is definite: positive, negative."""
 NETWORKS = {"stays": 3.0, "leaves": 1.5}
-"""How far the points of a class lie beyond where they are cut to, which moves out from 1 to the root of GOAL."""
+"""How far out the points of a class lie; the place to which they are cut moves out from 1 to the root of GOAL."""
 HALVINGS = 4
-"""Steps of gradient descent, each half the one before."""
+"""Number of step sizes of gradient descent, each half the one before."""
 TOLERANCE = 1e-8
-"""What counts as the integrator's error: fixed as a hundred times a relative tolerance of 1e-10."""
+"""What counts as the integrator's error: fixed at a hundred times a relative tolerance of 1e-10."""
 RESOLVED = TOLERANCE**2
-"""A loss below is the integrator's; so is its ratio to a bound that is below."""
+"""A loss below this is the integrator's error; so is its ratio to a bound below this."""
 ROUNDING = 1e-12
-"""What counts as nothing beside numbers of order 1: some thousand epsilons."""
+"""What counts as zero among numbers of order 1: some thousand epsilons."""
 EXTRAPOLATED = 1e-6
-"""What the cubic through four steps, from 0.01, misses at step 0: their product times the rate, 6, to the fourth."""
+"""The error at step 0 of the cubic through four steps, from 0.01: their product times the rate, 6, to the fourth."""
 FLOOR = 1e-17
-"""What is less is drawn as this, on logarithmic axes."""
+"""Smaller values are drawn as this, on logarithmic axes."""
 EARLY = 80
 """The last reading that is drawn."""
 SOURCE = "Chen, arXiv:2501.07400, "
@@ -39,7 +39,7 @@ def ratio(arm: Arm, name: str, bound: str, least: float) -> float:
 
 
 def powers(arm: Arm) -> list[float]:
-    """Of the step, with which the largest distance from the flow falls."""
+    """The powers of the step size with which the largest distance from the flow falls."""
     distances = [max(column) for column in zip(*(record["off_steps"] for record in arm), strict=True)]
     return [math.log2(coarse / fine) for coarse, fine in itertools.pairwise(distances)]
 
@@ -73,19 +73,19 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Losses with their bounds, the integral's drift, singular values, and the networks beside the flow."""
+    """Losses with their bounds, the integral's drift, singular values, and the networks compared with the flow."""
     return [losses(records), drifts(records), values(records), networks(records)]
 
 
 def line(label: str, arm: Arm, name: str, least: float, *, colour: int, dashed: bool = False) -> Line:
-    """A value over time, what is below the least drawn there; of the flows the early times only."""
+    """A value over time, with values below the least drawn there; for the flows only the early times."""
     shown = [record for record in arm if record["step"] <= EARLY]
     y = tuple(max(record[name], least) for record in shown)
     return Line(label, tuple(record["time"] for record in shown), y, dashed, colour)
 
 
 def losses(records: Sequence[Record]) -> Curves:
-    """The loss of each flow over its bound, a panel for each kind of start."""
+    """The loss of each flow with its bound, a panel for each kind of start."""
     panels = []
     for start, title in STARTS.items():
         lines = []
@@ -146,7 +146,7 @@ def values(records: Sequence[Record]) -> Curves:
 
 
 def networks(records: Sequence[Record]) -> Curves:
-    """Gradient descent beside the flow, in the network that stays collapsed and in the one that leaves."""
+    """Gradient descent compared with the flow, in the network that stays collapsed and in the one that leaves."""
     (stays,), (leaves,) = arms_of(records, "stays"), arms_of(records, "leaves")
     steps = [
         Panel(

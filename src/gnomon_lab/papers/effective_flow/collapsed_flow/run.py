@@ -1,4 +1,4 @@
-"""collapsed-flow: each class is one point; an integral of motion makes the loss decay, while the classes stay so."""
+"""collapsed-flow: each class is one point; an integral of motion makes the loss decay while the classes stay so."""
 
 import itertools
 import math
@@ -29,21 +29,21 @@ from gnomon_lab.settings import Count, Positive, Range, Settings
 
 GOAL = 3.0
 PACE, PACES = 0.05, 40
-"""Time from one reading of a network to the next, and how many there are."""
+"""Time from one reading of a network to the next, and how many such intervals there are."""
 RTOL = 1e-12
-"""The integrator's relative tolerance; with 1e-10 two integrations part by more than TOLERANCE beyond a saddle."""
+"""The integrator's relative tolerance; with 1e-10 two integrations differ by more than TOLERANCE beyond a saddle."""
 NODES = 32
-"""Of Gauss and Legendre, on [0, 1], for the integrals of Duhamel's formula."""
+"""Gauss-Legendre nodes on [0, 1] for the integrals in Duhamel's formula."""
 SIDES = ("outer", "inner")
 INTRODUCTION = """
-A network whose layers have cut every class to a single point is, for its loss, two matrices: W, the product of all its
-weights, and B, whose columns are the cumulative biases and thus the classes. Their gradient flow has an integral of
-motion, BBᵀ - WᵀW. Where it is definite, the loss falls exponentially at a rate that is known from the start, and both
-matrices converge; where it is not, nothing is promised.
+As far as its loss is concerned, a network whose layers have cut every class to a single point is two matrices: W, the
+product of all its weights, and B, whose columns are the cumulative biases and thus the classes. Their gradient flow has
+an integral of motion, BBᵀ - WᵀW. Where it is definite, the loss falls exponentially at a rate that is known from the
+start, and both matrices converge; where it is not, nothing is promised.
 
 A real ReLU network is then trained by gradient descent in its cumulative parameters, from the same start: by the theory
-it becomes the flow with smaller and smaller steps, as long as every class stays in the sector where it is cut to its
-point, and leaves it where the biases grow past the points.
+it approaches the flow with smaller and smaller steps, as long as every class stays in the sector where it is cut to its
+point, and leaves the flow where the biases grow past the points.
 """
 
 SIZES = Range("2 or more, each once", lambda sizes, _: min(sizes, default=0) >= 2 and len({*sizes}) == len(sizes))
@@ -56,17 +56,17 @@ class Config(Settings):
     """The setting of section 8."""
 
     classes: Annotated[tuple[int, ...], SIZES] = (3, 4, 5, 6)
-    """Classes Q, and as many dimensions, of each flow; the networks have the first."""
+    """Number of classes Q, and of dimensions, in each flow; the networks have the first."""
     smaller: Annotated[float, SMALLER] = 0.3
-    """Size of the smaller of W and B at the start, in units of an orthogonal matrix."""
+    """Initial size of the smaller of W and B, in units of an orthogonal matrix."""
     larger: Positive = 2.0
-    """Size of the larger."""
+    """Initial size of the larger of the two."""
     early: Positive = 8.0
-    """The flows are read at 80 even times up to this one."""
+    """The flows are read at 80 evenly spaced times up to this one."""
     late: Annotated[float, LATER] = 40.0
-    """And at 8 further ones up to this, when they should have come to rest."""
+    """The flows are also read at 8 later times up to this one, when they should have settled."""
     steps: Count = 5
-    """Of gradient descent on the networks in 0.05 of the flow's time; and 2, 4 and 8 times as many."""
+    """Steps of gradient descent on the networks in 0.05 of the flow's time; also 2, 4 and 8 times as many."""
 
 
 SMALL = Config()
@@ -85,7 +85,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def follow(run: Run, q: int, start: str, sizes: tuple[float, float], times: Float[Tensor, "t"]) -> None:
-    """One flow with its propagators; where it is stopped, it begins again."""
+    """One flow with its propagators; if it is stopped, it starts over."""
     generator = torch.Generator().manual_seed(run.seed)
     weight, biases = (size * near(torch.linalg.qr(normal(q, q, generator))[0], generator) for size in sizes)
     flow = CollapsedFlow(weight, biases, normal(q, q, generator))
@@ -138,12 +138,12 @@ def duhamel(flow: CollapsedFlow) -> tuple[float, float]:
 
 
 def off(found: Tensor, expected: Tensor) -> float:
-    """The largest difference of two entries."""
+    """The largest difference between two entries."""
     return float((found - expected).abs().max())
 
 
 def train(run: Run, q: int, name: str, reach: float, steps: int) -> None:
-    """Gradient descent on one network with steps of several lengths, and the flow from the same start."""
+    """Gradient descent on one network with several step sizes, and the flow from the same start."""
     generator = torch.Generator().manual_seed(run.seed)
     net = collapsed_network(q, reach, GOAL, generator)
     flow = CollapsedFlow(net.start[0], net.start[1], net.labels)

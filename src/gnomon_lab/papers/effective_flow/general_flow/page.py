@@ -17,41 +17,41 @@ ARMS = (*(f"{PLANE} {layers}" for layers in (1, 2, 3)), f"{SPACE} 2", f"{DIGITS}
 CLUSTERS, COMPONENTS = 3, 4
 """Clusters, and principal components of the digits."""
 EXACT, SOLVED, SAME, ORTHOGONAL = 1e-10, 1e-9, 1e-8, 1e-12
-"""Right sides; a sum of two integrals; two integrations of one flow; an orthogonal matrix, and a loss that falls."""
+"""Tolerances: right-hand sides; a sum of two integrals; two integrations of one flow; orthogonality, a falling loss."""
 POWER = (0.9, 1.1)
-"""Of the step, in the error of small steps: between them it is one."""
+"""The power of the step size in the error of small steps: between these it counts as one."""
 HORIZON, STEPS = 0.2, (100, 200, 400, 800)
-"""Where small steps are compared with the flow, and how many are taken to there."""
+"""The time at which small steps are compared with the flow, and how many are taken up to it."""
 BOX = 4.5
-"""Half the side of the square that the film shows."""
+"""Half the side length of the square that the film shows."""
 NONE = 1e-16
-"""What is less is drawn as this, on logarithmic axes."""
+"""Smaller values are drawn as this, on logarithmic axes."""
 Arm = Sequence[Record]
 SOURCE = "Chen, arXiv:2501.07400, "
 
 
 def share(record: Record) -> float:
-    """Of all coordinates, those that are truncated; clusters and layers count alike."""
+    """The share of all coordinates that are truncated; clusters and layers count equally."""
     return float(np.mean(record["truncated"]))
 
 
 def power(arm: Arm) -> float:
-    """Of the step, in the distance of small steps from the flow: the slope of a line through logarithms."""
+    """The power of the step size in the distance of small steps from the flow: the slope of a line in logarithms."""
     return float(np.polyfit(np.log(1 / np.array(STEPS)), np.log(arm[0]["small_steps"]), 1)[0])
 
 
 def known(arm: Arm) -> list[float]:
-    """The relative errors of the right sides, at the readings that have one."""
+    """The relative errors of the right-hand sides, at the readings that have one."""
     return [record["gradient_error"] for record in arm if record["gradient_error"] is not None]
 
 
 def rise(arm: Arm) -> float:
-    """The most by which the loss rises from one reading to the next, of the first loss; below 0 if it never does."""
+    """The most by which the loss rises from one reading to the next, over the first loss; below 0 if it never does."""
     return max(after["loss"] - before["loss"] for before, after in itertools.pairwise(arm)) / arm[0]["loss"]
 
 
 def balance(arm: Arm) -> float:
-    """By how much first loss, loss and the two decreases disagree, of the first loss."""
+    """By how much the first loss, the loss and the two decreases disagree, relative to the first loss."""
     first = arm[0]["loss"]
     return max(abs(first - record["loss"] - sum(record["decrease"])) / first for record in arm)
 
@@ -92,7 +92,7 @@ def line(name: str, arm: Arm, colour: int, value: Callable[[Record], float]) -> 
 
 
 def curves(every: Mapping[str, Arm]) -> Curves:
-    """Loss, truncated share, what β and R do, and the right sides' errors."""
+    """Loss, truncated share, what β and R do, and the errors of the right-hand sides."""
 
     def panel(title: str, unit: str, value: Callable[[Arm, Record], float], log_y: bool = False) -> Panel:
         pairs = enumerate(every.items())
@@ -118,7 +118,7 @@ def curves(every: Mapping[str, Arm]) -> Curves:
 
 
 def truncations(every: Mapping[str, Arm]) -> Curves:
-    """The truncated share of each cluster in each layer, of the arm with most maps."""
+    """The truncated share of each cluster in each layer, for the arm with the most maps."""
     name, arm = max(every.items(), key=lambda pair: len(pair[1][0]["truncated"]))
     layers = range(len(arm[0]["truncated"]))
     panels = (
@@ -140,7 +140,7 @@ def truncated(layer: int, cluster: int, record: Record) -> float:
 
 
 def film(arm: Arm) -> RegionMap:
-    """The linear regions of both maps, the points as they take them, and the targets."""
+    """The linear regions of both maps, the points where they take them, and the targets."""
     return RegionMap(
         "plane",
         "Two truncation maps on three clusters that overlap",

@@ -31,29 +31,29 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Settings, at_least, between
 
 NEAR = 1e-9
-"""Nearer than this to a face a point has no gradient to compare with."""
+"""A point nearer than this to a face has no gradient to compare with."""
 INTRODUCTION = """
 In its input space a layer of a ReLU network acts as a truncation map. Where each map meets one cluster alone, its flow
-is known in detail. In general every map acts on all clusters, and on what the maps before it have made of them:
-clusters overlap, maps compete for points, and a point may come to rest on a face and slide along it. Theorem 5.1 has
-the gradient flow of the maps for that case, without backpropagation through a network.
+is known in detail. In general every map acts on all clusters, as the maps before it have left them: clusters overlap,
+maps compete for points, and a point may settle on a face and slide along it. Theorem 5.1 gives the gradient flow of the
+maps for that case, without backpropagation through a network.
 
-Here it is held against automatic differentiation and against small steps, for overlapping clusters in the plane and in
-space and for handwritten digits, with one to three layers. Where clusters are separated it has to be the flow of each
-map alone.
+Here it is compared with automatic differentiation and with small steps, for overlapping clusters in the plane and in
+space and for handwritten digits, with one to three layers. Where clusters are separated it must be the flow of each map
+alone.
 """
 
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting, which is this project's: the paper states the theorem alone."""
+    """The setting, which is this project's: the paper states only the theorem."""
 
     points: Annotated[int, between(2, 170)] = 12
-    """Of each cluster."""
+    """Points in each cluster."""
     until: Annotated[float, at_least(1.0)] = 6.0
     """The flows end at this s."""
     readings: Annotated[int, at_least(3)] = 40
-    """Of each flow, denser at its start."""
+    """Readings of each flow, denser at its start."""
 
 
 SMALL = Config()
@@ -72,7 +72,7 @@ class Start:
 
 
 def run(config: Config, run: Run) -> None:
-    """Lets the maps flow on each of the data; where it is stopped, an arm begins again."""
+    """Lets the maps flow on each data set; if it is stopped, an arm starts over."""
     later = config.until * torch.linspace(0, 1, config.readings, dtype=torch.float64) ** 2
     times = torch.tensor(sorted({*later.tolist(), HORIZON}), dtype=torch.float64)
     for arm in ARMS:
@@ -103,7 +103,7 @@ def begin(arm: str, size: int, generator: torch.Generator) -> Start:
 
 
 def components(size: int, generator: torch.Generator) -> tuple[Float[Tensor, "n q"], Int[Tensor, "n"]]:
-    """Principal components of images of the first digits, of mean square 1."""
+    """Principal components of images of the first digits, scaled to mean square 1."""
     images = digits(1796, generator=generator, dtype=torch.float64)[0]
     chosen = torch.cat([(images.labels == k).nonzero()[:size, 0] for k in range(CLUSTERS)])
     x = images.x[chosen] - images.x[chosen].mean(0)
@@ -124,7 +124,7 @@ def separated(size: int, generator: torch.Generator) -> Start:
 
 
 def loss_of(start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]) -> Float[Tensor, ""]:
-    """(2.26), cluster by cluster and layer by layer."""
+    """The loss (2.26), cluster by cluster and layer by layer."""
     images = start.points
     for b, r in zip(beta, rotation, strict=True):
         images = ((images + b) @ r.mT).relu() @ r - b
@@ -135,7 +135,7 @@ def loss_of(start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l
 def descent(
     start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
 ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
-    """Steepest descent by automatic differentiation: of R, the generator Ω of its rotation."""
+    """Steepest descent by automatic differentiation: for R, the generator Ω of its rotation."""
     at = beta.clone().requires_grad_(), rotation.clone().requires_grad_()
     of_beta, of_rotation = torch.autograd.grad(loss_of(start, *at), at)
     turning = of_rotation @ rotation.mT
@@ -145,7 +145,7 @@ def descent(
 def gradient_error(
     start: Start, flow: GeneralFlow, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
 ) -> float | None:
-    """How far the right sides are from steepest descent, of its length; None where a point is near a face."""
+    """How far the right-hand sides are from steepest descent, over its length; None where a point is near a face."""
     images, nearest = start.points, math.inf
     for b, r in zip(beta, rotation, strict=True):
         heights = (images + b) @ r.mT
@@ -160,7 +160,7 @@ def gradient_error(
 
 
 def small_steps(start: Start, count: int) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
-    """β and R after so many steps of gradient descent up to the horizon; R is turned, and stays orthogonal."""
+    """β and R after this many steps of gradient descent up to the horizon; R is rotated, and stays orthogonal."""
     beta, rotation, step = start.beta, start.rotation, HORIZON / count
     for _ in range(count):
         of_beta, turn = descent(start, beta, rotation)
@@ -169,12 +169,12 @@ def small_steps(start: Start, count: int) -> tuple[Float[Tensor, "l q"], Float[T
 
 
 def apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
-    """The largest difference of an entry of β or R."""
+    """The largest difference in an entry of β or R."""
     return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
 def alone(start: Start, orbit: TruncationOrbit) -> float:
-    """How far all maps together are from each on its own cluster."""
+    """How far all maps together are from each map alone on its own cluster."""
     found = 0.0
     for k, target in enumerate(start.targets):
         flow = TruncationFlow(start.points[start.labels == k], target)

@@ -27,9 +27,9 @@ SECTORS = ("untruncated", "truncated in part", "truncated")
 DATA, IMAGES, CORNERS, TARGETS = ("points", 0), ("their images", 3), ("corners, -β", 2), ("targets", 1)
 WAY, PART = ("ways of the corners", 2), ("truncated in part", 6)
 FACE, EDGE, MARGIN = 6.5, 3.5, (1.2, 3.0)
-"""How far faces and edges are drawn in space, and what is shown around all in the plane. All lengths are in spreads."""
+"""How far faces and edges are drawn in space, and the margins around everything in the plane, all in spreads."""
 DIGITS = 4
-"""Behind the point: films are large."""
+"""Decimal places; films are large."""
 CAPTION = (
     "Two clusters and the maps of two layers. In blue the points, in pink where the maps take them; to go are those of "
     "each cluster that are not truncated in all coordinates yet. Half of the moments lie where points cross faces. "
@@ -38,7 +38,7 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Scene:
-    """What is to be seen at one moment.
+    """What is shown at one moment.
 
     Attributes:
         label: the moment.
@@ -47,7 +47,7 @@ class Scene:
         paths: from each point that its map truncates in part to its image.
         targets: of the clusters.
         corners: of the maps.
-        ways: of the corners up to now.
+        ways: paths of the corners up to now.
         rotations: R of each map.
     """
 
@@ -65,7 +65,7 @@ def film(arm: Sequence[Record], words: str) -> RegionMap | Space:
     """The orbit of an arm with Q = 2 or 3.
 
     A still figure shows the start, the moment at which half of the points that were to go have gone, and the collapse
-    of the last cluster; without a collapse the end.
+    of the last cluster or, without a collapse, the end.
     """
     scenes = tuple(scene(arm, at) for at in range(len(arm)))
     name, beside = f"film-{arm[0]['arm'].replace(' ', '-')}", (0, *later(arm))
@@ -85,7 +85,7 @@ def film(arm: Sequence[Record], words: str) -> RegionMap | Space:
 
 
 def later(arm: Sequence[Record]) -> tuple[int, int]:
-    """The places of two moments: half way, by the number of points to go, and the collapse of the last cluster."""
+    """The indices of two moments: half way, by the number of points to go, and the collapse of the last cluster."""
     collapses, last = arm[0]["collapse"], len(arm) - 1
     end = last if None in collapses else min(last, sum(record["s"] < max(collapses) for record in arm))
     counts = [sum(to_go(record, arm[0]["count"])) for record in arm[: end + 1]]
@@ -100,7 +100,7 @@ def to_go(record: Record, count: int) -> tuple[int, int]:
 
 
 def scene(arm: Sequence[Record], at: int) -> Scene:
-    """What a record says, and the images."""
+    """The contents of a record, and the images."""
     first, record = arm[0], arm[at]
     ways = -np.array([past["beta"] for past in arm[: at + 1]]).swapaxes(0, 1)
     rotations, points = np.array(record["rotation"]), np.concatenate(first["points"])
@@ -117,7 +117,7 @@ def scene(arm: Sequence[Record], at: int) -> Scene:
 
 
 def plane_frames(scenes: Sequence[Scene]) -> tuple[RegionFrame, ...]:
-    """The linear regions of both maps together, and all else above them."""
+    """The linear regions of both maps together, and everything else on top of them."""
     shown = np.concatenate([x for each in scenes for x in (each.points, each.images, each.targets, each.corners)])
     (left, bottom), (right, top) = (shown.min(0) - MARGIN).tolist(), (shown.max(0) + MARGIN).tolist()
     frames = []
@@ -133,7 +133,7 @@ def plane_frames(scenes: Sequence[Scene]) -> tuple[RegionFrame, ...]:
 def regions(
     rotations: Float[np.ndarray, "l 2 2"], corners: Float[np.ndarray, "l 2"], box: tuple[float, float, float, float]
 ) -> tuple[tuple[Places, ...], Float[np.ndarray, "_"]]:
-    """The linear regions of all maps, as the network that they are, and of each its place in SECTORS."""
+    """The linear regions of all maps, taken as one network, and the index of each in SECTORS."""
     layers: list[nn.Module] = []
     for rotation, corner in zip(torch.from_numpy(rotations), torch.from_numpy(corners), strict=True):
         layers += [affine(rotation, -rotation @ corner), nn.ReLU(), affine(rotation.mT, corner)]
@@ -153,7 +153,7 @@ def affine(weight: Float[torch.Tensor, "q q"], bias: Float[torch.Tensor, "q"]) -
 
 
 def space_frame(scene: Scene) -> SpaceFrame:
-    """The sectors' faces and edges, and all else between them."""
+    """The sectors' faces and edges, and everything else between them."""
     faces, edges = [], []
     for at, rotation in zip(scene.corners, scene.rotations, strict=True):
         edges += [np.stack([at, at + EDGE * row]) for row in rotation]

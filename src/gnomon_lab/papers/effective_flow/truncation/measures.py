@@ -1,4 +1,4 @@
-"""What the records of truncation say: each measure is the worst over readings and clusters of one arm."""
+"""Measures from the records of truncation: each is the worst over readings and clusters of one arm."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ def where_separated(measure: Callable[[Arm], float]) -> Callable[[Arm], float]:
 
 
 def gradient_error(arm: Arm) -> float:
-    """The largest relative distance of the right sides from the steepest descent."""
+    """The largest relative distance of the right-hand sides from steepest descent."""
     known = [r["gradient_error"] for r in arm if r["gradient_error"] is not None]
     return max(known) if known else math.inf
 
@@ -32,7 +32,7 @@ def slope(arm: Arm) -> float:
 
 
 def balance(arm: Arm) -> float:
-    """By how much first loss, loss and the two decreases disagree, in units of the first."""
+    """By how much the first loss, the loss and the two decreases disagree, in units of the first loss."""
     return max(
         abs(first - now - sum(spent)) / first
         for record in arm
@@ -48,7 +48,7 @@ def rise(arm: Arm) -> float:
 
 
 def largest(name: str) -> Callable[[Arm], float]:
-    """The measure that takes the largest of a column's numbers."""
+    """The measure that returns the largest number of a column."""
     return lambda arm: max(max(record[name]) for record in arm)
 
 
@@ -60,7 +60,7 @@ def restless(arm: Arm) -> float:
 
 
 def drifting(arm: Arm) -> float:
-    """How far β of the map that truncates all moves, of its distance; infinite if that is not recognised."""
+    """How far β of the map that truncates everything moves, over its distance; infinite if that is not recognised."""
     if arm[0]["equilibrium"][1] != "truncated":
         return math.inf
     return max(record["moved"][1] for record in arm) / arm[0]["distance"][1]
@@ -94,7 +94,7 @@ def over_decay(arm: Arm) -> float:
 
 
 def after(arm: Arm, what: Callable[[Record, Record, int], float]) -> float:
-    """The largest of a measure over the readings from the collapse of a cluster on, given the first of them."""
+    """The largest value of a measure over the readings from a cluster's collapse on, given the first of them."""
     found = [0.0]
     for k, time in enumerate(arm[0]["collapse"]):
         later = [record for record in arm if time is not None and record["s"] >= time]

@@ -37,7 +37,7 @@ WORDS: dict[Kind, str] = {
     "rest": "untruncated, and truncated, from the start",
 }
 ROUNDING, SOLVED, ORTHOGONAL = 1e-10, 1e-9, 1e-12
-"""Of automatic differentiation; a thousand times the integrator's tolerance; of a matrix that is orthogonal."""
+"""Tolerances: for automatic differentiation; a thousand times the integrator's; for an orthogonal matrix."""
 SOURCE = "Chen, arXiv:2501.07400, "
 
 

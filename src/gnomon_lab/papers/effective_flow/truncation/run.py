@@ -17,7 +17,7 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Positive, Settings, at_least
 
 UNIT: dict[Kind, float] = {"collapse": 0.001, "large": 4.0, "inside": 1.0, "rest": 1.0}
-"""A cluster's spread: to the flow it is more than a unit, since β moves at a speed of it and R turns at its square."""
+"""A cluster's spread: to the flow more than a unit, as the speed of β goes with it and that of R with its square."""
 BEYOND: dict[Kind, float] = {"collapse": 3.5, "large": 3.5, "inside": 0.8, "rest": 3.5}
 """How far beyond the mean the target lies, in each of the sector's coordinates. All lengths are in spreads."""
 AHEAD: dict[Kind, tuple[float, float]] = {"collapse": (4.0, 4.0), "large": (4.0, 4.0), "inside": (2.0, 2.0)}
@@ -25,21 +25,22 @@ AHEAD: dict[Kind, tuple[float, float]] = {"collapse": (4.0, 4.0), "large": (4.0,
 APART = 10.0
 """How far the means are from each other, in each coordinate."""
 FLATTEST = 0.4
-"""The smallest standard deviation of a cluster; the largest is 1. Each cluster has axes of its own."""
+"""The smallest standard deviation of a cluster; the largest is 1. Each cluster has its own axes."""
 DRAWN = 60
 """Points of each cluster in the films."""
 NEAR = 1e-9
-"""Nearer than this to a face, in spreads, a point has no gradient to compare with."""
+"""A point nearer than this to a face, in spreads, has no gradient to compare with."""
 INTRODUCTION = """
 In its input space a layer of a ReLU network acts as a truncation map: points in its positive sector stay, points in its
-negative sector all go to the sectors' common corner, the others lose some of their coordinates. Where each layer
-truncates one cluster and leaves the others alone, gradient descent moves each map by itself. The corner, which is minus
-the cumulative bias β, makes for the cluster's target, and the sectors turn with the orthogonal R. Proposition 4.2 says
-when a whole cluster is in the negative sector after a finite time: it is one point then, and this goes to the target.
+negative sector all move to the sectors' common corner, the others lose some of their coordinates. Where each layer
+truncates one cluster and leaves the others alone, gradient descent moves each map separately. The corner, which is
+minus the cumulative bias β, moves towards the cluster's target, and the sectors turn with the orthogonal R. Proposition
+4.2 says when an entire cluster is in the negative sector after a finite time: it is one point then, and this moves to
+the target.
 
-The films show two clusters with their maps: as the proposition wants it; the same clusters measured in a larger unit,
-where R turns faster than β moves and the last points end on the faces instead of behind them; and with targets inside
-the clusters, which then do not become points.
+The films show two clusters with their maps: as the proposition requires them; the same clusters measured in a larger
+unit, where R turns faster than β moves and the last points end on the faces instead of behind them; and with targets
+inside the clusters, which then do not become points.
 """
 
 
@@ -48,13 +49,13 @@ class Config(Settings):
     """The setting of the truncation flow."""
 
     dimensions: tuple[Annotated[int, at_least(2)], ...] = (2, 3)
-    """Q, of the input space and of both layers."""
+    """Q, the dimension of the input space and of both layers."""
     points: Annotated[int, at_least(2)] = 60
-    """Of each of the two clusters."""
+    """Points in each of the two clusters."""
     until: Positive = 4.0
     """The flows end at this s."""
     readings: Annotated[int, at_least(12)] = 44
-    """Of each flow, but for those at the moments of collapse."""
+    """Readings of each flow, without those at the moments of collapse."""
 
 
 SMALL = Config()
@@ -71,7 +72,7 @@ class Cluster(NamedTuple):
 
 
 def run(config: Config, run: Run) -> None:
-    """Lets two clusters flow, in every dimension and kind; where it is stopped, an arm begins again."""
+    """Lets two clusters flow, in every dimension and kind; if it is stopped, an arm starts over."""
     for width, kind in itertools.product(config.dimensions, KINDS):
         generator = torch.Generator().manual_seed(run.seed)
         for _ in run.steps(f"{width} {kind}", 0, generator=generator):
@@ -81,7 +82,7 @@ def run(config: Config, run: Run) -> None:
 def clusters(kind: Kind, count: int, width: int, generator: torch.Generator) -> list[Cluster]:
     """Two clusters, each in front of the other's positive sector; all kinds have the same points, in their units."""
     found, first = [], torch.eye(width, dtype=torch.float64)[0]
-    # At rest one corner is as far in front of its cluster as the target is behind it, one almost at the target.
+    # At rest one corner is as far in front of its cluster as the target is behind it, the other almost at the target.
     distances = AHEAD.get(kind, (2 * BEYOND[kind] * width**0.5, 0.1))
     for towards, distance in zip((first, -first), distances, strict=True):
         rotation = facing(towards, generator)
@@ -100,7 +101,7 @@ def orthogonal(width: int, generator: torch.Generator) -> Float[Tensor, "q q"]:
 
 
 def facing(towards: Float[Tensor, "q"], generator: torch.Generator) -> Float[Tensor, "q q"]:
-    """A random R whose positive sector opens towards a unit vector: it takes this to the diagonal."""
+    """A random R whose positive sector opens towards a unit vector: R maps the vector to the diagonal."""
     rotation = orthogonal(len(towards), generator)
     across = rotation @ towards - len(towards) ** -0.5
     return rotation - 2 * torch.outer(across, across @ rotation) / across.square().sum()
@@ -143,7 +144,7 @@ def observe(config: Config, run: Run, kind: Kind, pair: Sequence[Cluster]) -> No
 
 
 def moments(looks: Sequence[TruncationOrbit], config: Config) -> Float[Tensor, "t"]:
-    """Half of them evenly over s, half where faces are crossed, if that is often; and the moments of collapse."""
+    """Half evenly over s, half where faces are crossed, if there are many crossings; and the moments of collapse."""
     events = torch.cat([orbit.events.times for orbit in looks])
     even = torch.linspace(0, config.until, max(len(events), config.readings // 4), dtype=torch.float64)
     marks = torch.cat([events, even]).sort().values
@@ -161,7 +162,7 @@ def compared(
     rotation: Float[Tensor, "2 q q"],
     near: float,
 ) -> dict[str, Any]:
-    """The right sides beside the gradient of both maps' loss, and both parts of its rate; None near a face."""
+    """The right-hand sides against the gradient of both maps' loss, and both parts of its rate; None near a face."""
     heights = (points + beta[:, None]) @ rotation.mT
     if heights.abs().min() < near:
         return {"gradient_error": None, "slopes": None}
@@ -189,7 +190,7 @@ def loss(
 
 
 def outcome(kind: Kind, pair: Sequence[Cluster], orbits: Sequence[TruncationOrbit]) -> dict[str, Any]:
-    """The clusters, what is known of them before, and what becomes of them; None for infinity."""
+    """The clusters, what is known about them beforehand, and what becomes of them; None for infinity."""
     bounds = {e: [asdict(truncation_time_bound(*c, estimates=e)) for c in pair] for e in ESTIMATES}
     said: dict[str, Any] = {
         e: [{name: plain(x) for name, x in bound.items()} for bound in both] for e, both in bounds.items()

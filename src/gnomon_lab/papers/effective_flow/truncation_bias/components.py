@@ -1,4 +1,4 @@
-"""A cut on its way along one direction, from the records of a flow at a fixed rotation, and what is checked of it."""
+"""A cut that moves along one direction, from the records of a flow at a fixed rotation, and the checks on it."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gnomon_lab.runs import Record
 
 Moment = tuple[float, float, float]
-"""A time, the place of the cut then, and its rate from then on."""
+"""A time, the position of the cut then, and its rate from then on."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def components(arm: Sequence[Record]) -> list[Component]:
 
 
 def off_recursion(flow: Component) -> float:
-    """Equation 4.49 with the number of points below the cut for n: relative to a time, if that is above 1."""
+    """The error of equation 4.49 with the number of points below the cut for n, relative to times above 1."""
     below, worst = bisect_left if flow.falls else bisect_right, 0.0
     for (time, place, _), (later, to, _) in itertools.pairwise([flow.readings[0], *flow.met]):
         taken = len(flow.points) / below(flow.points, place) * math.log((flow.goal - place) / (flow.goal - to))
@@ -60,7 +60,7 @@ def not_by_one(flow: Component) -> int:
 
 
 def off_count(flow: Component) -> float:
-    """The most by which the rate is off the share of points that the integrated flow truncates at that time."""
+    """The largest difference of the rate from the share of points that the integrated flow truncates at that time."""
     pairs = zip(flow.readings, flow.truncated, strict=True)
     return max(abs(rate - count / len(flow.points)) for (_, _, rate), count in pairs)
 
@@ -77,7 +77,7 @@ def wrongly_met(flow: Component) -> int:
 
 
 def off_share(flow: Component) -> float:
-    """How far the rate in the end is from the share of points below the target."""
+    """How far the rate at the end is from the share of points below the target."""
     return abs(flow.readings[-1][2] - bisect_left(flow.points, flow.goal) / len(flow.points))
 
 

@@ -22,11 +22,11 @@ DATA = ("digits", "normal")
 RISES, RISES_WITHIN, FALLS_WITHIN, FALLS = CASES = ("rises", "rises-within", "falls-within", "falls")
 """Which way the cut moves, and whether its target lies among the points. If not, it lies beyond all of them."""
 AGREES, RECURS, ROUNDING = 1e-10, 1e-12, 1e-14
-"""The exact flow beside the integrated one; equation 4.49; what counts as nothing in a loss of order 1."""
+"""Tolerances: exact against integrated flow; equation 4.49; what counts as zero in a loss of order 1."""
 TARGET = 4
-"""The targets' place in the palette, behind those of the cases."""
+"""The targets' place in the palette, after those of the cases."""
 FLOOR = 1e-17
-"""What is less is drawn as this, on logarithmic axes."""
+"""Smaller values are drawn as this, on logarithmic axes."""
 Arm = Sequence[Record]
 SOURCE = "Chen, arXiv:2501.07400, "
 
@@ -42,7 +42,7 @@ def case_of(arm: Arm) -> str:
 
 
 def off(arm: Arm) -> float:
-    """The largest difference of the exact and the integrated cut; infinite if they do not meet as many points."""
+    """The largest difference between the exact and the integrated cut; infinite if they meet unequally many points."""
     first, readings = arm[0], (record["off"] for record in arm)
     return max(first["off_crossings"], *readings) if first["crossings"] == len(first["events"]) else math.inf
 
@@ -53,7 +53,7 @@ def rise(arm: Arm) -> float:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Every flow: what it meets, the rate of its first component, and how far the exact one is off the integrated."""
+    """Every flow: what it meets, the rate of its first component, and how far the exact is from the integrated flow."""
     columns = ("points", "the cut", "met", "last at", "rate", "loss", "off the ODE")
     rows: list[tuple[str, ...]] = []
     for arm in arms(records, *CASES):
@@ -87,7 +87,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def cuts(data: str, where: str, flows: Sequence[Arm]) -> Scatter:
-    """The points that the cut meets, when, and the rate from then on; a panel for each component."""
+    """The points that the cut meets, when it does, and the rate from then on; a panel for each component."""
     panels = []
     for r, directions in enumerate(zip(*map(components, flows), strict=True), 1):
         marks = []
@@ -129,7 +129,7 @@ def rates(data: str, flows: Sequence[Arm]) -> Curves:
 
 
 def differences(records: Sequence[Record]) -> Curves:
-    """The exact bias less the integrated one."""
+    """The exact bias minus the integrated one."""
     panels = []
     for data in DATA:
         flows = arms(records, *CASES, data=[data])

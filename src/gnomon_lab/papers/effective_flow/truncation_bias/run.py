@@ -29,7 +29,7 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Range, Settings, at_least, between
 
 LOW, HIGH = 0.3, 0.7
-"""Shares of the points below the cut where it begins to rise and to fall; among the points, the other's is the goal."""
+"""Shares of the points below the cut where it starts to rise and to fall; among points, each is the other's goal."""
 MARGIN = 0.3
 """How far a target lies beyond all points."""
 FIRST = 0.01
@@ -37,12 +37,12 @@ FIRST = 0.01
 INTRODUCTION = """
 A truncation map cuts off what lies below a face in each direction. If only its cumulative bias is trained, the
 directions are independent: in each there is one number, the cut, which moves towards the label's preimage at a rate
-that is the share of points below it. Each point that a rising cut passes is truncated and makes it faster. So the whole
-flow is known: exponentials from one point to the next, and a logarithm for when the next is met.
+equal to the share of points below it. Each point that a rising cut passes is truncated and makes it faster. So the
+complete flow is known: exponentials from one point to the next, and a logarithm for the time at which the next is met.
 
-Here the cut is followed through the three principal components of one digit's images, turned at random, and through
+Here the cut is followed through the three principal components of one digit's images, randomly rotated, and through
 random points. As in the paper, the target may lie above all points. It may also lie among them, or below all. Then the
-cut stops short of some points, or falls and gives points back, and the rate behaves otherwise.
+cut stops short of some points, or falls and gives points back, and the rate behaves differently.
 """
 
 COMPONENTS = Range("from 1 to 60, less than points", lambda count, config: 1 <= count <= min(60, config.points - 1))
@@ -55,13 +55,13 @@ class Config(Settings):
     digit: Annotated[int, between(0, 9)] = 3
     """The class of scikit-learn's digits."""
     points: Annotated[int, at_least(5)] = 200
-    """Random points, and digits at most; there are about 180 of a class."""
+    """Number of random points, and of digits at most; there are about 180 per class."""
     components: Annotated[int, COMPONENTS] = 3
     """Principal components of the digits, and dimensions of the random points."""
     until: Annotated[float, at_least(10.0)] = 1000.0
     """The flows end at this time."""
     readings: Count = 20
-    """In each factor of ten of the time."""
+    """Readings in each factor of ten of the time."""
 
 
 SMALL = Config()
@@ -69,7 +69,7 @@ PAPER = Config(points=1000, until=10_000.0)
 
 
 def run(config: Config, run: Run) -> None:
-    """Solves and integrates the flow of each case on both data."""
+    """Solves and integrates the flow of each case on both data sets."""
     generator, shape = torch.Generator().manual_seed(run.seed), (config.points, config.components)
     parts = digits(generator=generator, dtype=torch.float64)
     images = torch.cat([part.x[part.labels == config.digit] for part in parts])[: config.points] / 16
@@ -105,7 +105,7 @@ class FixedRotation(TruncationFlow):
     """The gradient flow of the cumulative bias alone: SciPy's Runge-Kutta method, from one crossing to the next."""
 
     def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
-        """The right side, with that of the rotation zero."""
+        """The right-hand side, with the rotation's part set to zero."""
         moves = super().velocity(coefficients)
 
         def at(state: State) -> State:
@@ -125,7 +125,7 @@ def solve(
     rotation: Float[Tensor, "q q"],
     times: Float[Tensor, "t"],
 ) -> None:
-    """One flow, exact and integrated, from a cut to a goal in the rotated space; if stopped, it begins again."""
+    """One flow, exact and integrated, from a cut to a goal in the rotated space; if stopped, it starts over."""
     target, beta, seen = goal @ rotation, -cut @ rotation, points @ rotation.mT
     for _ in run.steps(arm, 0):
         exact = bias_flow(points, target, beta, rotation, times)

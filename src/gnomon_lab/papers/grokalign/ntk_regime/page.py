@@ -14,7 +14,7 @@ from gnomon_lab.runs import Claim, Record, over_seeds, series
 NETWORK, CONSTANT = "network", "constant kernel"
 SOURCE = "Walker et al., arXiv:2506.12284"
 PREDICTED = 0.05
-"""Theorem 9 is of a derivative and a step is finite; the paper prints no number, and sees no difference in a plot."""
+"""Theorem 9 is for a derivative and a step is finite; the paper prints no number, and sees no difference in a plot."""
 REST = 0.1
 """What counts as rest: feature_learning_interval's own tolerance."""
 
@@ -44,7 +44,7 @@ def miss(records: Sequence[Record]) -> float:
 
 
 def share_inside(records: Sequence[Record]) -> float:
-    """The share of the inner product's way, up and down, that it goes while the kernel moves."""
+    """The share of the inner product's path, up and down, that it covers while the kernel moves."""
     kernel = interval(records, "kernel")
     if kernel.start is None or kernel.end is None:
         return 0.0

@@ -27,12 +27,13 @@ from gnomon_lab.settings import Count, Positive, Settings, between
 
 INTRODUCTION = """
 A network with one output learns to tell zeros from ones. One training digit x is followed: the mean of its neural
-tangent kernel to the other digits, its inner product with the centroid of its linear region, and its alignment with it.
+tangent kernel with the other digits, its inner product with the centroid of its linear region, and its alignment with
+it.
 
-Theorem 9 says how fast the inner product moves: by the kernel, weighted with what is still wrong at each digit. The
+Theorem 9 says how fast the inner product moves: by the kernel, weighted with the remaining error at each digit. The
 paper reads a moving inner product as a moving kernel, that is, as feature learning. That does not follow, since the
-inner product moves under a constant kernel too; so the same start is also trained with its kernel held constant, and
-what the network does beyond that is what feature learning adds.
+inner product moves under a constant kernel too; so the same initial network is also trained with its kernel held
+constant, and what the network does beyond that is what feature learning adds.
 """
 
 
@@ -41,15 +42,15 @@ class Config(Settings):
     """The setting of figure 3."""
 
     digits: Annotated[int, between(10, 60_000)] = 1024
-    """The zeros and ones among the first so many of MNIST's training digits; the paper names no number."""
+    """The zeros and ones are taken from this many of MNIST's first training digits; the paper gives no number."""
     width: Count = 64
-    """Of each hidden layer; the figure names none, the authors' code has 64."""
+    """Width of each hidden layer; the figure gives none, the authors' code has 64."""
     hidden: Count = 1
     """Hidden layers: the paper says two-layer, which is 1; the authors' code has 2."""
     learning_rate: Positive = 0.01
-    """Of full-batch gradient descent."""
+    """Learning rate of full-batch gradient descent."""
     steps: Count = 4000
-    """Of gradient descent."""
+    """Steps of gradient descent."""
     readings: Count = 24
     """Readings in each factor of ten of the steps."""
 
@@ -59,13 +60,13 @@ PAPER = Config()
 
 
 def zeros_and_ones(run: Run, digits: int, dtype: torch.dtype) -> Samples:
-    """The zeros and ones among the first training digits of MNIST, their labels in `dtype` as the loss takes them."""
+    """The zeros and ones among the first training digits of MNIST, their labels in `dtype` as the loss needs them."""
     x, labels = mnist_rows(run, "train", digits, dtype)
     return Samples(x[labels <= 1], labels[labels <= 1].to(dtype))
 
 
 def first_one(train: Samples) -> int:
-    """The place of the digit that is followed. A one, since the paper's inner product rises, and a zero's falls."""
+    """The index of the digit that is followed. A one, since the paper's inner product rises, and a zero's falls."""
     return int(train.labels.argmax())
 
 
@@ -82,13 +83,13 @@ def run(config: Config, run: Run) -> None:
 
 
 def network(config: Config, run: Run, train: Samples) -> nn.Sequential:
-    """The network at its start."""
+    """The initial network."""
     widths = (train.x.shape[1], *[config.width] * config.hidden, 1)
     return mlp(widths, generator=torch.Generator().manual_seed(run.seed)).to(train.x.dtype)
 
 
 def train_network(config: Config, run: Run, train: Samples) -> None:
-    """Gradient descent; a reading holds the state after a step, and what theorem 9 said of the step before it."""
+    """Gradient descent; a reading holds the state after a step, and what theorem 9 said of that step beforehand."""
     model, place = network(config, run, train), first_one(train)
     optimizer = torch.optim.SGD(model.parameters(), config.learning_rate)
     others = torch.cat([train.x[:place], train.x[place + 1 :]])
@@ -121,7 +122,7 @@ def train_network(config: Config, run: Run, train: Samples) -> None:
 
 
 def hold_kernel(config: Config, run: Run, train: Samples) -> None:
-    """Gradient descent in the linear regime: the kernel of the start moves the outputs, as in theorem 9, and stays.
+    """Gradient descent in the linear regime: the initial kernel moves the outputs, as in theorem 9, and stays constant.
 
     Without biases the inner product of a sample with its centroid is the output.
     """

@@ -20,7 +20,7 @@ PLANE = (
     "length of their digits and drawn where the plane comes nearest to them."
 )
 NEAR = 256
-"""Training digits whose distance from the boundary of their region is read; it costs 785 forward passes a digit."""
+"""Training digits whose distance from the boundary of their region is read; it costs 785 forward passes per digit."""
 
 
 def memorised(records: Sequence[Record]) -> Record | None:
@@ -98,7 +98,7 @@ def maps(records: Sequence[Record]) -> list[RegionMap]:
 
 
 def others(records: Sequence[Record]) -> RegionMap:
-    """Figure 11: at the end, the planes through digits of every class that was asked for."""
+    """Figure 11: at the end, the planes through digits of every requested class."""
     frames = tuple(frame(f"digits {piece['label']}", piece, "norms") for piece in last(records, ARM)["slices"])
     title = "The regions around other digits, at the end"
     return RegionMap("others", title, PLANE, *AXES, OPERATOR, frames, log_values=True)
@@ -133,7 +133,7 @@ def curves(records: Sequence[Record]) -> Curves:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What figures 1 and 11 and the text to them say, over all finished seeds; they print no numbers."""
+    """What figures 1 and 11 and their text say, over all finished seeds; they print no numbers."""
     ends = [(memorised(records), last(records, ARM)) for records in seeds]
     pairs = [(known, final) for known, final in ends if known and final["reached"]]
 

@@ -27,10 +27,10 @@ from gnomon_lab.training import fit, in_order
 
 INTRODUCTION = """
 A ReLU network is affine on each of the many pieces, the linear regions, into which it cuts its input space. Three
-training digits of one class span a plane; here are the regions that the network makes of it, exactly, when it fits all
-training digits, and later, when it recognises digits that it has not seen, if it comes to that. The paper predicts that
-by then the regions around the digits have become flat, A ≈ c xᵀ, and that each region's centroid, the sum of the rows
-of A, has turned towards its digit.
+training digits of one class span a plane; shown here are the regions into which the network cuts it, exactly, when it
+fits all training digits, and later, when it recognises unseen digits, if it comes to that. The paper predicts that by
+then the regions around the digits have become flat, A ≈ c xᵀ, and that each region's centroid, the sum of the rows of
+A, has turned towards its digit.
 """
 
 
@@ -41,23 +41,23 @@ class Config(Settings):
     loss: Loss = "mse"
     """The training loss; cross-entropy does not determine the centroids."""
     coefficient: NonNegative = 1e-4
-    """Of the GrokAlign penalty."""
+    """Coefficient of the GrokAlign penalty."""
     init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
     dtype: Dtype = "float64"
-    """Of training, float32 or float64; slices are always exact, in float64."""
+    """Training precision, float32 or float64; slices are always exact, in float64."""
     samples: Annotated[int, between(100, 10_000)] = 1024
     """Training digits, and as many for testing."""
     width: Count = 196
-    """Of the three hidden layers."""
+    """Width of the three hidden layers."""
     goal: Share = 0.85
-    """Training ends when the test accuracy is above it."""
+    """Training ends when the test accuracy is above this."""
     steps: Count = 40_000
-    """At most; a step is a pass over all batches of 256."""
+    """Maximum number of steps; a step is a pass over all batches of 256."""
     classes: tuple[Annotated[int, between(0, 9)], ...] = (0, 1, 2, 3, 4, 5, 6)
-    """A plane through three training digits of each; the first is followed, the others are looked at in the end."""
+    """A plane through three training digits of each class; the first is followed, the others are shown at the end."""
     slices: Count = 1
-    """Slices in each factor of ten of the steps, beside those at memorisation and at the end."""
+    """Slices in each factor of ten of the steps, in addition to those at memorisation and at the end."""
 
 
 SMALL = Config(coefficient=0.03, init_scale=3.0, dtype="float32", samples=512, width=96, steps=4000,

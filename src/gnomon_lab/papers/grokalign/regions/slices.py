@@ -1,4 +1,4 @@
-"""Slices of a network as plain numbers, which records keep, and from these the frames of a map of regions."""
+"""Slices of a network as plain numbers, which records keep, and the frames of a region map made from them."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ def plane_of(digits: Tensor) -> Plane:
 
 
 def reach(digits: Tensor) -> float:
-    """How far from its middle to look at their plane: a quarter more than they span."""
+    """How far from its middle their plane is sliced: a quarter more than they span."""
     return 1.25 * float(plane_of(digits).project(digits).abs().max())
 
 
 def cut(model: nn.Module, digits: Tensor, reach: float) -> dict[str, Any]:
     """The regions in a square of the plane through three digits (3 d), and the digits' centroids.
 
-    A centroid is a direction: it is taken at the length of its digit, and drawn where the plane comes nearest to it.
+    A centroid is a direction: it is scaled to the length of its digit, and drawn where the plane comes nearest to it.
     """
     plane = plane_of(digits)
     regions = slice_regions(model, plane, (-reach, reach, -reach, reach))

@@ -1,4 +1,4 @@
-"""What anatomy watches, when each quantity is done changing, in which order, and what the papers say of that order."""
+"""What anatomy watches, when each quantity is done changing, in which order, and what papers say about that order."""
 
 import statistics
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ the test accuracy while the network memorises."""
 MOVES = 0.1
 """A quantity whose last value is nearer to its first than this share of its largest does not change."""
 APART = 0.18
-"""By how much of a row's height each arm is drawn beside its middle."""
+"""How far each arm is drawn from the middle of its row, as a share of the row's height."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One of the watched: its name in the records, in words, its unit, and whether it is seen by its logarithm."""
+    """A watched quantity: its name in the records, in words, its unit, and whether it is judged by its logarithm."""
 
     name: str
     title: str
@@ -51,17 +51,17 @@ QUANTITIES = (
     Quantity("near/regions", "Regions in a disc around", "count", log=True),
 )
 COLLAPSE = tuple(quantity.name for quantity in QUANTITIES if quantity.title.startswith("NC"))
-"""Those of neural collapse."""
+"""The quantities of neural collapse."""
 ALIGNMENTS = {
     "jacobians/centroid_alignment": "the centroids' alignment",
     "jacobians/jacobian_alignment": "the Jacobians' alignment",
 }
-"""The paper measures the first, of which its theorem 2 says nothing under cross-entropy (docs/errata.md)."""
+"""The paper measures the first, about which its theorem 2 says nothing under cross-entropy (docs/errata.md)."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """When a quantity is done: the reading from which on it has gone `WAY` of its way, its value there, up or down."""
+    """When a quantity is done: the reading from which it has gone `WAY` of its way, its value there, its direction."""
 
     step: float
     value: float
@@ -71,8 +71,8 @@ class Change:
 def change(records: Sequence[Record], arm: str, quantity: Quantity) -> Change | None:
     """The change point of a quantity in one arm of one run; None where it does not change.
 
-    The rule, one for all: with v the quantity, or its logarithm where it is drawn on a logarithmic axis, the first
-    reading from which on v never again is on the near side of v_first + WAY (v_last - v_first).
+    The rule is the same for all: with v the quantity, or its logarithm where it is drawn on a logarithmic axis, the
+    first reading from which on v is never again on the near side of v_first + WAY (v_last - v_first).
     """
     steps, values = series(records, arm, quantity.name)
     first, last = values[0], values[-1]
@@ -114,7 +114,7 @@ def spans(seeds: Sequence[Sequence[Record]]) -> dict[str, dict[str, list[float]]
 
 
 def order(seeds: Sequence[Sequence[Record]]) -> Scatter:
-    """The order of all changes: a row for each quantity, a point for each seed, the arms beside each other.
+    """The order of all changes: a row for each quantity, a point for each seed, the arms side by side.
 
     Sorted by the median over the seeds of the first arm in which a quantity changes; what changes in none is left out.
     """
@@ -143,7 +143,7 @@ def order(seeds: Sequence[Sequence[Record]]) -> Scatter:
 
 
 def interval(seeds: int) -> str:
-    """How surely the range of the seeds holds the median over all seeds: only if all lie on one side, it does not."""
+    """How surely the range of the seeds holds the median over all seeds; it fails to only if all lie on one side."""
     if seeds == 1:
         return "1 seed."
     return (
@@ -152,7 +152,7 @@ def interval(seeds: int) -> str:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What the papers say of the order, over all finished seeds."""
+    """What the papers say about the order, over all finished seeds."""
     return [claim for arm in ARMS for claim in of_arm(seeds, arm)] + sooner(seeds)
 
 
@@ -176,7 +176,7 @@ def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
 
 
 def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What GrokAlign brings forward: the changes of which the paper says so, and all but that of memorising."""
+    """What GrokAlign brings forward: the changes for which the paper says so, and all except memorisation."""
     base, ours = ({q.name: done(seeds, arm, q.name) for q in QUANTITIES} for arm in ARMS)
     told = (
         ("generalisation", UNSEEN, "table 1"),
@@ -203,7 +203,7 @@ def before(message: str, source: str, earlier: Sequence[float | None], later: Se
 
 
 def comes_first(earlier: float | None, later: float | None) -> bool:
-    """Whether both are there, and in this order; what does not change comes before nothing and after nothing."""
+    """Whether both exist, in this order; what does not change comes neither before nor after anything."""
     return earlier is not None and later is not None and earlier < later
 
 

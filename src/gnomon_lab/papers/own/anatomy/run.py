@@ -42,48 +42,48 @@ from gnomon_lab.training import fit, in_order
 
 INTRODUCTION = f"""
 Two networks start from the same large random weights and learn the same MNIST digits, one with weight decay alone and
-one with GrokAlign beside it. Everything that gnomon can say of such a network is read on the way: what it knows, where
-its Jacobians look, how many directions they have, how its kernel turns, how its features collapse, what its ReLUs cut
-off, how its linear regions lie. A quantity is done when it has gone {WAY:.0%} of its way from its first to its last
+one also with GrokAlign. Everything that gnomon can say about such a network is read during training: what it knows,
+where its Jacobians look, how many directions they have, how its kernel turns, how its features collapse, what its ReLUs
+cut off, how its linear regions lie. A quantity is done when it has gone {WAY:.0%} of its way from its first to its last
 value, and the order in which they are done is what the papers tell stories about.
 """
 
 
 def up_to_samples(low: int) -> Range:
-    """Numbers of training digits."""
+    """The range of a number of training digits."""
     return Range(f"from {low} to samples", lambda count, config: low <= count <= config.samples)
 
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting of accelerate with cross-entropy, without its goal: both arms are as long."""
+    """The setting of accelerate with cross-entropy, without its goal: both arms are equally long."""
 
     samples: Annotated[int, between(50, 10_000)] = 1024
     """Training digits, and as many for testing."""
     jacobians: Annotated[int, up_to_samples(1)] = 128
-    """Training digits at which Jacobians are taken."""
+    """Training digits at which Jacobians are computed."""
     kernel: Annotated[int, up_to_samples(2)] = 32
-    """Training digits of the neural tangent kernel."""
+    """Training digits in the neural tangent kernel."""
     near: Annotated[int, up_to_samples(1)] = 8
-    """Training digits around which linear regions are looked at."""
+    """Training digits around which linear regions are read."""
     radius: Positive = 0.5
-    """Of the discs in which regions are counted; a digit is about 28 long."""
+    """Radius of the discs in which regions are counted; a digit's norm is about 28."""
     width: Count = 196
-    """Of the three hidden layers."""
+    """Width of the three hidden layers."""
     init_scale: Positive = 8.0
     """Multiplies PyTorch's default initialisation."""
     coefficient: NonNegative = 0.1
-    """Of the GrokAlign penalty; weight decay acts on both networks."""
+    """Coefficient of the GrokAlign penalty; weight decay acts on both networks."""
     learning_rate: Positive = 3e-3
-    """Of AdamW."""
+    """Learning rate of AdamW."""
     weight_decay: NonNegative = 0.1
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     steps: Count = 1500
-    """A step is a pass over all batches of 256."""
+    """Number of steps; a step is a pass over all batches of 256."""
     readings: Count = 10
     """Readings in each factor of ten of the steps."""
     dtype: Dtype = "float32"
-    """float32 or float64."""
+    """Precision, float32 or float64."""
 
 
 SMALL = Config()
@@ -101,14 +101,14 @@ PAPER = Config(
 
 
 def run(config: Config, run: Run) -> None:
-    """Trains both networks, the same start and the same digits."""
+    """Trains both networks, from the same start on the same digits."""
     train, test = mnist_splits(run, config.samples, config.dtype)
     for arm in ARMS:
         train_arm(config, run, arm, train, test)
 
 
 def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
-    """Trains one network and reads everything off it."""
+    """Trains one network and reads every quantity."""
     generator = torch.Generator().manual_seed(run.seed)
     model = mnist_network(train, config.width, config.init_scale, generator)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
@@ -122,7 +122,10 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
 
 
 def everything(config: Config, seed: int, model: nn.Module, train: Samples, test: Samples) -> Probe:
-    """A split for each number of samples that a quantity can afford. The network is at its start, which one keeps."""
+    """A split for each number of samples that a quantity can afford.
+
+    The network is at its start, which one of the quantities keeps.
+    """
     sizes = {"jacobians": config.jacobians, "kernel": config.kernel, "near": config.near}
     splits = {split: Samples(train.x[:size], train.labels[:size]) for split, size in sizes.items()}
 
@@ -152,7 +155,7 @@ def feature_ansatz(model: nn.Module, x: Tensor, memory: int | None) -> Tensor:
 
 
 def kernel_cosine(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
-    """The quantity that says how far the neural tangent kernel has turned from what it is now: their cosine."""
+    """The quantity that says how far the neural tangent kernel has turned from its current value: their cosine."""
     with torch.no_grad():
         start = ntk(model, x).flatten()
     return lambda model: cosine(ntk(model, x).flatten(), start)

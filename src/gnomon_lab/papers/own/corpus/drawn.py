@@ -13,17 +13,17 @@ SGD = 0.25
 WITHOUT_DECAY, WITH_GROKALIGN = 0.2, 0.25
 """The shares of networks without weight decay, and of those with GrokAlign."""
 PARTLY, WHOLLY = 0.15, 0.15
-"""The shares of networks some of whose labels are shuffled, and all."""
+"""The shares of networks with some of their labels shuffled, and with all."""
 Span = tuple[float, float]
-"""From where to where."""
+"""Lower and upper bound."""
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Between which bounds a family's settings are drawn, each with an equal chance for each factor.
+    """The bounds between which a family's settings are drawn, each uniformly in its logarithm.
 
     Attributes:
-        samples: that are trained on.
+        samples: number of training samples.
         widths: of the hidden layers.
         scales: by which PyTorch's initialisation is multiplied.
         rates: learning rates of AdamW.
@@ -42,16 +42,16 @@ class Drawn:
     """The settings of one network.
 
     Attributes:
-        samples: that are trained on; as many tenths again are its validation split.
+        samples: number of training samples; a tenth as many again are the validation split.
         shuffled: the share of training and validation labels that were shuffled among themselves.
         width: of the hidden layers.
         scale: by which PyTorch's initialisation is multiplied.
-        loss: that is trained.
+        loss: the training loss.
         optimizer: full-batch AdamW, or SGD with momentum 0.9.
         learning_rate: of the optimizer.
         weight_decay: of the optimizer.
         grokalign: the penalty's coefficient; 0 for none.
-        variant: a number in [0, 1) by which a family decides what it has of its own.
+        variant: a number in [0, 1) from which a family decides its own particulars.
     """
 
     samples: int
@@ -67,7 +67,7 @@ class Drawn:
 
 
 class Dice:
-    """A generator's numbers, in the ways in which settings need them."""
+    """A generator's numbers, in the forms that settings need."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
@@ -77,17 +77,17 @@ class Dice:
         return float(torch.rand((), generator=self.generator, dtype=torch.float64))
 
     def between(self, span: Span) -> float:
-        """With an equal chance for each factor, to three digits."""
+        """Uniform in the logarithm, to three digits."""
         low, high = map(math.log, span)
         return float(f"{math.exp(low + (high - low) * self.share()):.3g}")
 
     def one_of(self, options: Sequence[str]) -> str:
-        """Each with the same chance."""
+        """One of several, each with the same chance."""
         return options[int(self.share() * len(options))]
 
 
 def draw(spans: Spans, generator: torch.Generator) -> Drawn:
-    """The settings of one network; the same number of draws whatever comes of them."""
+    """The settings of one network; the number of draws is the same whatever they yield."""
     dice = Dice(generator)
     kind, within, decayed, steered = (dice.share() for _ in range(4))
     loss = dice.one_of(("cross-entropy", "mse"))

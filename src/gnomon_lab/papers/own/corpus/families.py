@@ -1,4 +1,4 @@
-"""The families of the corpus: of each its data, its network, and between which bounds its settings are drawn."""
+"""The families of the corpus: the data and network of each, and the bounds between which its settings are drawn."""
 
 import math
 from collections.abc import Callable
@@ -20,10 +20,10 @@ PRIMES = (23, 29, 31, 37)
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of task and of network.
+    """A kind of task and network.
 
     Attributes:
-        spans: between which its settings are drawn.
+        spans: the bounds between which its settings are drawn.
         data: by the settings, in the order in which they are drawn: what is trained on, with its validation split; and
             what is not seen.
         network: by the settings, the shape of an input and the number of classes.
@@ -53,7 +53,7 @@ def small_images(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
 
 
 def flat_images(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
-    """The same as rows."""
+    """The same images as rows."""
     return rows(small_images(drawn, run, generator))
 
 
@@ -63,7 +63,7 @@ def addition(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
 
 
 def flat_addition(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
-    """The two summands beside each other."""
+    """The two summands side by side."""
     return side_by_side(addition(drawn, run, generator))
 
 
@@ -79,7 +79,7 @@ def xor(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
 
 
 def teacher(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
-    """Normal inputs of 30 coordinates, in four classes by what a small random network says."""
+    """Normal inputs with 30 coordinates, in four classes by the outputs of a small random network."""
     taught = mlp((30, 3 + int(5 * drawn.variant), 4), generator=generator)
 
     def normal(count: int) -> tuple[Tensor, Tensor]:

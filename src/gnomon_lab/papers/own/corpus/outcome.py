@@ -1,4 +1,4 @@
-"""What became of a network: when it fitted its training data, and what it came to know of unseen data after that."""
+"""What became of a network: when it fitted its training data, and what it came to know about unseen data after that."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ RISE = 0.1
 
 
 def rises(by: float, least: float = RISE) -> bool:
-    """Whether a difference of two accuracies is as large as that; they are kept to seven digits."""
+    """Whether a difference of two accuracies is at least this large; they are kept to seven digits."""
     return by >= least - 1e-6
 
 
@@ -24,7 +24,7 @@ class Outcome:
     Attributes:
         fits: the first step that was read with the training data fitted; None if there is none.
         then: the unseen accuracy there, or at the start.
-        end: the unseen accuracy at the end; of a network that diverged the last that it had.
+        end: the unseen accuracy at the end; for a network that diverged, the last that it had.
         diverged: whether it did.
     """
 
@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def in_words(self) -> str:
-        """One of five."""
+        """One of five outcomes."""
         if self.diverged:
             return "diverged"
         if self.fits is None:
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def outcome(records: Sequence[Record]) -> Outcome:
-    """Of the records of one network."""
+    """The outcome of the records of one network."""
     read = [record for record in records if record.get(UNSEEN) is not None]
     fitting = [record for record in read if (record.get(SEEN) or 0) >= FITS]
     first = fitting[0] if fitting else None

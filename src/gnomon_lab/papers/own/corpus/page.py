@@ -1,4 +1,4 @@
-"""The page of the corpus: what became of each network, and whether what becomes of them is spread."""
+"""The page of the corpus: what became of each network, and whether the outcomes are spread."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from gnomon_lab.runs import Claim, Record, by_arm
 
 SOURCE = "docs/experiments/corpus.md"
 FEWEST, MOST = 0.1, 0.9
-"""Between which the share of the networks that generalise late has to be, of those that fit their training data."""
+"""Bounds on the share of networks that generalise late, among those that fit their training data."""
 LEAST = 10
-"""Networks of a family that have to fit their training data, for this to be judged."""
+"""How many networks of a family have to fit their training data for this to be judged."""
 DECISIVE = 0.9
 """The largest AUROC that a single setting may have for that."""
 
@@ -24,7 +24,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def row(records: Sequence[Record]) -> tuple[str, ...]:
-    """Of one network."""
+    """The row of one network."""
     drawn, came = records[0]["settings"], outcome(records)
     penalty = ", GrokAlign" if drawn["grokalign"] else ""
     how = f"{drawn['optimizer']}, {drawn['loss']}{penalty}"
@@ -34,7 +34,7 @@ def row(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def outcomes(records: Sequence[Record]) -> dict[str, Outcome]:
-    """By family, of one seed."""
+    """The outcomes by family, for one seed."""
     return {name: outcome(part) for name, part in by_arm(records).items()}
 
 

@@ -1,4 +1,4 @@
-"""What is read of a network of the corpus: of its training data everything that fits, of unseen data the accuracy."""
+"""What is read of a network of the corpus: on its training data everything that fits, on unseen data the accuracy."""
 
 import copy
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from gnomon.linalg import cosine
 from gnomon_lab.papers._shared import Loss
 
 FIRST = 8
-"""The first step that is read, beside step 0."""
+"""The first step that is read, apart from step 0."""
 JACOBIANS, KERNEL = 256, 64
-"""Training samples, at most, at which Jacobians are taken, and of the neural tangent kernel."""
+"""Training samples, at most, at which Jacobians are computed, and in the neural tangent kernel."""
 Named = Literal["cross_entropy", "mse"]
 LOSS: dict[str, Named] = {"cross-entropy": "cross_entropy", "mse": "mse"}
-"""What gnomon's quantities call the losses."""
+"""The names of the losses in gnomon's quantities."""
 LEFT_OUT = (".min", ".max", ".error", ".passes")
-"""How the names of numbers end that are not recorded, beside means."""
+"""Endings of the names of those numbers, apart from means, that are not recorded."""
 OF_CURVATURE = (
     gnomon.hessian_eigenvalues,
     gnomon.hessian_trace,
@@ -78,7 +78,7 @@ def read_at(step: int) -> bool:
 def everything(
     model: nn.Module, train: Samples, validation: Samples, unseen: Samples, loss: Loss, weight_decay: float
 ) -> Probe:
-    """The probe of one network, which is at its start; what is compared with the start is compared with this."""
+    """The probe of one network, which is at its start; quantities that compare with the start use this one."""
     some, few = (Samples(train.x[:size], train.labels[:size]) for size in (JACOBIANS, KERNEL))
     start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     of_samples: dict[str, Callable[..., object]] = {quantity.__name__: quantity for quantity in OF_SAMPLES}
@@ -105,7 +105,7 @@ def everything(
 
 
 def of_gradients(loss: Named) -> dict[str, Callable[..., object]]:
-    """Of the loss of all training samples."""
+    """The quantities of the gradients of the loss on all training samples."""
     return {
         "batch_gradients": partial(gnomon.batch_gradients, loss=loss),
         "gradient_norm": gnomon.gradient_norm,
@@ -115,19 +115,19 @@ def of_gradients(loss: Named) -> dict[str, Callable[..., object]]:
 
 
 def posterior(loss: Named) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
-    """The local learning coefficient by short chains, without what these say beside it."""
+    """The local learning coefficient from short chains, without their other results."""
     short = partial(gnomon.local_learning_coefficient, loss=loss, batch=64, draws=50, burn_in=50)
     return lambda model, x, labels: short(model, x, labels).estimate.value
 
 
 def before(quantity: Callable[[nn.Module, Tensor], Tensor], model: nn.Module, x: Tensor) -> Tensor:
-    """What a quantity is now, in eval mode."""
+    """The current value of a quantity, in eval mode."""
     with torch.no_grad():
         return quantity(copy.deepcopy(model).eval(), x)
 
 
 def kernel_cosine(start: Tensor) -> Callable[[nn.Module, Tensor], Tensor]:
-    """The quantity that says how far the neural tangent kernel has turned from what it was: their cosine."""
+    """The quantity that says how far the neural tangent kernel has turned from its initial value: their cosine."""
     return lambda model, x: cosine(gnomon.ntk(model, x).flatten(), start.flatten())
 
 

@@ -1,4 +1,4 @@
-"""corpus: a network of each family a seed, trained and read; other seeds add to it."""
+"""corpus: one network of each family per seed, trained and read; other seeds add to it."""
 
 import math
 import warnings
@@ -24,9 +24,9 @@ from gnomon_lab.training import fit
 
 INTRODUCTION = """
 A seed draws a network of each of eight families: its data and how much of them, the share of labels that are shuffled,
-its width and the size of its start, loss, optimizer and what goes with it. Each is trained for the same number of steps
-and read on the way by every quantity that fits. Many seeds are a corpus: of it is asked which quantity says that
-unseen samples will be recognised, before they are.
+its width and the scale of its initialisation, loss, optimizer and what goes with it. Each is trained for the same
+number of steps and read during training by every quantity that fits. Many seeds form a corpus, which is asked which
+quantity says that unseen samples will be recognised, before they are.
 """
 
 
@@ -35,9 +35,9 @@ class Config(Settings):
     """The setting of the corpus; what differs from network to network is drawn."""
 
     families: tuple[Annotated[str, among(*FAMILIES)], ...] = tuple(FAMILIES)
-    """Of which there is a network each."""
+    """Families; there is one network of each."""
     doublings: Annotated[int, between(4, 20)] = 13
-    """Of the steps: two to this power."""
+    """Doublings of the steps: their number is two to this power."""
 
 
 SMALL = PAPER = Config()
@@ -50,7 +50,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def train_arm(config: Config, run: Run, name: str) -> None:
-    """Trains one network and reads everything off it; where it diverges, the record says so and there is no other."""
+    """Trains one network and reads every quantity; where it diverges, the record says so and no other follows."""
     family = FAMILIES[name]
     generator = torch.Generator().manual_seed(len(FAMILIES) * run.seed + list(FAMILIES).index(name))
     drawn = draw(family.spans, generator)
@@ -78,7 +78,7 @@ def train_arm(config: Config, run: Run, name: str) -> None:
 
 
 def shuffled(samples: Samples, share: float, generator: torch.Generator) -> Samples:
-    """With the labels of a share of the samples in another order, so that each class stays as large."""
+    """The samples, with the labels of a share of them in another order, so that each class stays as large."""
     chosen = torch.randperm(len(samples.x), generator=generator)[: round(share * len(samples.x))]
     labels = samples.labels.clone()
     labels[chosen] = labels[chosen[torch.randperm(len(chosen), generator=generator)]]
@@ -86,7 +86,7 @@ def shuffled(samples: Samples, share: float, generator: torch.Generator) -> Samp
 
 
 def split(samples: Samples) -> tuple[Samples, Samples]:
-    """What is trained on, and a validation split of a tenth as many."""
+    """The training samples, and a validation split of a tenth as many."""
     held_out = math.ceil(len(samples.x) / 11)
     return (
         Samples(samples.x[:-held_out], samples.labels[:-held_out]),

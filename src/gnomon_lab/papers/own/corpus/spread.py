@@ -1,4 +1,4 @@
-"""Whether what becomes of the networks of a family is spread, and whether one of their settings decides it."""
+"""Whether the outcomes of the networks of a family are spread, and whether one of their settings decides them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from gnomon_lab.runs import Record
 
 
 def late(runs: Sequence[Sequence[Record]]) -> dict[int, bool]:
-    """Of the networks that fit their training data, by their place, which generalise after that."""
+    """For the networks that fit their training data, by index, whether they generalise after that."""
     found = {place: outcome(records) for place, records in enumerate(runs)}
     return {place: came.in_words == "generalised late" for place, came in found.items() if came.fits is not None}
 
 
 def decides(settings: Sequence[Mapping[str, Any]], came: Sequence[bool]) -> tuple[str, float]:
-    """The setting that tells best by itself what came, and its AUROC in its own direction; 0.5 if all came alike."""
+    """The setting that alone tells best what came, and its AUROC in its own direction; 0.5 if all came alike."""
     if len(set(came)) < 2:
         return "none", 0.5
     areas = {name: roc_auc_score(came, [rank(drawn[name]) for drawn in settings]) for name in settings[0]}
-    # Of two or three relevant signs, and with BatchNorm or without, this decides.
+    # This decides between two and three relevant signs, and between networks with and without BatchNorm.
     second = [int(drawn["variant"] * 100) % 2 for drawn in settings if "variant" in drawn]
     areas |= {"the variant's second digit": roc_auc_score(came, second)} if second else {}
     name = max(areas, key=lambda name: abs(areas[name] - 0.5))

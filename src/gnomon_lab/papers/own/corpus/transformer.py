@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class Transformer(nn.Module):
     """Attention and a ReLU layer over a few tokens, read off at the last of them; no LayerNorm, no dropout.
 
-    It takes tokens as rows with a single one, so that Jacobians in its input exist.
+    It takes tokens as one-hot rows, so that Jacobians with respect to its input exist.
     """
 
     def __init__(self, context: int, tokens: int, outputs: int, width: int, heads: int = 4) -> None:

@@ -1,4 +1,4 @@
-"""elsewhere: trainings of kinds that the corpus has none of, and what the verdict said of them before they went on."""
+"""elsewhere: training runs of kinds that the corpus lacks, and what the verdict said of them before they went on."""
 
 from gnomon_lab.papers.own.elsewhere.run import EXPERIMENT
 

@@ -5,14 +5,14 @@ from torch import Tensor, nn
 
 
 class Encoder(nn.Module):
-    """Tokens as rows, a learnt place each, two layers of PyTorch's transformer; no dropout.
+    """Tokens as rows, each with a learnt position, two of PyTorch's transformer layers; no dropout.
 
     Args:
-        tokens: numbers that a token has.
-        context: tokens of a sample.
-        outputs: logits.
-        width: of the layers.
-        from_last: whether it is read off at the last token; otherwise off the mean of all.
+        tokens: numbers per token.
+        context: tokens per sample.
+        outputs: number of logits.
+        width: width of the layers.
+        from_last: whether it is read off at the last token; otherwise off the mean over all.
     """
 
     def __init__(self, tokens: int, context: int, outputs: int, width: int = 64, *, from_last: bool = False) -> None:
@@ -27,7 +27,7 @@ class Encoder(nn.Module):
         self.from_last = from_last
 
     def hidden(self, x: Tensor) -> Tensor:
-        """What the layers make of each token, (n, t, w)."""
+        """The layers' features of each token, (n, t, w)."""
         h = self.embedding(x) + self.places
         for layer in self.layers:
             h = layer(h)
@@ -45,7 +45,7 @@ def patches(images: Tensor, size: int = 4) -> Tensor:
 
 
 def pretrain(encoder: Encoder, x: Tensor, steps: int, generator: torch.Generator) -> None:
-    """Teaches the encoder to fill in characters: a seventh of the tokens is blanked, and told by those around."""
+    """Teaches the encoder to fill in characters: a seventh of the tokens is blanked and predicted from those around."""
     guess = nn.Linear(encoder.head.in_features, x.shape[2])
     optimizer = torch.optim.AdamW([*encoder.parameters(), *guess.parameters()], 1e-3)
     for _ in range(steps):

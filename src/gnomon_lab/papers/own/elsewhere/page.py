@@ -1,4 +1,4 @@
-"""The page: what each training came to know, and what became of it after each moment that the verdict was asked."""
+"""The page: what each training run came to know, and what became of it after each moment when the verdict was asked."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,17 @@ from gnomon_lab.papers._shared import SEEN, UNSEEN, lines
 from gnomon_lab.runs import Claim, Record, by_arm
 
 MOMENTS = (32, 16, 8, 4)
-"""The verdict is asked when a training has done one in so many of its steps."""
+"""The verdict is asked when a training run has done one in this many of its steps."""
 
 
 def asked(records: Sequence[Record]) -> list[tuple[int, int]]:
-    """The places of the readings at which it is asked, each with that at four times as many steps."""
+    """The indices of the readings at which it is asked, each with the reading at four times as many steps."""
     steps = [record["step"] for record in records]
     return [(steps.index(steps[-1] // part), steps.index(4 * steps[-1] // part)) for part in MOMENTS]
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """What the verdict said at each of the moments, and what became of each training after it."""
+    """What the verdict said at each of the moments, and what became of each training run after it."""
     columns = ("", "at step", "training", "unseen", "verdict", "rise by 5 points", "range", "rise that came")
     return columns, [
         (name, f"{read[now]['step']:,}", *known(read, now, then))
@@ -67,7 +67,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """The accuracies of all trainings."""
+    """The accuracies of all training runs."""
     names = {name: name for name in by_arm(records)}
     panels = tuple(
         Panel(title, "share correct", lines(records, names, name), (), (0.0, 1.05))
@@ -78,5 +78,5 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """None: what came is shown."""
+    """None: the outcomes are shown."""
     return []

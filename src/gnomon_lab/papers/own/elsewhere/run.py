@@ -28,11 +28,11 @@ READ = (
     gnomon.centroid_alignment,
     gnomon.explained_variance_ratio,
 )
+"""What the verdict uses."""
 INTRODUCTION = """
-The corpus holds small networks on small tasks. What does its verdict say of trainings of other kinds, and what came of
-them? Each is run once; the verdict is asked when a 32nd, a 16th, an eighth and a quarter of the steps are done.
+The corpus holds small networks on small tasks. What does its verdict say of training runs of other kinds, and what came
+of them? Each is run once; the verdict is asked when a 32nd, a 16th, an eighth and a quarter of the steps are done.
 """
-"""What the verdict looks at."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Config(Settings):
     """The setting."""
 
     tasks: tuple[Annotated[str, among(*TASKS)], ...] = tuple(TASKS)
-    """Which trainings."""
+    """Which training runs."""
     doublings: Annotated[int, between(8, 16)] = 13
-    """Of the steps: two to this power."""
+    """Doublings of the steps: their number is two to this power."""
 
 
 SMALL = PAPER = Config()
@@ -55,7 +55,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def train(config: Config, run: Run, name: str, task: Task) -> None:
-    """Trains one in batches that are drawn for each step, and reads it."""
+    """Trains one network, on a batch drawn for each step, and reads it."""
     generator = torch.Generator().manual_seed(len(TASKS) * run.seed + list(TASKS).index(name))
     torch.manual_seed(run.seed)
     seen, unseen = task.data(run, generator)

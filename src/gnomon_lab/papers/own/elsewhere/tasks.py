@@ -1,4 +1,4 @@
-"""The trainings: of each its data, its network and how it is trained, as one would, without a thought of the corpus."""
+"""The training runs: data, network and training of each, as one would choose them without a thought of the corpus."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from gnomon_lab.papers.own.elsewhere.text import CONTEXT, LETTERS, document, nex
 from gnomon_lab.runs import Run
 
 PRETRAINING = 2000
-"""Steps in which the encoder learns to fill in characters, before it is fine-tuned."""
+"""Steps during which the encoder learns to fill in characters, before it is fine-tuned."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A training.
+    """A training run.
 
     Attributes:
-        data: what is trained on, with its validation split; and what is not seen.
-        network: at its start, seeded by torch's global generator.
-        batch: samples of an update.
+        data: the training samples, with their validation split; and the unseen ones.
+        network: the initial network, seeded by torch's global generator.
+        batch: samples per update.
         learning_rate: of AdamW.
         weight_decay: of AdamW.
     """
@@ -48,7 +48,7 @@ def clothes(run: Run, generator: torch.Generator) -> Splits:
 
 
 def tuned(generator: torch.Generator) -> nn.Module:
-    """An encoder that has learnt to fill in characters of all texts, and is yet to learn whose they are."""
+    """An encoder that has learnt to fill in characters, on texts that it is not tuned on."""
     encoder = Encoder(len(LETTERS), CONTEXT, 10)
     text = torch.cat([document(name) for name in ("iris", "linnerud", "olivetti_faces", "species_distributions")])
     pretrain(encoder, windows(text, torch.arange(len(text) - CONTEXT)), PRETRAINING, generator)

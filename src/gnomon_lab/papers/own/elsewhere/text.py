@@ -1,4 +1,4 @@
-"""Texts that everybody has who has the laboratory: scikit-learn's descriptions of its data sets, in characters."""
+"""Texts that everybody with the laboratory has: scikit-learn's descriptions of its data sets, in characters."""
 
 from importlib.resources import files
 
@@ -11,7 +11,7 @@ from gnomon.data import Samples
 LETTERS = "\n abcdefghijklmnopqrstuvwxyz0123456789.,:;-()_*'/="
 """All other characters are left out."""
 CONTEXT = 32
-"""Characters of a sample."""
+"""Characters per sample."""
 DOCUMENTS = (
     "breast_cancer",
     "california_housing",
@@ -27,13 +27,13 @@ DOCUMENTS = (
 
 
 def document(name: str) -> Tensor:
-    """The characters of a description, by their place in `LETTERS`."""
+    """The characters of a description, as their indices in `LETTERS`."""
     written = (files("sklearn.datasets.descr") / f"{name}.rst").read_text(encoding="utf-8").lower()
     return torch.tensor([LETTERS.index(letter) for letter in written if letter in LETTERS])
 
 
 def windows(text: Tensor, starts: Tensor) -> Tensor:
-    """The characters from each start on, as rows with a single one."""
+    """The characters from each start on, as one-hot rows."""
     return one_hot(text[starts[:, None] + torch.arange(CONTEXT)], len(LETTERS)).float()
 
 
@@ -49,7 +49,7 @@ def next_characters(count: int, unseen: int, generator: torch.Generator) -> tupl
 
 
 def whose(count: int, unseen: int, generator: torch.Generator) -> tuple[Samples, Samples]:
-    """Windows with the document that they are from: of its first half, and of its second."""
+    """Windows with the document that they are from: from its first half, and from its second."""
     found = []
     for half, size in ((0, count), (1, unseen)):
         x, labels = [], []

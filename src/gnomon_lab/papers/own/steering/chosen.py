@@ -1,4 +1,4 @@
-"""Which of the settings that were tried is the best, and how a method does beside another."""
+"""Which of the settings that were tried is the best, and how a method does compared with another."""
 
 import statistics
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ BASELINE, UNTUNED, NO_DECAY = "weight decay", "weight decay, untuned", "no weigh
 REFINED = "weight decay, refined"
 ALONE, ON_TOP = "alone", "on top"
 REFERENCE = f"{REFINED}, {ON_TOP}"
-"""What all are held against: weight decay, tuned with as many settings as a method on top of it."""
+"""What all are compared with: weight decay, tuned with as many settings as a method on top of it."""
 RESAMPLES = 1000
 
 
 def best_place(records: Sequence[Record]) -> int:
-    """The place of the best setting, from an entrant's trials for tuning.
+    """The index of the best setting, from an entrant's trials for tuning.
 
-    The fewest that do not arrive, then the fewest steps, then the highest unseen accuracy; of a task in which networks
-    train to the end the last alone.
+    The fewest that do not arrive, then the fewest steps, then the highest unseen accuracy; for a task in which
+    networks train to the end, the last alone.
     """
     tried = by_place(records)
     return min(tried, key=lambda place: rank(tried[place])) if tried else 0
@@ -48,7 +48,7 @@ def rank(trials: Sequence[Record]) -> tuple[float, ...]:
 def worth_trying(records: Sequence[Record], place: int, most: int) -> int:
     """The steps after which a setting can no longer be the best, for its next trial; `most` where nothing says so.
 
-    Once another has arrived with all seeds, one that fails with a seed, or takes more steps together, is out.
+    Once another has arrived with all seeds, one that fails with a seed, or takes more steps in total, is out.
     """
     tried = by_place(records)
     own = tried.pop(place, [])
@@ -66,11 +66,11 @@ def scored(records: Sequence[Record], task: str, entrant: str) -> list[Record]:
 
 @dataclass(frozen=True)
 class Beside:
-    """How an entrant does beside another on one task: the median over seeds, with a 95 % interval.
+    """How an entrant does compared with another on one task: the median over seeds, with a 95 % interval.
 
     Attributes:
-        value: times fewer steps, or times less time; or points of unseen accuracy more.
-        low: of the interval, by resampling runs, which tune by themselves, and their seeds.
+        value: how many times fewer steps, or times less time; or how many points of unseen accuracy more.
+        low: of the interval, by resampling runs, which tune separately, and their seeds.
         high: of the interval.
         arrived: how many seeds reached the goal.
         seeds: how many there are.
@@ -84,11 +84,12 @@ class Beside:
 
 
 def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Beside | None:
-    """An entrant beside another, seed by seed; unit is "steps", "time" or "unseen".
+    """An entrant compared with another, seed by seed; unit is "steps", "time" or "unseen".
 
-    Who never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end are taken,
-    so that the factor is at least what is said; where neither does, it is 1. Time is steps times the median cost of a
-    step over all trials, since a machine is not as fast at each hour. None where either has no scored trials.
+    An entrant that never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end
+    are used, so that the true factor is at least the reported one; where neither does, it is 1. Time is steps times the
+    median cost of a step over all trials, since a machine is not equally fast at every hour. None where either has no
+    scored trials.
     """
     trials = [(scored(records, task, entrant), scored(records, task, other)) for records in runs]
     both = [pair for pair in trials if all(pair)]
@@ -106,12 +107,12 @@ def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str
 
 
 def middle(factors: Float[np.ndarray, "*draws run seed"]) -> Float[np.ndarray, "*draws"]:
-    """The median of all; of an even number the lower of the two in the middle, which is nobody's mean with a 0."""
+    """The median of all; for an even number the lower of the two in the middle, which is never a mean with a 0."""
     return np.quantile(factors, 0.5, axis=(-2, -1), method="inverted_cdf")
 
 
 def gain(ours: Record, theirs: Record, unit: str) -> float:
-    """Of one seed, in steps or in points."""
+    """The gain for one seed, in steps or in points."""
     if unit == "unseen":
         return 100 * float(ours["unseen"] - theirs["unseen"])
     if ours["steps"] is None:
@@ -120,6 +121,6 @@ def gain(ours: Record, theirs: Record, unit: str) -> float:
 
 
 def cost(runs: Sequence[Sequence[Record]], task: str, entrant: str) -> float:
-    """Processor seconds of a step, the median over all trials."""
+    """CPU seconds per step, the median over all trials."""
     costs = [r["cost"] for records in runs for r in records if (r["task"], r["entrant"]) == (task, entrant)]
     return float(np.median(costs))

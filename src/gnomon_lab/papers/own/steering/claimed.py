@@ -1,4 +1,4 @@
-"""What papers say of their methods, as far as the board's tasks can tell, and what is asked of GrokAlign."""
+"""What papers say about their methods, as far as the board's tasks can tell, and what is asked of GrokAlign."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from gnomon_lab.runs import Claim, Record
 
 Seeds = Sequence[Sequence[Record]]
 AT_ONCE = 2.0
-"""A network generalises at once if it arrives before so many times the steps to fitting its training data."""
+"""A network generalises at once if it arrives within this many times the steps to fitting its training data."""
 LATE = ("digits", "addition", "transformer", "parity")
 SLACK = 0.82 / 7.56
 """The relative spread over seeds that table 1 of Walker et al. prints."""
@@ -22,7 +22,7 @@ def words(found: Beside) -> str:
 def faster(
     task: str, entrant: str, other: str, factor: float, message: str, source: str
 ) -> Callable[[Seeds], Claim | None]:
-    """So many times fewer steps than another."""
+    """This many times fewer steps than another."""
 
     def claim(seeds: Seeds) -> Claim | None:
         found = beside(seeds, task, entrant, other, "steps")
@@ -34,7 +34,7 @@ def faster(
 
 
 def no_faster(task: str, entrant: str, factor: float, message: str, source: str) -> Callable[[Seeds], Claim | None]:
-    """Not so many times fewer steps than tuned weight decay."""
+    """Not this many times fewer steps than tuned weight decay."""
 
     def claim(seeds: Seeds) -> Claim | None:
         found = beside(seeds, task, entrant, REFERENCE, "steps")
@@ -46,7 +46,7 @@ def no_faster(task: str, entrant: str, factor: float, message: str, source: str)
 
 
 def arrives(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
-    """With every seed."""
+    """The entrant arrives with every seed."""
 
     def claim(seeds: Seeds) -> Claim | None:
         found = beside(seeds, task, entrant, REFERENCE, "steps")
@@ -65,7 +65,7 @@ def at_once(task: str, entrant: str, message: str, source: str) -> Callable[[See
         trials = [trial for records in seeds for trial in scored(records, task, entrant)]
         if not trials:
             return None
-        # Who arrives without having fitted the training data has no plateau either.
+        # A network that arrives without having fitted the training data has no plateau either.
         delays = [
             float("inf") if trial["steps"] is None else trial["steps"] / (trial["fits"] or trial["steps"])
             for trial in trials

@@ -23,8 +23,8 @@ class Training:
         generator: of all randomness.
         optimizers: that step, one after the other.
         loss: of logits and labels.
-        penalty: of the model, the inputs and the logits, added to the loss; the inputs ask for gradients.
-        noise: puts it on the inputs.
+        penalty: of the model, the inputs and the logits, added to the loss; the inputs require gradients.
+        noise: adds it to the inputs.
         uphill: where the second of two gradients is taken, which the step then uses.
     """
 
@@ -46,7 +46,7 @@ class Training:
         return torch.optim.AdamW(parameters, rate, weight_decay=self.decay_at(rate))
 
     def decay_at(self, rate: float) -> float:
-        """The weight decay that shrinks the weights as much a step at another learning rate."""
+        """The weight decay that shrinks the weights as much per step at another learning rate."""
         return self.weight_decay * self.learning_rate / rate
 
 
@@ -88,7 +88,7 @@ def stablemax(training: Training, times: float) -> None:
 
 
 def muon(training: Training, rate: float) -> None:
-    """Muon for matrices, but for a transformer's embedding, positions and head; AdamW for all else."""
+    """Muon for matrices except a transformer's embedding, positions and head; AdamW for everything else."""
     outer = ("embedding.weight", "positions", "head.weight")
     matrices = [of for name, of in training.parameters if of.ndim == 2 and name not in outer]
     others = [of for name, of in training.parameters if of.ndim != 2 or name in outer]
@@ -98,21 +98,21 @@ def muon(training: Training, rate: float) -> None:
 
 
 def egalitarian(training: Training, rate: float) -> None:
-    """SGD in which every principal direction of a matrix's gradient goes at one speed."""
+    """SGD in which every principal direction of a matrix's gradient has the same speed."""
     optimizer = torch.optim.SGD(training.model.parameters(), rate, weight_decay=training.decay_at(rate))
     gnomon.EgalitarianGradients(training.parameters).attach(optimizer)
     training.optimizers = [optimizer]
 
 
 def constant_norm(training: Training, alpha: float) -> None:
-    """The weights' norm, held at a share of the start's."""
+    """The weights' norm, held at a share of the initial one."""
     constraint = gnomon.WeightNormConstraint(training.parameters, alpha)
     constraint()
     constraint.attach(training.optimizers[0])
 
 
 def sharpness_aware(training: Training, rho: float) -> None:
-    """The gradient a distance up the slope."""
+    """The gradient, taken a distance up the slope."""
     training.uphill = gnomon.SAM(training.parameters, rho).uphill
 
 
@@ -135,7 +135,7 @@ class Method:
         change: what it does to a training, with one of the settings.
         settings: what it is tuned over.
         setting: what these are.
-        not_for: tasks whose networks have nothing that it is for.
+        not_for: tasks whose networks have nothing that it applies to.
     """
 
     change: Callable[..., None]

@@ -1,4 +1,4 @@
-"""The board's page: every method beside weight decay that was tuned as long."""
+"""The board's page: every method compared with weight decay that was tuned as long."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from gnomon_lab.papers.own.steering.claimed import CLAIMS
 from gnomon_lab.runs import Claim, Record
 
 NEVER = 0.02
-"""Where the picture shows a factor of zero, and what is below."""
+"""Where the figure shows a factor of zero, and factors below this."""
 MOST = 50.0
-"""Where it shows what is above."""
+"""Where it shows factors above this."""
 
 
 def tasks(records: Sequence[Record]) -> dict[str, bool]:
@@ -24,7 +24,7 @@ def entrants(records: Sequence[Record]) -> list[str]:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Of this run alone."""
+    """For this run alone."""
     return table_over_seeds([records])
 
 
@@ -65,12 +65,12 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Of this run alone."""
+    """For this run alone."""
     return figures_over_seeds([records])
 
 
 def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
-    """A panel a task, a row a method: times less time than tuned weight decay, with its interval."""
+    """A panel per task, a row per method: how many times less time than tuned weight decay, with its interval."""
     panels = [panel(seeds, task, whole) for task, whole in tasks(seeds[0]).items()]
     count = len(scored([record for records in seeds for record in records], next(iter(tasks(seeds[0]))), REFERENCE))
     caption = (
@@ -111,10 +111,10 @@ def method(entrant: str) -> str:
 
 
 def shown(factor: float) -> float:
-    """Where a factor stands in the picture."""
+    """Where a factor is drawn in the figure."""
     return min(max(factor, NEVER), MOST)
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What papers say of their methods, and what we ask of ours."""
+    """What papers say about their methods, and what we ask of ours."""
     return [found for claim in CLAIMS if (found := claim(seeds)) is not None]

@@ -34,9 +34,9 @@ from gnomon_lab.settings import Count, Settings, among, at_least
 RATES, DECAYS = (0.01, 0.03, 0.1, 0.3), (0.3, 1.0)
 """Learning rates and weight decays of AdamW, of which the best pair is taken."""
 DEFAULT = 0.001, 0.01
-"""What PyTorch's AdamW has where nobody tunes it."""
+"""What PyTorch's AdamW has where it is not tuned."""
 PATIENCE = 5
-"""Times the task's steps that trainings without tuned weight decay are waited for, where they may arrive."""
+"""How many times the task's steps to wait for networks without tuned weight decay, where they may arrive."""
 SCORED_FROM = 100
 """Seeds from here on are scored; those below tune."""
 INTRODUCTION = """
@@ -48,18 +48,18 @@ Networks that never arrive count as such.
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """The setting of the board. A run has seeds of its own for tuning and for scoring; other runs add to it."""
+    """The setting of the board. A run has its own seeds for tuning and for scoring; other runs add to it."""
 
     tasks: tuple[Annotated[str, among(*TASKS)], ...] = tuple(TASKS)
-    """On which."""
+    """Which tasks."""
     methods: tuple[Annotated[str, among(*METHODS)], ...] = tuple(METHODS)
-    """Which methods, beside weight decay itself."""
+    """Which methods, in addition to weight decay itself."""
     tuned_on: Count = 2
     """Seeds that a setting is judged on."""
     scored_on: Count = 2
     """Seeds that the chosen setting is scored on."""
     steps: Annotated[int, at_least(0)] = 0
-    """At most in a trial; 0 for the tasks' own."""
+    """Maximum number of steps in a trial; 0 for the tasks' own."""
 
 
 SMALL = PAPER = Config()
@@ -126,7 +126,7 @@ def tried(run: Run, arm: str) -> list[Record]:
 
 
 def change(method: Method | None, setting: Setting, training: Training) -> None:
-    """What the method does to a training; weight decay by itself does nothing more."""
+    """What the method does to a training; weight decay alone does nothing more."""
     if method is not None:
         method.change(training, setting.own)
 

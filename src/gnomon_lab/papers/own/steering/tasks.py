@@ -21,9 +21,9 @@ class Task:
 
     Attributes:
         data: training and unseen samples.
-        network: at its start.
+        network: the initial network.
         goal: the share of unseen samples to recognise.
-        steps: at most.
+        steps: maximum number of steps.
         whole: whether networks train to the last step and are judged by what they know then, not by when they arrive.
     """
 
@@ -40,7 +40,7 @@ def digits(count: int, data_dir: Path | None, generator: torch.Generator) -> Spl
 
 
 def digits_as_rows(count: int, data_dir: Path | None, generator: torch.Generator) -> Splits:
-    """The same as rows."""
+    """The same images as rows."""
     return rows(digits(count, data_dir, generator))
 
 
@@ -50,7 +50,7 @@ def addition(prime: int, share: float, data_dir: Path | None, generator: torch.G
 
 
 def addition_as_rows(prime: int, share: float, data_dir: Path | None, generator: torch.Generator) -> Splits:
-    """The two summands beside each other."""
+    """The two summands side by side."""
     return side_by_side(sums(prime, share, generator))
 
 
@@ -74,7 +74,7 @@ def convolutional(generator: torch.Generator) -> nn.Module:
 
 
 def narrow(sizes: tuple[int, ...], generator: torch.Generator) -> nn.Module:
-    """ReLU layers with biases and PyTorch's start."""
+    """ReLU layers with biases and PyTorch's initialisation."""
     return mlp(sizes, bias=True, generator=generator)
 
 
@@ -90,4 +90,4 @@ TASKS = {
     "parity": Task(partial(parity, 1000, 40), partial(narrow, (40, 128, 2)), 0.95, 3000),
     "usual": Task(partial(digits, 1000), convolutional, 0.88, 500, whole=True),
 }
-"""By name; the last is a training as one would set it up, from a start of usual size."""
+"""By name; the last is training as one would set it up, from an initialisation of usual size."""

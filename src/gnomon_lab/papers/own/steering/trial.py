@@ -15,20 +15,20 @@ from gnomon_lab.papers.own.steering.methods import Training
 from gnomon_lab.papers.own.steering.tasks import Task
 
 LOOKS = 100
-"""How often in each factor of ten of the steps the unseen accuracy is looked at: arrival is known to 2.3 %."""
+"""How often in each factor of ten of the steps the unseen accuracy is read: arrival is known to 2.3 %."""
 FITS = 0.99
 """The training accuracy from which on a network counts as fitting its training data."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """The outcome of a trial.
 
     Attributes:
         steps: until the goal; None if it was not reached.
-        cost: processor seconds of a step, without looking.
+        cost: CPU seconds per step, without readings.
         most: the steps that were waited for.
-        fits: the first step at which the training data were fitted, of those that were looked at; None if none was.
+        fits: the first step at which the training data were fitted, among those that were read; None if none was.
         unseen: the accuracy at the end; 0 if the loss, a gradient or a norm was no longer finite.
     """
 
@@ -50,9 +50,9 @@ def trial(
         change: the method, which changes the training.
         rate: the learning rate.
         decay: the weight decay.
-        seed: of data, network and all else.
+        seed: of data, network and everything else.
         data_dir: where to look for data sets first.
-        steps: at most; default: the task's.
+        steps: maximum number of steps; default: the task's.
     """
     generator = torch.Generator().manual_seed(seed)
     train, test = task.data(data_dir, generator)

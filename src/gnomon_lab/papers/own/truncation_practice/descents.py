@@ -48,7 +48,7 @@ class Start:
 
 
 def clusters_start(size: int, name: str, generator: torch.Generator) -> Start:
-    """Two clusters in the plane, and a map for each, slightly turned, that sees the other's in its positive sector.
+    """Two clusters in the plane, and a map for each, slightly turned, that has the other's in its positive sector.
 
     Seen from the origin the first map truncates to the lower left, the second to the upper right. The outputs turn the
     plane by a right angle, so that the labels' preimages, (-½, -½) and (½, ½), lie between the clusters: with its apex
@@ -81,7 +81,7 @@ def digits_start(size: int, q: int, generator: torch.Generator) -> Start:
 
 
 def together(own: Affine) -> Affine:
-    """The cumulative weights and biases of layers, as gnomon.cumulative_parameters has them: (2.6)."""
+    """The cumulative weights and biases of layers, as in gnomon.cumulative_parameters: (2.6)."""
     weights, betas = [own.weight[0]], [torch.linalg.solve(own.weight[0], own.bias[0])]
     for weight, bias in zip(own.weight[1:], own.bias[1:], strict=True):
         weights.append(weight @ weights[-1])
@@ -99,7 +99,7 @@ def apart(cumulative: Affine) -> Affine:
 
 
 def joined(first: Affine, then: Affine) -> Affine:
-    """Layers behind layers."""
+    """Layers after layers."""
     return Affine(torch.cat([first.weight, then.weight]), torch.cat([first.bias, then.bias]))
 
 
@@ -121,7 +121,7 @@ def coordinates(rung: str, start: Affine) -> tuple[Affine, Callable[[Affine], Af
 
 
 def standard_loss(logits: Float[Tensor, "n k"], labels: Int[Tensor, "n"]) -> Float[Tensor, ""]:
-    """(2.22), with one-hot labels."""
+    """The loss (2.22), with one-hot labels."""
     return halved(logits - torch.eye(logits.shape[1], dtype=logits.dtype)[labels], labels)
 
 
@@ -153,7 +153,7 @@ def descent(rung: str, start: Start, free: Affine, model: nn.Module) -> tuple[Fl
 
 
 def velocities(rung: str, start: Start) -> dict[str, Any]:
-    """At time 0, of the hidden layers: that of β, and that of the cumulative weight times its transpose."""
+    """At time 0, for the hidden layers: that of β, and that of the cumulative weight times the weight's transpose."""
     if rung == EFFECTIVE:
         bias, weight = start.flow.velocity_at(start.at.bias[:-1], start.at.weight[:-1])
     else:
@@ -164,7 +164,7 @@ def velocities(rung: str, start: Start) -> dict[str, Any]:
 
 
 def moved(rung: str, free: Affine, towards: Affine, step: float) -> Affine:
-    """One step; adapted weights are turned, and stay orthogonal."""
+    """One step; adapted weights are rotated, and stay orthogonal."""
     if rung == ADAPTED:
         turn = torch.linalg.matrix_exp(step * towards.weight @ free.weight.mT)
         return Affine(turn @ free.weight, free.bias + step * towards.bias)

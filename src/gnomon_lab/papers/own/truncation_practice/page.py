@@ -22,13 +22,13 @@ from gnomon_lab.runs import Claim, Record, over_seeds
 FOLLOWED = ("clusters", "digits")
 """Starts that are followed in time."""
 EXACT, CLOSE, NOTHING = 1e-10, 0.01, 1e-6
-"""Shares of the first value that are agreement to rounding, following closely, and as good as zero."""
+"""Shares of the first value that count as agreement to rounding, as following closely, and as zero."""
 APART = 0.1
 """From this distance on, as a share of the effective flow's way, two orbits are apart."""
 NONE = 1e-12
-"""What is less is drawn as this, on logarithmic axes."""
+"""Smaller values are drawn as this, on logarithmic axes."""
 BOX = 3.0
-"""Half the side of the square that the film shows."""
+"""Half the side length of the square that the film shows."""
 SOURCE = "Chen, arXiv:2501.07400, "
 
 
@@ -38,25 +38,25 @@ def of(records: Sequence[Record], name: str, rung: str) -> list[Record]:
 
 
 def share(record: Record) -> float:
-    """Of all coordinates, those that are truncated; classes and layers count alike."""
+    """The share of all coordinates that are truncated; classes and layers count equally."""
     return float(np.mean(record["truncated"]))
 
 
 def velocity(record: Record, name: str) -> Float[np.ndarray, "_"]:
-    """Of "beta", "weight", or "rotation": how the polar factors turn, the antisymmetric part of the weights'."""
+    """The velocity of "beta", "weight", or "rotation": how the polar factors turn, the weights' antisymmetric part."""
     found = np.array(record["beta_velocity" if name == "beta" else "weight_velocity"])
     return ((found - found.swapaxes(1, 2)) / 2 if name == "rotation" else found).ravel()
 
 
 def beside(record: Record, flow: Record, name: str) -> str:
-    """A velocity beside the effective flow's: the ratio of lengths, and the cosine."""
+    """A velocity compared with the effective flow's: the ratio of lengths, and the cosine."""
     here, there = velocity(record, name), velocity(flow, name)
     size, other = np.linalg.norm(here), np.linalg.norm(there)
     return f"{size / other:.1f} x, cos {here @ there / (size * other):.2f}"
 
 
 def leaves(arm: Sequence[Record]) -> str:
-    """When the cumulative biases are further apart than `APART` for the first time, between readings on a line."""
+    """When the cumulative biases are first further apart than `APART`, by linear interpolation between readings."""
     for one, other in itertools.pairwise(arm):
         if other["beta_apart"] > APART:
             part = (APART - one["beta_apart"]) / (other["beta_apart"] - one["beta_apart"])
@@ -65,7 +65,7 @@ def leaves(arm: Sequence[Record]) -> str:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Every rung beside the effective flow: how it sets out, how long it stays, and where it ends."""
+    """Every rung compared with the effective flow: how it sets out, how long it stays, and where it ends."""
     columns = ("descent", "β sets out", "R", "β 10 % off", "same sides", "truncated", "loss")
     rows: list[tuple[str, ...]] = []
     for name in FOLLOWED:
@@ -180,7 +180,7 @@ def sectors(record: Record) -> tuple[Float[np.ndarray, "3 2"], ...]:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What the paper says of the two losses and flows, for the worst of all finished seeds."""
+    """What the paper says about the two losses and flows, for the worst of all finished seeds."""
 
     def claim(message: str, where: str, most: float, value: Callable[[Sequence[Record]], float]) -> Claim:
         worst = [value(records) for records in seeds]

@@ -1,4 +1,4 @@
-"""truncation-practice: ordinary gradient descent beside the effective gradient flow, one difference at a time."""
+"""truncation-practice: ordinary gradient descent next to the effective gradient flow, one difference at a time."""
 
 import math
 from collections.abc import Sequence
@@ -42,18 +42,18 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Positive, Range, Settings, at_least, between
 
 RESTS = ("untruncated", "collapsed")
-"""Starts of which only the velocities are asked: all points in every positive sector; each cluster cut to a point."""
+"""Starts at which only the velocities are read: all points in every positive sector; each cluster cut to a point."""
 ON_FACE = 1e-9
 """Heights over a face that count as on it, and thus as truncated: the flow slides there up to rounding."""
 INTRODUCTION = """
 The effective gradient flow is a flow of truncation maps: cumulative biases and orthogonal matrices, in the input space,
-with the map from there to the outputs held fast. Practice trains the weights and biases of layers, and the last layer
-with them. Both start here from the same network, and between them stand descents on the same loss that take up
+with the map from there to the outputs held fixed. Practice trains the weights and biases of layers, including those of
+the last layer. Both start here from the same network, and between them are descents on the same loss that adopt
 practice one step at a time: adapted weights (the paper's setting, by automatic differentiation), cumulative weights
 that need not stay orthogonal, the layers' own weights and biases, a last layer that does not follow, one that is
 trained too, and steps of the usual size.
 
-What differs, then, is neither the network nor the loss but in which coordinates it descends.
+What differs, then, is neither the network nor the loss but the coordinates in which it descends.
 """
 
 LARGE_STEP_OR_MORE = Range(
@@ -70,15 +70,15 @@ class Config(Settings):
     images: Annotated[int, between(2, 170)] = 10
     """Images of each digit."""
     classes: Annotated[int, between(2, 10)] = 4
-    """Digits 0, 1, ..., and as many principal components: the network's width."""
+    """Number of digits 0, 1, ..., and of principal components: the network's width."""
     until: Annotated[float, LARGE_STEP_OR_MORE] = 10.0
-    """The end; unit: of gradient flow on the loss."""
+    """The end, in units of time of gradient flow on the loss."""
     large_step: Positive = 0.1
     """The usual learning rate."""
     finer: Count = 50
-    """How many of the small steps make a large one."""
+    """How many small steps make a large one."""
     readings: Count = 40
-    """Of each orbit, denser at its start."""
+    """Readings of each orbit, denser at its start."""
 
 
 SMALL = Config()
@@ -87,7 +87,7 @@ PAPER = Config(cluster=100, images=15, until=20.0, finer=200)
 
 @dataclass(frozen=True)
 class Seen:
-    """A network's truncation maps: numbers for the record, and what is held against the effective flow's."""
+    """A network's truncation maps: numbers for the record, and what is compared with the effective flow's."""
 
     numbers: dict[str, Any]
     beta: Float[Tensor, "l q"]
@@ -96,7 +96,7 @@ class Seen:
 
 
 def run(config: Config, run: Run) -> None:
-    """Asks for the velocities at the starts that should rest, and follows all rungs from the others."""
+    """Records the velocities at the starts that should rest, and follows all rungs from the others."""
     large = round(config.until / config.large_step)
     marks = sorted({round(large * (k / config.readings) ** 2) for k in range(config.readings + 1)})
     for name in (*RESTS, *FOLLOWED):

@@ -18,15 +18,15 @@ Traits = Float[NDArray[Any], "m q"]
 Probabilities = Float[NDArray[Any], "m"]
 Tell = Callable[[Traits], Probabilities]
 Fit = Callable[[Traits, Bool[NDArray[Any], "m"], Int[NDArray[Any], "m"]], Tell]
-"""From traits, what came, and whose they are."""
+"""From traits, what came, and the network of each."""
 RUNS = 25
-"""The most similar networks that are asked."""
+"""How many of the most similar networks are asked."""
 TOGETHER = 500
-"""Moments whose distances to all known ones are taken at once."""
+"""Moments whose distances to all known ones are computed at once."""
 
 
 def logistic(strength: float) -> Fit:
-    """Logistic regression on standardised traits; the penalty is the larger, the smaller `strength`."""
+    """Logistic regression on standardised traits; the smaller `strength`, the larger the penalty."""
 
     def fit(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
         if alike(came):
@@ -39,7 +39,7 @@ def logistic(strength: float) -> Fit:
 
 
 def nearest(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
-    """The share that it came true of, at the most similar moment of each of the `RUNS` most similar networks."""
+    """The share for which it came true, at the most similar moment of each of the `RUNS` most similar networks."""
     standard = make_pipeline(imputer(), StandardScaler())
     known = standard.fit_transform(traits)
 
@@ -55,7 +55,7 @@ def boosting(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[A
     if alike(came):
         return always(came)
     fitted = booster()
-    known = ~np.isnan(traits).all(0)  # it takes no trait without a single value
+    known = ~np.isnan(traits).all(0)  # it cannot use a trait without a single value
     fitted.fit(traits[:, known], came)
     return lambda asked: fitted.predict_proba(asked[:, known])[:, 1]
 
@@ -70,12 +70,12 @@ SIMPLE: Mapping[str, Fit] = {
     "logistic regression, C = 1": logistic(1.0),
     "nearest runs": nearest,
 }
-"""Those that a person can look into."""
+"""Those that a person can inspect."""
 BOOSTED: Mapping[str, Fit] = {"gradient boosting": boosting}
 
 
 def alike(came: Bool[NDArray[Any], "m"]) -> bool:
-    """Whether there is one outcome alone."""
+    """Whether there is only one outcome."""
     return bool(came.all() or not came.any())
 
 
@@ -85,16 +85,16 @@ def always(came: Bool[NDArray[Any], "m"]) -> Tell:
 
 
 def imputer() -> SimpleImputer:
-    """Puts the median where there is no value."""
+    """Fills in the median where there is no value."""
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
 def similar(
     asked: Traits, known: Traits, whose: Int[NDArray[Any], "m"]
 ) -> tuple[Int[NDArray[Any], "a k"], Float[NDArray[Any], "a k"]]:
-    """Of each of the most similar networks its most similar moment, the nearest first, and the distances to them.
+    """The most similar moment of each of the most similar networks, the nearest first, and the distances to them.
 
-    Distances are root mean squares over the traits. A network's known moments stand together.
+    Distances are root mean squares over the traits. A network's known moments are adjacent.
     """
     starts = np.flatnonzero(np.diff(whose, prepend=-1))
     ends = np.append(starts[1:], len(whose))

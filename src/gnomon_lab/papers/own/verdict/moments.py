@@ -1,4 +1,4 @@
-"""The corpus as moments: what a network looks like at a reading, and apart from it what came of it."""
+"""The corpus as moments: what a network looks like at a reading, and separately what came of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from gnomon_lab.papers.own.who_knows_first.judged import AHEAD
 from gnomon_lab.papers.own.who_knows_first.watched import Watched
 
 RISE = 0.05
-"""By how much unseen accuracy has to rise until there are four times as many steps."""
+"""By how much unseen accuracy has to rise by the time there are four times as many steps."""
 CLOSED = 0.1
 """How far unseen accuracy may be below that of the training data in a network that has generalised."""
 ROUNDING = 1e-6
@@ -42,7 +42,7 @@ KINDS = {
     "addition": "addition",
     "addition-transformer": "addition",
 }
-"""Families that share their data; each other is a kind of its own."""
+"""Families that share their data; each other family is its own kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,8 @@ class Moments:
     Attributes:
         names: of the traits.
         traits: what is looked at; NaN where a quantity has no value.
-        network: the place of the network among all; a network's moments stand together, in their order.
-        place: of the reading among its network's.
+        network: the index of the network among all; a network's moments are adjacent, in their order.
+        place: the index of the reading among its network's.
         known: whether the network was read at four times as many steps; what came is NaN or false otherwise.
         fitted: whether its training data have been fitted by then.
         rise: of unseen accuracy up to there.
@@ -92,12 +92,12 @@ class Moments:
         return self.gap <= CLOSED + ROUNDING
 
     def only(self, chosen: Bool[NDArray[Any], "m"] | slice) -> "Moments":
-        """Some of them."""
+        """Some of the moments."""
         parts = (getattr(self, name)[chosen] for name in list(self.__dataclass_fields__)[1:])
         return Moments(self.names, *parts)
 
     def of(self, names: Sequence[str]) -> "Moments":
-        """With the traits of some quantities alone."""
+        """The moments with the traits of some quantities only."""
         kept = [place for place, name in enumerate(self.names) if name.partition(",")[0] in names]
         parts = (getattr(self, name) for name in list(self.__dataclass_fields__)[2:])
         return Moments(tuple(self.names[place] for place in kept), self.traits[:, kept], *parts)

@@ -1,4 +1,4 @@
-"""What a model says of networks that it has not seen, with all that is learnt learnt without them."""
+"""What a model says of networks that it has not seen, with everything that is learnt learnt without them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from gnomon_lab.papers.own.verdict.models import Fit, Probabilities, Tell, Trait
 from gnomon_lab.papers.own.verdict.moments import Moments
 
 BINS = 20
-"""Into which moments are parted by their probability, each with as many."""
+"""Bins into which moments are divided by their probability, each with equally many."""
 UNLIKE = 0.95
 """The share of the known moments whose distance to other groups is below the limit."""
 NEARLY = 1.01
@@ -29,9 +29,9 @@ class Said:
 
     Attributes:
         probability: that it comes.
-        low, high: between which 90 in a hundred rises lie.
+        low, high: bounds between which 90 in a hundred rises lie.
         answered: whether the moment is like those that the model was fitted to.
-        inner: of each group, what was said of all others while each of them was left out; NaN in the group.
+        inner: for each group, what was said of all others while each of them was left out; NaN in the group.
         chosen: the name of the model, by group.
     """
 
@@ -46,7 +46,7 @@ class Said:
 def nested(
     data: Moments, came: Bool[NDArray[Any], "m"], group: Int[NDArray[Any], "m"], models: Mapping[str, Fit]
 ) -> Said:
-    """Leaves out each group, and in what is left each again, to choose between the models and to calibrate."""
+    """Leaves out each group, and from the rest each group again, to choose between the models and to calibrate."""
     count, groups = len(group), np.unique(group)
     said = Said(
         np.full(count, np.nan),
@@ -87,7 +87,7 @@ def chosen(
 
 
 def left_out(data: Moments, came: Bool[NDArray[Any], "m"], group: Int[NDArray[Any], "m"], fit: Fit) -> Probabilities:
-    """What is said of each group by what was fitted to the others; of those in group -1 nothing."""
+    """What is said of each group by what was fitted to the others; one half of those in group -1."""
     said = np.full(len(group), 0.5)
     for each in np.unique(group[group >= 0]):
         learnt, asked = (group >= 0) & (group != each) & data.known, group == each
@@ -104,14 +104,14 @@ def platt(said: Probabilities, came: Bool[NDArray[Any], "m"]) -> Tell:
 
 
 def odds(said: Probabilities) -> Float[NDArray[Any], "m 1"]:
-    """Their logarithm."""
+    """The logarithm of the odds."""
     kept = np.clip(said, 1e-6, 1 - 1e-6)
     return np.log(kept / (1 - kept))[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Between what rises lie, by the probability that was said of moments while their group was left out.
+    """The ranges in which rises lie, by the probability that was said of moments while their group was left out.
 
     Attributes:
         edges: of the bins, between the lowest and the highest.
@@ -157,6 +157,6 @@ def limit(data: Moments, group: Int[NDArray[Any], "m"]) -> float:
 
 
 def standard(traits: Traits) -> Callable[[Traits], Traits]:
-    """Scales as these are scaled to mean 0 and spread 1, after putting their median where there is no value."""
+    """Scales as these are scaled to mean 0 and spread 1, after filling in their median where there is no value."""
     fitted = make_pipeline(imputer(), StandardScaler()).fit(traits)
     return lambda asked: fitted.transform(asked)

@@ -1,4 +1,4 @@
-"""The page: how well each set of quantities tells, of what is left out, and what it is worth to stop by it."""
+"""The page: how well each set of quantities tells on what is left out, and what stopping by it is worth."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,17 +13,17 @@ OURS = "core"
 SHIPS = "core, boosted"
 """What ships, as the protocol's rule has it."""
 WITHIN, ACROSS, SURE, HONEST, FALSE, HALF = 0.93, 0.8, (0.85, 0.95), 0.05, 0.05, 0.5
-"""What is aimed at: AUROC of networks and of families left out, coverage, calibration error, false stops, waste."""
+"""What is aimed at: AUROC on networks and on families left out, coverage, calibration error, false stops, waste."""
 LEFT_OUT = {"networks": "networks left out", "families": "families left out", "kinds": "data left out"}
 
 
 def probabilities(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
-    """By what is left out and what is looked at."""
+    """The records, by what is left out and by what is used."""
     return {(record["grouping"], record["set"]): record for record in by_arm(records)["probability"]}
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Of moments at which the training data are fitted, unless said otherwise."""
+    """For moments at which the training data are fitted, unless stated otherwise."""
     columns = (
         "", "left out", "AUROC", "all moments", "Brier", "calibration", "range holds", "answered", "false stops",
         "wasted",
@@ -38,7 +38,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def row(record: Record) -> tuple[str, ...]:
-    """Of one set."""
+    """The row of one set."""
     fitted = record["fitted"]
     return (
         interval(fitted["auroc"]),
@@ -57,7 +57,7 @@ def number(found: dict[str, Any]) -> str:
 
 
 def waste(record: Record) -> tuple[str, str]:
-    """What stopping came to."""
+    """The results of stopping."""
     stops = record["stops"]
     return f"{stops['false']['value']:.1%}", f"{stops['wasted']['value']:.0%}"
 
@@ -98,7 +98,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What is aimed at, of the first finished seed: others only draw other resamples."""
+    """What is aimed at, for the first finished seed: others only draw other resamples."""
     known = probabilities(seeds[0])
     within, across = known["networks", OURS]["fitted"], known["families", OURS]["fitted"]
     stops, rivals = known["families", OURS]["stops"], known["families", OURS]["beyond"]

@@ -47,17 +47,17 @@ SETS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Fit]]] = {
     "core and validation": ((*CORE, *VALIDATION), SIMPLE),
     "everything, boosted": ((), BOOSTED),
 }
-"""What is looked at, and by which models; rivals first."""
+"""What is used, and by which models; rivals first."""
 RIVALS = ("validation alone", "weight norm alone", "training loss alone", "core")
-"""What each set is held against; the last decides what ships."""
+"""What each set is compared with; the last decides what ships."""
 GROUPINGS = ("families", "kinds", "networks")
 """What is left out: a family, all families with the same data, or a fifth of the networks of each family."""
 FOLDS = 5
 INTRODUCTION = """
 Is more training worth it? From what the training data show of a network, a model says how probable it is that unseen
-accuracy rises by five points if training goes on to four times the steps. It is asked of networks of the corpus that
-it has not seen, of families that it has not seen, and of data that it has not seen; beside it a validation split, the
-weight norm, and the training loss are asked in the same way.
+accuracy rises by five points if training goes on to four times the steps. It is asked about networks of the corpus that
+it has not seen, about families that it has not seen, and about data that it has not seen; for comparison a validation
+split, the weight norm, and the training loss are asked in the same way.
 """
 
 
@@ -66,7 +66,7 @@ class Config(Settings):
     """The setting of the judgement."""
 
     resamples: Count = 1000
-    """Of the networks, for the intervals."""
+    """Resamples of the networks, for the intervals."""
     corpus: str = ""
     """A table that `gnomon report corpus --table` wrote; default: the one that comes with gnomon."""
 
@@ -169,7 +169,7 @@ def of_everything(names: Sequence[str], networks: Sequence[Watched], data: Momen
 
 
 def stops(asked: Asked, said: Said, grouping: str) -> tuple[Places, list[float]]:
-    """Where each training would be ended, with a threshold that was chosen without its group."""
+    """Where each training run would be ended, with a threshold that was chosen without its group."""
     data, group = asked.data, asked.group(grouping)
     places: list[int | None] = [None] * len(asked.networks)
     thresholds = []
@@ -185,7 +185,7 @@ def stops(asked: Asked, said: Said, grouping: str) -> tuple[Places, list[float]]
 
 
 def stopped(asked: Asked, places: Places) -> dict[str, object]:
-    """What came of a rule: false stops among all, wasted steps as a share of those of never stopping."""
+    """The results of a rule: false stops among all, wasted steps as a share of those of never stopping."""
     found, never = ended(asked.networks, places), ended(asked.networks, [None] * len(places))
     family = [str(name) for name in asked.family]
     false, ends = (of_networks(each.astype(float), family, asked.draws) for each in (found.false, found.stopped))

@@ -14,9 +14,9 @@ from gnomon_lab.papers.own.who_knows_first.board import Draws, Numbers, mean, sp
 from gnomon_lab.papers.own.who_knows_first.judged import Told, auroc, resampled_auroc
 
 PARTS = 10
-"""Of equally many moments, in which the calibration error compares what was said with what came."""
+"""Parts of equally many moments, in which the calibration error compares what was said with what came."""
 Score = tuple[float, NDArray[Any]]
-"""Of all networks, and of each resample."""
+"""The score on all networks, and on each resample."""
 
 
 class Scored:
@@ -50,7 +50,7 @@ class Scored:
         self.weights = together[:, self.whose]
 
     def auroc(self, said: Probabilities, only: Bool[NDArray[Any], "m"] | None = None) -> Score:
-        """The mean over families of the chance that of two moments the one of which it came true was given more."""
+        """The mean over families of the chance that of two moments the one of which it came true was rated higher."""
         kept = np.ones(len(self.rows), dtype=bool) if only is None else only[self.rows]
         found = []
         for name, drawn in self.draws.items():
@@ -79,11 +79,11 @@ class Scored:
         return self.average(((low <= self.rise) & (self.rise <= high)).astype(float))
 
     def answered(self, said: Said) -> Score:
-        """The share of the moments that are like those that the model knew."""
+        """The share of the moments that are like those the model knew."""
         return self.average(said.answered[self.rows].astype(float))
 
     def calibration(self, said: Probabilities) -> Score:
-        """The mean over parts of equally many moments of how far what was said in the mean is from what came."""
+        """The mean, over parts of equally many moments, of how far the mean of what was said is from what came."""
         part = np.empty(len(self.rows), dtype=int)
         part[np.argsort(said[self.rows], kind="stable")] = np.arange(len(self.rows)) * PARTS // len(self.rows)
         off = said[self.rows] - self.came
@@ -92,7 +92,7 @@ class Scored:
         return float(np.abs(sums.sum(1)).sum() / len(self.rows)), drawn
 
     def average(self, values: Float[NDArray[Any], "k"]) -> Score:
-        """Over the moments."""
+        """The average over the moments."""
         return float(values.mean()), self.weights @ values / self.weights.sum(1)
 
 
@@ -113,7 +113,7 @@ def scores(asked: Scored, said: Said) -> dict[str, object]:
 
 
 def beyond(asked: Scored, said: Said, rivals: Mapping[str, Said]) -> dict[str, dict[str, Numbers]]:
-    """By how much the AUROC is higher and the Brier score lower than a rival's, of the same resamples."""
+    """By how much the AUROC is higher and the Brier score lower than a rival's, on the same resamples."""
     found: dict[str, dict[str, Numbers]] = {}
     for name, rival in rivals.items():
         area, theirs = asked.auroc(said.probability), asked.auroc(rival.probability)

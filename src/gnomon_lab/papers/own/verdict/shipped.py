@@ -14,7 +14,7 @@ from gnomon_lab.papers.own.verdict.stopping import threshold
 from gnomon_lab.papers.own.who_knows_first.watched import Watched
 
 DIGITS = 4
-"""Of what is kept."""
+"""Decimal places that are kept."""
 Json = dict[str, Any]
 
 
@@ -52,10 +52,10 @@ def shipped(
 
 
 def boosted(known: Moments) -> Json:
-    """The trees, node by node; one without branches leads to itself."""
+    """The trees, node by node; a node without branches leads to itself."""
     fitted = booster().fit(known.traits, known.rises)
     trees = []
-    for (grown,) in fitted._predictors:  # scikit-learn keeps them to itself
+    for (grown,) in fitted._predictors:  # private in scikit-learn
         nodes = grown.nodes
         here = np.arange(len(nodes))
         trees.append({
@@ -95,5 +95,5 @@ def one(network: Watched, moments: Moments, fitted: Callable[[Traits], Traits]) 
 
 
 def rounded(values: NDArray[Any], digits: int = 6) -> list[float]:
-    """To so many digits behind the point."""
+    """Rounded to this many decimal places."""
     return [round(float(value), digits) for value in values]

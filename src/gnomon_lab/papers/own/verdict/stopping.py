@@ -1,4 +1,4 @@
-"""When each rule would have ended a training, what would have come, and how many steps were wasted."""
+"""When each rule would have ended a training run, what would have come, and how many steps were wasted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from gnomon_lab.papers.own.verdict.moments import RISE, ROUNDING, Moments
 from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, Watched
 
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
-"""Probabilities below which a training might be ended."""
+"""Probabilities below which a training run might be ended."""
 FALSE_STOPS = 0.05
-"""The share of trainings that may be ended too early."""
+"""The share of training runs that may be ended too early."""
 BETWEEN = 8
-"""Readings in a doubling that `plateau` is given; it wants some in each half of the steps."""
+"""Readings per doubling that `plateau` is given; it needs some in each half of the steps."""
 PLATEAU = partial(plateau, flat=0.02, high=0.5, rank_one=0.9)
 """With the thresholds that were its defaults when the protocol was written."""
 Places = Sequence[int | None]
@@ -28,7 +28,7 @@ Places = Sequence[int | None]
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """What a rule came to.
+    """The results of a rule.
 
     Attributes:
         false: by network, whether at least `RISE` of unseen accuracy would have come.
@@ -42,7 +42,7 @@ class Ended:
 
 
 def ended(networks: Sequence[Watched], places: Places) -> Ended:
-    """By network."""
+    """The results by network."""
     false, wasted = [], []
     for network, place in zip(networks, places, strict=True):
         last = len(network.steps) - 1 if place is None else place
@@ -58,7 +58,7 @@ def settles(network: Watched) -> int:
 
 
 def when(networks: Sequence[Watched], holds: Callable[[Watched, int], bool]) -> Places:
-    """The first reading, from that on at which the training data are fitted, at which a rule holds."""
+    """The first reading at which a rule holds, from the one on at which the training data are fitted."""
     return [
         None
         if network.fits is None
@@ -76,7 +76,7 @@ def improbable(data: Moments, said: Probabilities, networks: int, threshold: flo
 
 
 def threshold(data: Moments, said: Probabilities, networks: Sequence[Watched], asked: Int[NDArray[Any], "k"]) -> float:
-    """The highest with few enough false stops of these networks; 0 if there is none."""
+    """The highest threshold with few enough false stops of these networks; 0 if there is none."""
     those, allowed = [networks[which] for which in asked], 0.0
     for each in THRESHOLDS:
         places = improbable(data, np.nan_to_num(said, nan=1.0), len(networks), each)
@@ -86,7 +86,7 @@ def threshold(data: Moments, said: Probabilities, networks: Sequence[Watched], a
 
 
 def patience(names: Sequence[str], networks: Sequence[Watched], doublings: int) -> Places:
-    """Where the best accuracy on a validation split has not been exceeded for so many doublings of the steps."""
+    """Where the best accuracy on a validation split has not been exceeded for this many doublings of the steps."""
     column = list(names).index("validation/accuracy")
 
     def tired(network: Watched, place: int) -> bool:
@@ -96,7 +96,7 @@ def patience(names: Sequence[str], networks: Sequence[Watched], doublings: int) 
 
 
 def flat(names: Sequence[str], networks: Sequence[Watched]) -> Places:
-    """Where `plateau` says that more training is unlikely to help, of readings in between too."""
+    """Where `plateau` says that more training is unlikely to help, with readings in between too."""
     aligned, pc1 = (list(names).index(f"some/{name}") for name in ("centroid_alignment", "explained_variance_ratio"))
 
     def rests(network: Watched, place: int) -> bool:
@@ -111,7 +111,7 @@ def flat(names: Sequence[str], networks: Sequence[Watched]) -> Places:
 def denser(
     network: Watched, place: int, columns: Sequence[int]
 ) -> tuple[Float[NDArray[Any], "t"], Float[NDArray[Any], "q t"]]:
-    """Numbers up to a reading, on straight lines over the logarithm of the steps."""
+    """Numbers up to a reading, interpolated linearly over the logarithm of the steps."""
     times = np.log2(network.steps[: place + 1].astype(float))
     count = round((times[-1] - times[0]) * BETWEEN) + 1
     there = np.linspace(times[0], times[-1], count)

@@ -45,7 +45,7 @@ class Found:
     Attributes:
         values: by family; NaN where there is none.
         drawn: by resample and family.
-        nothing: 0.5 of an AUROC, 0 of a correlation.
+        nothing: 0.5 for an AUROC, 0 for a correlation.
     """
 
     values: Float[NDArray[Any], "f"]
@@ -57,7 +57,7 @@ class Found:
         return mean(self._turned(self.values)), mean(self._turned(self.drawn))
 
     def signs(self, values: NDArray[Any]) -> NDArray[Any]:
-        """For each family 1 where the others have high scores go with generalising, in the mean, or -1.
+        """For each family 1 where, on average, high scores in the others go with generalising, otherwise -1.
 
         NaN where no other family has a value.
         """
@@ -71,7 +71,7 @@ class Found:
 
 
 def areas(networks: Networks, scores: Scored, draws: Draws, later: int = 0) -> Found:
-    """The AUROC at the reading at which the training data are fitted, or `later` ones."""
+    """The AUROC at the reading at which the training data are fitted, or `later` readings after it."""
     known = {name: told(those, scores[name], later) for name, those in networks.items()}
     drawn = [resampled_auroc(found, draws[name]) for name, found in known.items()]
     return Found(np.array([auroc(found) for found in known.values()]), np.stack(drawn, axis=1), 0.5)
@@ -110,13 +110,13 @@ def judged(networks: Networks, scores: Scored, draws: Draws) -> dict[str, object
 
 
 def counts(networks: Sequence[Watched], scores: Sequence[Scores]) -> dict[str, int]:
-    """Of a family's networks: all, those with a score at the reading at which they fit, and who generalises then."""
+    """Of a family's networks: all, those with a score at the reading at which they fit, and those generalising then."""
     asked = told(networks, scores)
     return {"networks": len(networks), "asked": len(asked.came), "generalise": int(asked.came.sum())}
 
 
 def beyond(networks: Networks, scores: Scored, rival: Scored, draws: Draws) -> Numbers:
-    """By how much the AUROC in families left out is above a rival's, which is asked of the same networks."""
+    """By how much the AUROC in families left out is above a rival's, which is asked about the same networks."""
     asked = {
         name: [np.where(np.isnan(own), np.nan, theirs) for own, theirs in zip(scores[name], rival[name], strict=True)]
         for name in networks
@@ -132,7 +132,7 @@ def turned(scores: Scored, signs: Mapping[str, float]) -> Scored:
 
 
 def rung(networks: Networks, scores: Scored) -> Numbers:
-    """The alarms of all families together, each at a threshold of its own."""
+    """The alarms of all families together, each at its own threshold."""
     found = [rang for name, those in networks.items() if (rang := alarm(those, scores[name]))]
     return in_time([lead for rang in found for lead in rang.leads])
 
@@ -162,7 +162,7 @@ def in_time(leads: Sequence[float]) -> Numbers:
 
 
 def mean(values: NDArray[Any]) -> NDArray[Any]:
-    """Over the families that have one, on the last axis."""
+    """The mean over the families that have a value, on the last axis."""
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         found: NDArray[Any] = np.where(there, values, 0).sum(-1) / there.sum(-1)
@@ -177,5 +177,5 @@ def spread(value: float | NDArray[Any], drawn: NDArray[Any]) -> Numbers:
 
 
 def number(value: float | NDArray[Any] | np.floating[Any]) -> float | None:
-    """None where there is none."""
+    """The number; None where there is none."""
     return float(value) if math.isfinite(value) else None

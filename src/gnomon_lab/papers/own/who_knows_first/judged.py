@@ -13,7 +13,7 @@ from gnomon_lab.papers.own.corpus.outcome import rises
 from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, HORIZON, Watched
 
 FALSE_ALARMS = 0.1
-"""The share of networks that do not generalise and set off an alarm nevertheless, at most."""
+"""The largest share of the networks that do not generalise that may nevertheless set off an alarm."""
 ROUNDING = 1e-12
 """A spread below this share is that of equal numbers."""
 AHEAD = DOUBLING * (HORIZON.bit_length() - 1)
@@ -31,7 +31,7 @@ class Told:
     """What was said of networks, and what came.
 
     Attributes:
-        places: of the networks among all of their family.
+        places: the indices of the networks among all of their family.
         scores: of each.
         came: whether it will generalise from there on.
     """
@@ -47,7 +47,7 @@ class Told:
 
 
 def told(networks: Sequence[Watched], scores: Sequence[Scores], later: int = 0) -> Told:
-    """At the reading at which each network fits its training data, or `later` ones, of those that are read there."""
+    """At the reading at which each network fits its training data, or `later` after it, for those read there."""
     found = [
         (number, score[place], will_generalise(network, place))
         for number, (network, score) in enumerate(zip(networks, scores, strict=True))
@@ -83,7 +83,7 @@ def resampled_auroc(found: Told, draws: NDArray[Any]) -> NDArray[Any]:
 def rank_correlation(
     networks: Sequence[Watched], scores: Sequence[Scores], draws: NDArray[Any]
 ) -> tuple[float, NDArray[Any]]:
-    """Spearman's, over all readings, of the score with the rise of unseen accuracy up to four times as many steps.
+    """Spearman's, over all readings, of the score and the rise of unseen accuracy up to four times as many steps.
 
     And that of each resample of the networks, in which the ranks are still those among all readings of all networks.
     """
@@ -102,7 +102,7 @@ def rank_correlation(
 
 
 def pearson(sums: NDArray[Any]) -> NDArray[Any]:
-    """The correlation by the sums of 1, x, y, x², y² and xy, which stand on the last axis; NaN without spread."""
+    """The correlation from the sums of 1, x, y, x², y² and xy, which are on the last axis; NaN without spread."""
     with np.errstate(invalid="ignore"):
         _, x, y, xx, yy, xy = np.moveaxis(sums / sums[..., :1], -1, 0)
         spread = (xx - x**2) * (yy - y**2)
@@ -112,13 +112,13 @@ def pearson(sums: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Alarm:
-    """How an alarm would have done, that rings when the score first passes a threshold.
+    """How an alarm that rings when the score first passes a threshold would have done.
 
     Attributes:
         threshold: the lowest at which at most a tenth of the networks that do not generalise set it off.
-        false: the share of them that do.
-        leads: of each network that does, how many doublings of the steps before half of its rise it rang; minus
-            infinity if never.
+        false: the share of those networks that do.
+        leads: for each network that generalises, how many doublings of the steps before half of its rise it rang;
+            minus infinity if never.
     """
 
     threshold: float
@@ -127,7 +127,7 @@ class Alarm:
 
 
 def alarm(networks: Sequence[Watched], scores: Sequence[Scores], threshold: float | None = None) -> Alarm | None:
-    """The alarm, or that of a threshold from elsewhere; None unless there are both outcomes."""
+    """The alarm, or the one with a threshold from elsewhere; None unless there are both outcomes."""
     peaks, rising = [], []
     for network, score in zip(networks, scores, strict=True):
         if network.fits is None:

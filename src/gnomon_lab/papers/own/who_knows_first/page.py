@@ -8,7 +8,7 @@ from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, Scatter, Sca
 from gnomon_lab.runs import Claim, Record
 
 SHOWN = 24
-"""Predictors in table and picture: the best, and those that a paper or a baseline stands for."""
+"""Predictors in table and figure: the best, and those that a paper or a baseline stands for."""
 CLAIMED = {
     "some/centroid_alignment": ("centroid alignment", "high", "Walker et al., arXiv:2506.12284"),
     "train/nc1": ("NC1", "low", "Han, Papyan, Donoho, arXiv:2106.02073"),
@@ -16,7 +16,7 @@ CLAIMED = {
     "some/local_learning_coefficient": ("local learning coefficient", "low", "Lau et al., arXiv:2308.12108"),
     "train/heavy_tails.alpha": ("heavy-tail exponent", "low", "Martin, Mahoney, arXiv:1810.01075"),
 }
-"""What papers say to lead, by the number that is read: in words, which way, and whose."""
+"""What papers say leads, by the number that is read: in words, which way, and whose claim it is."""
 BASELINES = ("step", "train/training_loss", "train/parameter_norm", "validation/accuracy", "validation/log_probability")
 
 
@@ -26,7 +26,7 @@ def ordered(records: Sequence[Record]) -> list[Record]:
 
 
 def chosen(records: Sequence[Record]) -> list[Record]:
-    """The best, and below them those whose place one wants to know."""
+    """The best, and below them those whose rank is of interest."""
     best = ordered(records)
     known = {*CLAIMED, *BASELINES}
     return [record for place, record in enumerate(best) if place < SHOWN or record["predictor"] in known]
@@ -51,13 +51,13 @@ def interval(found: dict[str, Any]) -> str:
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """What each predictor tells of families left out; the picture has each family by itself."""
+    """What each predictor tells on families left out; the figure shows each family separately."""
     columns = ("", "families left out", "rank correlation", "in time", "elsewhere")
     return columns, [(title(record), *row(record)) for record in chosen(records)]
 
 
 def row(record: Record) -> tuple[str, ...]:
-    """Of one predictor."""
+    """The row of one predictor."""
     own, elsewhere = record["own"], record["elsewhere"]
     return (
         interval(area(record, "left_out")),
@@ -68,7 +68,7 @@ def row(record: Record) -> tuple[str, ...]:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """Which predictor tells most, and what a validation split does beside it."""
+    """Which predictor tells most, and what a validation split does in comparison."""
     best = ordered(records)[0]
     split = next(record for record in ordered(records) if record["predictor"] == "validation/accuracy")
     return (
@@ -79,7 +79,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """The AUROCs, a row a predictor; and against time."""
+    """The AUROCs, a row for each predictor; and against time."""
     shown = chosen(records)
     names = list(shown[0]["families"])
     by_name = {"families left out": [area(record, "left_out")["value"] for record in shown]}
@@ -97,7 +97,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def later(records: Sequence[Record]) -> Curves:
-    """What waiting brings: of each predictor that is best at some moment, and of those that papers speak of."""
+    """What waiting brings: for each predictor that is best at some moment, and for those that papers speak of."""
     count = len(records[0]["later"])
     best = [max(records, key=partial(area_later, k)) for k in range(count)]
     known = [record for record in records if record["predictor"] in CLAIMED and record["form"] == "level"]
@@ -113,7 +113,7 @@ def later(records: Sequence[Record]) -> Curves:
 
 
 def area_later(doubling: int, record: Record) -> float:
-    """The AUROC so many doublings later."""
+    """The AUROC this many doublings later."""
     found: float = record["later"][doubling]["value"] or 0.0
     return found
 
@@ -137,7 +137,7 @@ def dots(name: str, values: Sequence[float | None], colour: int) -> Points | Non
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
-    """What papers say to lead, of the first finished seed: the others only draw other resamples."""
+    """What papers say leads, for the first finished seed: the others only draw other resamples."""
     records = {(record["predictor"], record["form"]): record for record in seeds[0]}
     found = []
     for name, (words, way, source) in CLAIMED.items():

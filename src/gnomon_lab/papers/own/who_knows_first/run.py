@@ -18,12 +18,12 @@ from gnomon_lab.settings import Count, Settings
 CORPUS = Path(__file__).parents[1] / "corpus" / "corpus.parquet"
 """The readings of the networks of the corpus, as they are shipped."""
 FORMS = ("level", "change")
-"""How a quantity is looked at: its value, and what the last doubling of the steps brought."""
+"""How a quantity is used: its value, and its change over the last doubling of the steps."""
 VALIDATION = "validation/accuracy"
 INTRODUCTION = """
-Of the networks of the corpus some come to recognise unseen samples long after they fit their training data, and some
-never do. Who says so first? Each quantity that was read of training data is asked, in the same way and of the same
-networks, beside what costs nothing: the number of steps, the training loss, the weight norm, and a validation split.
+Some networks of the corpus come to recognise unseen samples long after they fit their training data, and some never do.
+Who says so first? Each quantity that was read on training data is asked, in the same way and about the same networks,
+next to what costs nothing: the number of steps, the training loss, the weight norm, and a validation split.
 """
 
 
@@ -32,7 +32,7 @@ class Config(Settings):
     """The setting of the board."""
 
     resamples: Count = 1000
-    """Of the networks, for the intervals."""
+    """Resamples of the networks, for the intervals."""
     corpus: str = ""
     """A table that `gnomon report corpus --table` wrote; default: the one that comes with gnomon."""
 
@@ -56,7 +56,7 @@ def run(config: Config, run: Run) -> None:
 
 
 def require_outcomes(networks: Networks, path: str) -> None:
-    """Refuses a corpus of which nothing can be foreseen."""
+    """Refuses a corpus on which nothing can be predicted."""
     asked = [counts(those, [np.zeros(len(each.steps)) for each in those]) for those in networks.values()]
     if not any(0 < found["generalise"] < found["asked"] for found in asked):
         raise DataError(

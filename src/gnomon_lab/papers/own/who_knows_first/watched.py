@@ -1,4 +1,4 @@
-"""The networks of the corpus as arrays: what a predictor may look at, and apart from it what came."""
+"""The networks of the corpus as arrays: what a predictor may use, and separately what came."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from gnomon_lab.papers.own.corpus.outcome import FITS
 DOUBLING = 2
 """Readings in a doubling of the steps."""
 HORIZON = 4
-"""How many times as many steps are looked ahead."""
+"""How many times as many steps to look ahead."""
 LOOKED_AT = ("train/", "some/", "few/", "validation/")
-"""How the names of those numbers begin that a predictor may look at."""
+"""Beginnings of the names of the numbers that a predictor may use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +31,10 @@ class Watched:
         seed: of its run.
         steps: of the readings, as far as it was read.
         unseen: the unseen accuracy, by reading.
-        fits: the place of the first reading with the training data fitted; None if there is none.
+        fits: the index of the first reading with the training data fitted; None if there is none.
         diverged: whether it did.
         levels: by reading and predictor, its number; NaN where there is none.
-        changes: the same for what came of the last doubling of the steps.
+        changes: the same for the change over the last doubling of the steps.
     """
 
     family: str
@@ -82,7 +82,7 @@ def _runs(columns: dict[str, NDArray[Any]]) -> Iterator[list[int]]:
 def _one(
     columns: dict[str, NDArray[Any]], rows: NDArray[Any], numbers: NDArray[Any], positive: NDArray[Any]
 ) -> Watched:
-    """One network; its step 0, and the line that says that it diverged, are no readings."""
+    """One network; its step 0, and the line that says that it diverged, do not count as readings."""
     unseen = columns[UNSEEN][rows].astype(float)
     there = rows[~np.isnan(unseen) & (columns["step"][rows] > 0)]
     read = np.array(list({columns["step"][row]: row for row in there}.values()), dtype=int)
@@ -105,7 +105,7 @@ def said_to(columns: dict[str, NDArray[Any]], rows: NDArray[Any]) -> bool:
 
 
 def changes(levels: NDArray[Any], positive: NDArray[Any]) -> NDArray[Any]:
-    """What the last doubling of the steps brought: of quantities that are never below 0 the logarithm's change."""
+    """The change over the last doubling of the steps; for quantities that are never below 0, of the logarithm."""
     scale = np.where(positive, np.log2(np.where(levels > 0, levels, np.nan)), levels)
     found = np.full_like(scale, np.nan)
     found[DOUBLING:] = scale[DOUBLING:] - scale[:-DOUBLING]
