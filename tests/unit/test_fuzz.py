@@ -20,7 +20,7 @@ EVERY = {name: (function, sample) for name, function, sample in callables()}
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_wrong_input_is_refused_in_a_sentence(name, monkeypatch):
     # Times beyond all bounds are integrated up to here.
-    monkeypatch.setattr(integration, "EVALUATIONS", 3_000)
+    monkeypatch.setattr(integration, "EVALUATIONS", 1_000)
     function, sample = EVERY[name]
     generator = torch.Generator().manual_seed(0)
     arguments = sample(generator)
