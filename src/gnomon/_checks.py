@@ -161,7 +161,7 @@ def outputs(logits: Tensor, labels: Tensor) -> None:
     """Raises unless these are outputs, one row per sample, and their labels."""
     samples(logits=logits)
     if logits.ndim != 2:
-        raise ShapeError("logits", "shape (n, c)", shape_of(logits), "Pass one row of outputs a sample.")
+        raise ShapeError("logits", "shape (n, c)", shape_of(logits), "Pass one row of outputs per sample.")
     finite(logits=logits)
     class_labels(labels, *logits.shape)
 

@@ -404,7 +404,7 @@ def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
     found, said = measured("headless.pt", "nets:headless")
     assert sorted(found["left_out"]) == sorted(COLLAPSE + WEIGHT)
     assert (
-        "expected a network whose final linear layer puts out the logits, got one that goes on behind it. Name" in said
+        "expected a network whose final linear layer outputs the logits, got one that continues after it. Name" in said
     )
     found, _ = measured("headless.pt", "nets:headless", "some.npz", "--layer", "2", "--dtype", "float64")
     assert [*found["left_out"]] == [*WEIGHT, "self_duality"]
@@ -418,7 +418,7 @@ def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
 def test_another_layer_has_its_own_features(measured):
     found, _ = measured("small.pt", "nets:small", "some.npz", "--layer", "0", "--dtype", "float64")
     assert found["left_out"].keys() == {"self_duality"}
-    assert "for what looks at its weight and at features together, got '0'" in found["left_out"]["self_duality"]
+    assert "for quantities that use its weight and features together, got '0'" in found["left_out"]["self_duality"]
     moments = gnomon.class_moments(numbers(N, 6), torch.arange(N) % CLASSES, CLASSES)
     torch.testing.assert_close(found["quantities"]["nc1"]["value"], gnomon.nc1(moments).item())
 

@@ -429,7 +429,7 @@ def test_of_a_sequence_one_position_is_measured(saved, measured, complaint):
     nc1 = gnomon.nc1(gnomon.class_moments(hidden.flatten(0, 1), labels, 9)).item()
     assert found["quantities"]["nc1"]["value"] == pytest.approx(nc1, rel=1e-4)
     said = complaint("saved", None, "tokens.npz", "--position", "all", "--quantities", "jacobian_norm")
-    assert "expected one position a sample for what looks at its jacobian, got several" in said
+    assert "expected one position per sample for quantities that use its jacobian, got several" in said
     said = complaint("saved", None, "tokens.npz", "--position", "5")
     assert "measure(--position): expected -5 to 4, got 5" in said
 
@@ -498,7 +498,7 @@ def test_the_head_may_be_named(others, measured, complaint):
             "the outputs are probabilities, as a softmax puts them out, and what is measured is of these;",
         ),
         ("LogSoftmax", "body", "the outputs are logarithms of probabilities, as log_softmax puts them out"),
-        ("Inline", None, "where a layer puts out what is before it, name it: --logits NAME"),
+        ("Inline", None, "if a layer outputs what precedes it, name that layer: --logits NAME"),
     ],
 )
 def test_outputs_behind_a_softmax_are_said_and_the_logits_named(others, measured, model, logits, words):

@@ -126,7 +126,7 @@ def test_several_end_with_a_verdict_or_why_there_is_none(ask, many):
     placed, _ = found(ask, *NAMES, options=("--steps", "order"))
     assert placed["verdict"] == {
         "says": None,
-        "message": "No verdict: it looks at what a doubling of the training steps brings, and these are no such steps.",
+        "message": "No verdict: it uses changes over doublings of the training steps, and these are not such steps.",
     }
     np.savez("bare.npz", x=np.load("some.npz")["x"])
     bare, _ = found(ask, *NAMES, options=(), data="bare.npz")

@@ -202,7 +202,7 @@ def test_the_picture_follows_on_a_terminal(folder, monkeypatch):
     [
         (["nowhere"], "(DIR): expected a folder, or a file of readings, got 'nowhere', which is not there."),
         (["/dev/null"], "(DIR): expected a folder, or a file of readings, got '/dev/null', which is neither."),
-        (["words.txt"], "(DIR): expected a file with a reading a line, got words.txt holds no readings."),
+        (["words.txt"], "(DIR): expected a file with one reading per line, got words.txt holds no readings."),
         (["--port", "65536"], "(--port): expected a port, 0 to 65535, got 65536."),
         (["--port", "x"], "expected other arguments"),
         (["--once", "--out", "no/page.html"], "(--out): expected a file in a folder, got 'no/page.html'."),

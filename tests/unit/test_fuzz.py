@@ -97,7 +97,7 @@ def test_regions_look_at_the_shape_of_points_and_inputs():
     for look in (cut.region_of, plane.project):
         with pytest.raises(gnomon.errors.ShapeError, match=r"\(x\): expected inputs of shape \(n, 3\), as the plane's"):
             look(torch.rand(4, 1))
-    with pytest.raises(gnomon.errors.ShapeError, match=r"local_complexity\(x\): expected two numbers a sample or more"):
+    with pytest.raises(gnomon.errors.ShapeError, match=r"local_complexity\(x\): expected two numbers per sample or"):
         regions.local_complexity(mlp((1, 4, 2)).eval(), torch.rand(4, 1), 0.1)
     with pytest.raises(TypeError, match=r"slice_regions\(model\): expected a Module, got str"):
         regions.slice_regions("text", plane, (-1, 1, -1, 1))

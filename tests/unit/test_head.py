@@ -183,7 +183,7 @@ def test_what_the_logits_do_not_follow_from_is_refused_until_it_is_named():
     doubled.first.register_forward_hook(lambda layer, inputs, output: 2 * output)
     uneven = Several(nn.Linear(5, 3), nn.Linear(7, 3), combine=lambda both: both[0] + 0.3 * both[1]).double()
     for model in (doubled, uneven, Network(body(), nn.Linear(5, CLASSES), nn.Softmax(1)).double()):
-        with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* final linear layer puts out"):
+        with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* final linear layer outputs"):
             gnomon.features(model, X)
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* Name the layer whose input is meant"):
             Probe(model, (X, LABELS), [nc1])
@@ -197,7 +197,7 @@ def test_the_head_may_be_named_too():
     named, found = (Probe(model, (X, LABELS), [self_duality], layers=layer).read() for layer in ("first", None))
     assert named == found
     with pytest.raises(
-        UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* looks at its weight .* 'last'"
+        UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* use its weight .* 'last'"
     ):
         Probe(model, (X, LABELS), [self_duality], layers="last")
 
@@ -207,7 +207,7 @@ def test_layers_that_are_named_are_the_head_whatever_goes_on_behind_them():
     torch.manual_seed(0)
     end = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     squeezed = Network(pixels(), nn.Conv2d(5, CLASSES, 1), end).double()
-    with pytest.raises(UnsupportedModuleError, match="got one that goes on behind it"):
+    with pytest.raises(UnsupportedModuleError, match="got one that continues after it"):
         Probe(squeezed, (IMAGES, LABELS), [self_duality])
     asked = {"seen": lambda features: features, "w": lambda classifier: classifier, "b": lambda bias: bias}
     read = Probe(squeezed, (IMAGES, LABELS), asked | {"duality": self_duality}, head="first").read().values
@@ -254,7 +254,7 @@ def test_heads_that_are_none_are_refused(head, error, words):
 
 def test_a_layer_beside_the_head_that_was_named_is_refused():
     model = Several(nn.Linear(5, 3), nn.Linear(7, 3), combine=mean).double()
-    with pytest.raises(UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* looks at its weight"):
+    with pytest.raises(UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* use its weight"):
         Probe(model, (X, LABELS), [self_duality], layers="heads.0")
     first = Probe(model, (X, LABELS), [self_duality], layers="heads.0", head="heads.0").read()
     assert first == Probe(model, (X, LABELS), [self_duality], head="heads.0").read()

@@ -126,7 +126,7 @@ def test_what_is_no_history_is_said(tmp_path):
     with pytest.raises(DataError, match=r"History\.load\(path\): expected a file of readings, got .*No such file"):
         History.load(tmp_path / "none.jsonl")
     (tmp_path / "text").write_text("hello\n")
-    with pytest.raises(DataError, match=r"expected a reading a line, got b'hello' in line 1"):
+    with pytest.raises(DataError, match=r"expected one reading per line, got b'hello' in line 1"):
         History(tmp_path / "text")
     with pytest.raises(RangeError, match=r"History\(name\): expected one of loss, norm, .*, got 'accuracy'"):
         filled()["accuracy"]

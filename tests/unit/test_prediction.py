@@ -41,7 +41,9 @@ def test_what_is_no_loss_is_named():
         RangeError, match=r"training_loss\(loss\): expected 'cross_entropy', 'mse' or a function, got 'l"
     ):
         gnomon.training_loss(logits, labels, loss="l2")
-    with pytest.raises(ShapeError, match=r"\(loss\): expected one value a sample, got shape \(\). Leave out the mean"):
+    with pytest.raises(
+        ShapeError, match=r"\(loss\): expected one value per sample, got shape \(\). Leave out the mean"
+    ):
         gnomon.training_loss(logits, labels, loss=functional.cross_entropy)
     with pytest.raises(
         ShapeError, match=r"\(labels\): expected shape \(4, 3\) as the outputs have, or classes, got \("

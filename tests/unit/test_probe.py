@@ -274,7 +274,7 @@ def test_the_last_weight_is_not_read_with_another_layers_features():
     torch.testing.assert_close(named.values, unnamed.values)
     for asked in ([gnomon.self_duality], {"duality": gnomon.self_duality, "half": lambda duality: duality / 2}):
         with pytest.raises(
-            UnsupportedModuleError, match=r"Probe\(layers\): .* looks at its weight and at .* got '2'\."
+            UnsupportedModuleError, match=r"Probe\(layers\): .* use its weight and .* got '2'\."
         ):
             Probe(model, (x, labels), asked, layers="2")
     weight = Probe(model, x, {"alone": lambda classifier: classifier}, layers="2").read().values["alone"]
@@ -318,7 +318,7 @@ def test_what_has_no_linear_head_is_said_before_training():
             gnomon.Probe(bare, (x, labels), given)
     with pytest.raises(RangeError, match=r"Probe\(layer\): expected one of 0, 1, 2, got 'fc'"):
         gnomon.Probe(model, (x, labels), [gnomon.nc1], layers="fc")
-    with pytest.raises(UnsupportedModuleError, match=r"final linear layer puts out the logits, got one that goes"):
+    with pytest.raises(UnsupportedModuleError, match=r"final linear layer outputs the logits, got one that cont"):
         gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)
     torch.testing.assert_close(gnomon.features(nn.Sequential(model, nn.Softmax(1)), x, layer="1"), model(x))
     model.unused = nn.Linear(2, 2).double()
@@ -370,7 +370,7 @@ def test_one_error_says_all_that_lacks():
     assert first == "Probe(quantities): expected what this network has at these samples, got"
     assert [line.partition(": ")[0] for line in lines] == ["  accuracy", "  nc1, snr", "  cumulative_parameters"]
     assert "accuracy(labels): expected classes 0 to 2, got 0.0 to 2.0 in torch.float64" in lines[0]
-    assert "Probe(model): expected a network whose final linear layer puts out the logits" in lines[1]
+    assert "Probe(model): expected a network whose final linear layer outputs the logits" in lines[1]
     assert "cumulative_parameters(model): expected an nn.Sequential of Linear and ReLU in turn, got Softmax" in lines[2]
     assert Probe(rebuilt, (x, labels.double()), good).read().values.keys() == {q.__name__ for q in good}
 

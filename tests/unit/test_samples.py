@@ -216,7 +216,7 @@ def test_each_quantity_of_features_is_read_at_each_layer_from_one_pass(memory):
 
 def test_the_classifier_is_not_read_with_features_of_several_layers():
     with pytest.raises(
-        UnsupportedModuleError, match=r"2/self_duality: Probe\(layers\): .* looks at its weight .* got '2'"
+        UnsupportedModuleError, match=r"2/self_duality: Probe\(layers\): .* use its weight .* got '2'"
     ):
         Probe(network(), TRAIN, [gnomon.self_duality], layers=["4", "2"])
     values = Probe(network(), TRAIN, [gnomon.self_duality], layers=["4"]).read().values
@@ -282,7 +282,7 @@ def test_without_an_annotation_all_samples_have_to_fit():
     assert Probe(model, TRAIN, [norm], memory=needed).read().values["norm"].shape == (N,)
     for data in (TRAIN, DataLoader(TensorDataset(*TRAIN), 50)):
         with pytest.raises(
-            RangeError, match=r'norm to look at no more than memory=7,199 bytes .* def norm\(.*\) -> Float\[Tensor, "n"'
+            RangeError, match=r'norm to use no more than memory=7,199 bytes .* def norm\(.*\) -> Float\[Tensor, "n"'
         ):
             Probe(model, data, [norm], memory=needed - 1).read()
     assert Probe(model, TRAIN, [whole], memory=needed - 1).read().values["whole"].ndim == 0
@@ -292,7 +292,9 @@ def test_a_wrong_annotation_is_said():
     def mean(logits) -> Float[Tensor, "n"]:
         return logits.mean()
 
-    with pytest.raises(ShapeError, match=r"expected one row a sample from mean, as its return annotation says, got sh"):
+    with pytest.raises(
+        ShapeError, match=r"expected one row per sample from mean, as its return annotation says, got sh"
+    ):
         Probe(network(), TRAIN, [mean]).read()
 
 

@@ -200,7 +200,9 @@ def test_bad_input_is_named(model, labels):
         (gnomon.centroid_alignment, "centroid"),
         (gnomon.ntk, "x"),
     ):
-        expected = rf"Probe\(positions\): expected one position a sample for what looks at its {of}, got several"
+        expected = (
+            rf"Probe\(positions\): expected one position per sample for quantities that use its {of}, got several"
+        )
         with pytest.raises(RangeError, match=expected):
             Probe(model, (x, labels), [quantity], positions="all")
     with pytest.raises(RangeError, match=r"expected positions 'all', 'last', a whole number, .* got 'first'"):

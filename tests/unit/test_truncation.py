@@ -556,7 +556,7 @@ def test_bad_points_labels_and_layers_are_named():
         ("truncated_inputs", lambda x: truncated_inputs(parameters, x)),
         ("truncation_sectors", lambda x: truncation_sectors(model, x, labels)),
     ):
-        with pytest.raises(ShapeError, match=rf"{name}\(x\): expected 3 numbers a sample as the network takes, got"):
+        with pytest.raises(ShapeError, match=rf"{name}\(x\): expected 3 numbers per sample as the network takes, got"):
             quantity(x[:, :2])
         with pytest.raises(RangeError, match=rf"{name}\(x\): expected finite numbers, got nan at index \(0, 0\)"):
             quantity(x * torch.nan)

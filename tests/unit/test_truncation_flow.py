@@ -232,7 +232,7 @@ def test_surfaces_without_a_way_on_are_named(monkeypatch):
     """Both sides drive to the surface, and no combination of them stays."""
     monkeypatch.setattr(_regularisation, "ROUNDS", 2)
     with pytest.raises(
-        ConvergenceError, match=r"a way on at time 0\.0, got none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
+        ConvergenceError, match=r"a continuation at time 0\.0, got none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
     ):
         solved(lambda alpha, beta: 1.0 if alpha < 0.5 else -1.0, 0.0, 1.0)
 

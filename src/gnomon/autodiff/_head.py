@@ -207,7 +207,7 @@ def goes_on() -> UnsupportedModuleError:
     """The error for a network in which no layer outputs the logits."""
     return UnsupportedModuleError(
         "model",
-        "a network whose final linear layer puts out the logits",
-        "one that goes on behind it",
+        "a network whose final linear layer outputs the logits",
+        "one that continues after it",
         "Name the layer whose input is meant, or the layers from which the logits come as the head.",
     )

@@ -124,7 +124,7 @@ def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: It
             "layer",
             "a layer whose input has the samples in their order",
             f"a {type(layers[wrong[0]]).__name__} that gets them in another",
-            "Choose a layer before they are reordered, or behind where their order is restored.",
+            "Choose a layer before they are reordered, or after their order is restored.",
         )
 
 

@@ -82,7 +82,7 @@ def vector_jacobian(
                 "v",
                 f"shape ({outputs.shape[1]},) or ({len(x)}, {outputs.shape[1]})",
                 _checks.shape_of(v),
-                "Pass one vector over the outputs, or one a sample.",
+                "Pass one vector over the outputs, or one per sample.",
             )
         part = v.expand_as(outputs) if v.ndim == 1 else v[start : start + len(outputs)]
         return {"product": tape.vector_jacobian(part)}

@@ -186,7 +186,7 @@ class JacobianOperator:
         self, given: Tensor, shape: tuple[int, ...], name: str, multiply: Callable[[TapeProducts, Tensor], Tensor]
     ) -> Tensor:
         if tuple(given.shape) != shape:
-            raise ShapeError(name, f"shape {shape}", _checks.shape_of(given), "Pass one vector a sample.")
+            raise ShapeError(name, f"shape {shape}", _checks.shape_of(given), "Pass one vector per sample.")
         _checks.finite(**{name: given})
         rest, pieces = given.to(self.dtype), []
         for part in self.parts():

@@ -37,7 +37,7 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
             "model",
             f"outputs of shape ({x.shape[0]}, c)",
             got,
-            "Wrap the model so that it returns one row of outputs a sample"
+            "Wrap the model so that it returns one row of outputs per sample"
             + (", or name the positions at which a Probe reads it." if several else "."),
         )
     return outputs

@@ -165,7 +165,7 @@ def _mode(mode: str, where: str) -> str:
             "name",
             "8-bit images",
             f"Pillow mode {mode!r} at {where}",
-            "Convert them to 8 bits a channel beforehand.",
+            "Convert them to 8 bits per channel beforehand.",
         )
     if mode in ("L", "RGB", "RGBA"):
         return mode

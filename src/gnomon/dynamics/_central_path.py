@@ -191,7 +191,7 @@ def _by_class(features: Tensor, labels: Tensor) -> Tensor:
             "labels",
             "features (m, p) and labels (m,)",
             f"{_checks.shape_of(features)} and {_checks.shape_of(labels)}",
-            "Pass one label a sample.",
+            "Pass one label per sample.",
         )
     counts = torch.bincount(labels)
     counts = counts[counts > 0]

@@ -95,10 +95,10 @@ class LinearDeepRFM:
                 "gram",
                 "(n, n) and labels (n,)",
                 f"{_checks.shape_of(gram)} and {_checks.shape_of(labels)}",
-                "Pass X @ X.T of the samples in rows, and one label a sample.",
+                "Pass X @ X.T of the samples in rows, and one label per sample.",
             )
         if labels.is_floating_point() or labels.is_complex():
-            raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class a sample.")
+            raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class per sample.")
         classes, places, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         self.samples = int(counts[0])
         printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else 1.0
@@ -169,7 +169,7 @@ class LinearDeepRFM:
             value = following
         raise ConvergenceError(
             None,
-            f"the map to come to rest within {STEPS} steps",
+            f"the map to settle within {STEPS} steps",
             f"a value of {value} that still moves",
             "Take a smaller kernel_ridge.",
         )

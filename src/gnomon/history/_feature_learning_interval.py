@@ -127,7 +127,7 @@ def series(
                 name,
                 f"{len(times)} readings as in steps",
                 f"shape {_checks.shape_of(values)}",
-                "Pass one value a step.",
+                "Pass one value per step.",
             )
     _checks.finite(steps=times, **read)
     back = (times.diff() <= 0).nonzero().flatten().tolist()

@@ -92,7 +92,7 @@ def embedding_replaced(model: Network, x: Float[Tensor, "n t d"]) -> Iterator[No
             "model",
             "a network that calls the embedding it names",
             f"{type(model).__name__}, which does not",
-            "Wrap what is behind the embedding in a module of your own.",
+            "Wrap what follows the embedding in a module of your own.",
         )
 
 

@@ -75,7 +75,7 @@ def kernel_agop(
     _checks.finite(x=x, coefficients=coefficients)
     for name, tensor in (("x", x), ("coefficients", coefficients)):
         if tensor.ndim != 2 or tensor.shape[1] == 0:
-            raise ShapeError(name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row a point.")
+            raise ShapeError(name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row per point.")
     (n, d), c = x.shape, coefficients.shape[1]
     check_metric(metric, d)
     x = x - x.mean(0)

@@ -51,7 +51,7 @@ def squared_distances(
     if z.shape[1] != x.shape[1]:
         raise ShapeError(
             "z",
-            f"{x.shape[1]} numbers a point as in x",
+            f"{x.shape[1]} numbers per point as in x",
             f"shape {_checks.shape_of(z)}",
             "Pass points of one space.",
         )
@@ -69,7 +69,7 @@ def check_metric(metric: Tensor | None, width: int) -> None:
     if metric is None:
         return
     if metric.shape != (width, width):
-        raise ShapeError("metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row an input.")
+        raise ShapeError("metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row per input.")
     _checks.finite(metric=metric)
 
 

@@ -117,7 +117,7 @@ def in_dtype_of_moments(classifier: Tensor, bias: Tensor | None, class_moments: 
             "bias",
             f"shape ({len(classifier)},)",
             _checks.shape_of(offset),
-            "Pass one number a class, or None.",
+            "Pass one number per class, or None.",
         )
     _checks.finite(classifier=classifier, bias=offset)
     for name, tensor in (("classifier", classifier), ("bias", offset)):

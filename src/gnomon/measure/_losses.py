@@ -24,7 +24,7 @@ def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor,
     losses: object = formula(logits, targets)
     if not isinstance(losses, Tensor) or losses.shape != logits.shape[:1]:
         got = f"shape {_checks.shape_of(losses)}" if isinstance(losses, Tensor) else type(losses).__name__
-        raise ShapeError("loss", "one value a sample", got, 'Leave out the mean, as reduction="none" does.')
+        raise ShapeError("loss", "one value per sample", got, 'Leave out the mean, as reduction="none" does.')
     if callable(loss):
         _checks.finite(loss=losses)
     return losses
@@ -66,7 +66,7 @@ def _numbers(logits: Float[Tensor, "n c"], labels: Float[Tensor, "n *y"]) -> Flo
     _checks.finite(logits=logits, labels=labels)
     if labels.shape != logits.shape and not (labels.ndim == 1 and logits.shape[1] == 1):
         expected = f"shape {_checks.shape_of(logits)} as the outputs have, or classes"
-        raise ShapeError("labels", expected, _checks.shape_of(labels), "Pass one number an output.")
+        raise ShapeError("labels", expected, _checks.shape_of(labels), "Pass one number per output.")
     return labels.view_as(logits)
 
 

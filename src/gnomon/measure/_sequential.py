@@ -39,7 +39,7 @@ def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
         elif not isinstance(child, nn.Flatten) or layers:
             raise UnsupportedModuleError("model", expected, f"{type(child).__name__} {name!r}", "Leave it out.")
     if hidden == 0:
-        raise UnsupportedModuleError("model", expected, "one without a ReLU", "Add one behind a linear layer.")
+        raise UnsupportedModuleError("model", expected, "one without a ReLU", "Add one after a linear layer.")
     return layers, hidden
 
 
@@ -58,7 +58,7 @@ def input_points(x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
     if points.shape[1] != inputs:
         raise ShapeError(
             "x",
-            f"{inputs} numbers a sample as the network takes",
+            f"{inputs} numbers per sample as the network takes",
             f"shape {_checks.shape_of(x)}",
             "Pass points of its input space.",
         )

@@ -134,7 +134,7 @@ def require_one_layer(
         if isinstance(layer, str) and (layer_named(model, layer),) != linear_head(model, x, head, positions).layers:
             raise UnsupportedModuleError(
                 "layers",
-                "the final linear layer, or none, for what looks at its weight and at features together",
+                "the final linear layer, or none, for quantities that use its weight and features together",
                 repr(layer),
                 "Read the two in probes of their own.",
             )

@@ -83,8 +83,8 @@ def require_room(plan: Plan, rows: Mapping[str, int], n: int, memory: int | None
         if size > budget and not own(quantity) and one_row_a_sample(quantity) is None:
             raise RangeError(
                 "quantities",
-                f"{name} to look at no more than memory={budget:,} bytes of all samples at once",
+                f"{name} to use no more than memory={budget:,} bytes for all samples at once",
                 f"{size:,} at {n:,} samples",
-                f"If it returns one row a sample, say so, and it is given some at a time: def {name}(...) "
+                f"If it returns one row per sample, say so, and it is given some at a time: def {name}(...) "
                 '-> Float[Tensor, "n"], with Float of jaxtyping. Else allow more memory.',
             )

@@ -271,7 +271,7 @@ def one_row_each(name: str, value: object, n: int) -> Tensor | Estimate:
     got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
     raise ShapeError(
         "quantities",
-        f"one row a sample from {name}, as its return annotation says",
+        f"one row per sample from {name}, as its return annotation says",
         f"{got} of {n} samples",
         "Correct the annotation, or what it returns.",
     )

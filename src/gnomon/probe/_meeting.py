@@ -39,6 +39,6 @@ def meet(group: ProcessGroup, yes: bool) -> bool:
             "model",
             f"the {size} processes that have a part of it, together",
             f"process {group.rank()} without some of them for {PATIENCE.total_seconds():g} s",
-            "Call the probe on each of them at the same steps, behind torch.distributed.barrier() where one is late.",
+            "Call the probe on each of them at the same steps, after torch.distributed.barrier() if one is late.",
         )
     return store.add(f"{at}/yes", 0) == size

@@ -86,7 +86,7 @@ def rows_of(path: Path, arm: str | None) -> list[Row]:
     broken = [number for number, record in enumerate(records, 1) if record is None]
     found = [record for record in records if record is not None]
     if broken and not found:
-        raise DataError("path", "a reading a line", f"{lines[0][:40]!r} in line 1", "Name a file of readings.")
+        raise DataError("path", "one reading per line", f"{lines[0][:40]!r} in line 1", "Name a file of readings.")
     if broken:
         lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
         warnings.warn(

@@ -51,7 +51,7 @@ def by_input(wanted: str) -> RangeError:
     """The error for what uses the input, or differentiates with respect to it."""
     return RangeError(
         "positions",
-        f"one position a sample for what looks at its {wanted}",
+        f"one position per sample for quantities that use its {wanted}",
         "several",
         "Name one, such as 'last': its Jacobian is that of the logits there, by all of the input.",
     )

@@ -32,7 +32,7 @@ def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
     changed = [name for name, value in objects.items() if differ(before[name], dict(vars(value)))]
     if changed:
         warnings.warn(
-            f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not put back: training "
+            f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not restore: training "
             f"may go on otherwise than without it. Keep what forward passes change in buffers.",
             stacklevel=10,
         )

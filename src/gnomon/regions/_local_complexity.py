@@ -65,7 +65,7 @@ def local_complexity(
     if x[0].numel() < 2:
         raise ShapeError(
             "x",
-            "two numbers a sample or more, to lay a plane through it",
+            "two numbers per sample or more, to lay a plane through it",
             f"shape {_checks.shape_of(x)}",
             "On a line, take slice_regions of the network with a second input of weight 0.",
         )

@@ -86,7 +86,7 @@ class Plane:
                 "x",
                 f"inputs of shape (n, {', '.join(map(str, self.origin.shape))}), as the plane's origin is",
                 _checks.shape_of(x),
-                "Pass inputs of the same space, one a row.",
+                "Pass inputs of the same space, one per row.",
             )
         _checks.finite(x=x)
 

@@ -108,7 +108,7 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
                 f"an optimizer's state with {KEY!r}",
                 ", ".join(state),
                 "Load one that was saved with the method attached, or attach it after loading. "
-                "torch.distributed.checkpoint leaves it out: save the method's own state_dict() beside, "
+                "torch.distributed.checkpoint leaves it out: save the method's own state_dict() as well, "
                 "and load both before attaching.",
             )
         method.load_state_dict(state[KEY])

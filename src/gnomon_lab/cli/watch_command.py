@@ -74,7 +74,7 @@ def checked(options: Options) -> Watched:
     if path.is_file():
         watched.look()
         if left_out := watched.left_out():
-            raise DataError("DIR", "a file with a reading a line", left_out[0], "Name a run's records.jsonl.")
+            raise DataError("DIR", "a file with one reading per line", left_out[0], "Name a run's records.jsonl.")
     return watched
 
 

@@ -22,7 +22,7 @@ def as_many(x: Sequence[float], of: str, **others: Sequence[float] | None) -> No
     for name, values in others.items():
         if values is not None:
             if len(values) != len(x):
-                raise ShapeError(name, f"as many as x has, {len(x)}", f"{len(values)} in {of!r}", "Pass one a point.")
+                raise ShapeError(name, f"as many as x has, {len(x)}", f"{len(values)} in {of!r}", "Pass one per point.")
             all_finite(name, values, of)
 
 

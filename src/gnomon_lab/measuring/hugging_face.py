@@ -130,7 +130,7 @@ def kind_of(config: Mapping[str, Any], transformers: ModuleType, path: Path) -> 
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         raise CheckpointError(
             "checkpoint",
-            "a network of transformers that puts out logits, such as ViTForImageClassification",
+            "a network of transformers that outputs logits, such as ViTForImageClassification",
             f"{name!r} in {path}" if name else f"none in {path}",
             "Name what builds yours: --model MODULE:FACTORY.",
         )

@@ -66,9 +66,9 @@ class Moved:
     def worth(self) -> Verdict | str:
         """The verdict, or why there is none."""
         if not self.trained:
-            return "No verdict: it looks at training samples, and these are of another split."
+            return "No verdict: it uses training samples, and these are of another split."
         if self.steps in (SAID["order"], SAID["time"]):
-            return "No verdict: it looks at what a doubling of the training steps brings, and these are no such steps."
+            return "No verdict: it uses changes over doublings of the training steps, and these are not such steps."
         return worth(from_records(self.records))
 
     def series(self, name: str) -> list[float]:

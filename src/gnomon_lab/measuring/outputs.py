@@ -47,7 +47,7 @@ def take_outputs(
     if kind is None:
         return None
     before = layer_before(network, some, logits)
-    advice = "where a layer puts out what is before it, name it: --logits NAME"
+    advice = "if a layer outputs what precedes it, name that layer: --logits NAME"
     if before is not None:
         advice = f"--logits {before} takes the output of this layer, which is before it"
     return f"the outputs are {kind}, and what is measured is of these; {advice}"
@@ -139,7 +139,7 @@ def rows(output: object, n: int, position: Position) -> Float[Tensor, "n *c"]:
         advice = "Let a hook bring them to the front, or build the network with batch_first=True."
         raise no_rows(n, f"{shape}, samples on axis {shape.index(n)}", advice)
     if logits.ndim != 2 or len(logits) != n:
-        raise no_rows(n, str(shape), "Let a hook make one row of outputs a sample, such as the mean over pixels.")
+        raise no_rows(n, str(shape), "Let a hook make one row of outputs per sample, such as the mean over pixels.")
     return logits
 
 

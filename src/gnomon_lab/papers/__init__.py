@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ENTRIES = (
     Entry(
         "gnomon_lab.papers.own.grok_digits",
-        "what two networks trained on handwritten digits make of others, with GrokAlign and without",
+        "how two networks trained on handwritten digits do on unseen ones, with and without GrokAlign",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
     Entry(
@@ -23,7 +23,7 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.own.anatomy",
-        "one training run watched by everything: when each quantity changes, and in which order",
+        "one training run watched by every quantity: when each changes, and in which order",
         "setting of this project, after Walker et al., arXiv:2506.12284",
     ),
     Entry(
@@ -33,17 +33,17 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.grokalign.rank",
-        "how near the Jacobians at the training digits come to rank one, with GrokAlign and without",
+        "how close the Jacobians at the training digits come to rank one, with and without GrokAlign",
         "Walker et al., arXiv:2506.12284, figure 2",
     ),
     Entry(
         "gnomon_lab.papers.grokalign.inhibit",
-        "what comes of generalisation if the Jacobian norm is minimised, and if it is held at 5",
+        "whether a network generalises if the Jacobian norm is minimised, and if it is held at 5",
         "Walker et al., arXiv:2506.12284, figure 7",
     ),
     Entry(
         "gnomon_lab.papers.grokalign.xor",
-        "when a network memorises, generalises and becomes robust, with GrokAlign and without",
+        "when a network memorises, generalises and becomes robust, with and without GrokAlign",
         "Walker et al., arXiv:2506.12284, figure 4",
     ),
     Entry(
@@ -53,12 +53,12 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.grokalign.init_scaling",
-        "how the size of the weights or of the output at the start decides the alignment that training reaches",
+        "how the initial scale of the weights or of the output determines the alignment that training reaches",
         "Walker et al., arXiv:2506.12284, figure 10",
     ),
     Entry(
         "gnomon_lab.papers.grokalign.delayed_robustness",
-        "how robust a CIFAR-10 network is against attacks as it trains, with GrokAlign and without",
+        "how robust a CIFAR-10 network is to attacks as it trains, with and without GrokAlign",
         "Walker et al., arXiv:2506.12284, figures 5 and 6",
     ),
     Entry(
@@ -73,7 +73,7 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.mse_collapse.mse_collapse",
-        "what becomes of features and classifiers after the last training error, and of the central path",
+        "what features and classifiers do after the last training error, and how close they are to the central path",
         "Han, Papyan, Donoho, arXiv:2106.02073, figures 2 to 9 and 12, table 1",
     ),
     Entry(
@@ -88,17 +88,17 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.agop_collapse.layer_denoising",
-        "what of each layer collapses the classes: its weight, or the ReLU behind it",
+        "which part of each layer collapses the classes: its weight, or the ReLU after it",
         "Beaglehole et al., arXiv:2402.13728, figures 2 and 7 to 9",
     ),
     Entry(
         "gnomon_lab.papers.agop_collapse.nfa",
-        "how each layer's weight correlates with the AGOP at its input, before training, on the way and at the end",
+        "how each layer's weight correlates with the AGOP at its input, before, during and after training",
         "Beaglehole et al., arXiv:2402.13728, figures 10 to 12",
     ),
     Entry(
         "gnomon_lab.papers.agop_collapse.deep_rfm",
-        "an untrained network layer by layer: what the root of the AGOP collapses, and what its features undo",
+        "an untrained network layer by layer: what the root of the AGOP collapses, and what the random features undo",
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, figures 1 and 3 to 6",
     ),
     Entry(
@@ -113,47 +113,47 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.effective_flow.truncation",
-        "whether clusters fall behind the faces of their layer's sector and become one point, on film",
+        "whether clusters cross the faces of their layer's sector and become one point, as a film",
         "Chen, arXiv:2501.07400, theorem 3.2, propositions 4.1 and 4.2, and their figure",
     ),
     Entry(
         "gnomon_lab.papers.effective_flow.truncation_bias",
-        "the cumulative bias at a fixed rotation, exactly, event by event: each point cut away makes the cut faster",
+        "the cumulative bias at a fixed rotation, exactly, event by event: each point truncated speeds up the cut",
         "Chen, arXiv:2501.07400, section 4.3",
     ),
     Entry(
         "gnomon_lab.papers.effective_flow.general_flow",
-        "maps that all act on all clusters: the flow beside automatic differentiation and small steps",
+        "maps that all act on all clusters: the flow compared with automatic differentiation and small steps",
         "Chen, arXiv:2501.07400, theorem 5.1",
     ),
     Entry(
         "gnomon_lab.papers.effective_flow.collapsed_flow",
-        "classes cut to one point each: an integral of motion makes the loss decay, as long as the classes stay cut",
+        "classes truncated to one point each: an integral of motion makes the loss decay while they stay truncated",
         "Chen, arXiv:2501.07400, section 8",
     ),
     Entry(
         "gnomon_lab.papers.effective_flow.clustered_flow",
-        "nothing is cut: the flow of the output layer solved for all times, down to its least-squares fit",
+        "nothing is truncated: the flow of the output layer solved for all times, down to its least-squares fit",
         "Chen, arXiv:2501.07400, section 9",
     ),
     Entry(
         "gnomon_lab.papers.own.truncation_practice",
-        "ordinary training beside the effective gradient flow, and what of their difference comes from where",
+        "ordinary training compared with the effective gradient flow, and where their differences come from",
         "setting of this project, after Chen, arXiv:2501.07400",
     ),
     Entry(
         "gnomon_lab.papers.own.lazy_penalty",
-        "how soon a network groks with GrokAlign at some batches only, and what a step of it costs",
+        "how soon a network groks with GrokAlign at some batches only, and what a step costs",
         "setting of this project, after Walker et al., arXiv:2506.12284, table 1",
     ),
     Entry(
         "gnomon_lab.papers.own.steering",
-        "methods that make networks generalise sooner, beside weight decay that was tuned as long as they were",
+        "methods that make networks generalise sooner, compared with weight decay tuned with the same budget",
         "setting of this project",
     ),
     Entry(
         "gnomon_lab.papers.own.which_lambda",
-        "how large GrokAlign's coefficient should be: rules from a network's start, tested on tasks left out",
+        "how large GrokAlign's coefficient should be: rules from the initial network, tested on held-out tasks",
         "setting of this project",
     ),
     Entry(
@@ -163,17 +163,17 @@ ENTRIES = (
     ),
     Entry(
         "gnomon_lab.papers.own.who_knows_first",
-        "which quantity of training data says that a network will generalise, before it does",
+        "which quantity read from training data predicts that a network will generalise",
         "setting of this project",
     ),
     Entry(
         "gnomon_lab.papers.own.verdict",
-        "whether more training is worth it, told from the training data alone, in families left out",
+        "whether more training is worth it, predicted from training data alone, on held-out families",
         "setting of this project",
     ),
     Entry(
         "gnomon_lab.papers.own.elsewhere",
-        "trainings of kinds that the corpus has none of, and what the verdict said before they went on",
+        "training runs of kinds that the corpus lacks, and what the verdict said before they went on",
         "setting of this project",
     ),
 )

@@ -176,7 +176,7 @@ class Trajectory:
         places = [(layer, points.tolist(), coordinate) for layer, points, coordinate in surfaces]
         raise ConvergenceError(
             "times",
-            f"a way on at time {self.now}",
+            f"a continuation at time {self.now}",
             f"none for (layer, points, coordinate) {places} at their surfaces",
             "Move the points or the start slightly.",
         )

@@ -123,7 +123,7 @@ def _preactivations(layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterat
     if features.shape[1] != layers[0].in_features:
         raise ShapeError(
             "x",
-            f"{layers[0].in_features} numbers a sample as the network takes",
+            f"{layers[0].in_features} numbers per sample as the network takes",
             f"shape {_checks.shape_of(x)}",
             "Pass points of its input space.",
         )
