@@ -196,9 +196,7 @@ def test_the_head_may_be_named_too():
     model = Network(body(), nn.Linear(5, CLASSES)).double()
     named, found = (Probe(model, (X, LABELS), [self_duality], layers=layer).read() for layer in ("first", None))
     assert named == found
-    with pytest.raises(
-        UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* use its weight .* 'last'"
-    ):
+    with pytest.raises(UnsupportedModuleError, match=r"self_duality: Probe\(layers\): .* use its weight .* 'last'"):
         Probe(model, (X, LABELS), [self_duality], layers="last")
 
 

@@ -273,9 +273,7 @@ def test_the_last_weight_is_not_read_with_another_layers_features():
     named, unnamed = (Probe(model, (x, labels), [gnomon.self_duality], layers=layer).read() for layer in ("4", None))
     torch.testing.assert_close(named.values, unnamed.values)
     for asked in ([gnomon.self_duality], {"duality": gnomon.self_duality, "half": lambda duality: duality / 2}):
-        with pytest.raises(
-            UnsupportedModuleError, match=r"Probe\(layers\): .* use its weight and .* got '2'\."
-        ):
+        with pytest.raises(UnsupportedModuleError, match=r"Probe\(layers\): .* use its weight and .* got '2'\."):
             Probe(model, (x, labels), asked, layers="2")
     weight = Probe(model, x, {"alone": lambda classifier: classifier}, layers="2").read().values["alone"]
     torch.testing.assert_close(weight, model[4].weight.detach())

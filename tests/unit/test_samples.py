@@ -215,9 +215,7 @@ def test_each_quantity_of_features_is_read_at_each_layer_from_one_pass(memory):
 
 
 def test_the_classifier_is_not_read_with_features_of_several_layers():
-    with pytest.raises(
-        UnsupportedModuleError, match=r"2/self_duality: Probe\(layers\): .* use its weight .* got '2'"
-    ):
+    with pytest.raises(UnsupportedModuleError, match=r"2/self_duality: Probe\(layers\): .* use its weight .* got '2'"):
         Probe(network(), TRAIN, [gnomon.self_duality], layers=["4", "2"])
     values = Probe(network(), TRAIN, [gnomon.self_duality], layers=["4"]).read().values
     torch.testing.assert_close(
