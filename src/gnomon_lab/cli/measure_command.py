@@ -33,14 +33,11 @@ class Options:
     """
 
     checkpoint: tyro.conf.Positional[tuple[Path, ...]]
-    """The weights: a .safetensors file, what torch.save wrote, or a Hugging Face folder; files that hold code are
-    refused. Or several of these, a folder with several, or a pattern such as 'run/*.ckpt'."""
+    """The weights: .safetensors, torch.save's or a Hugging Face folder; or several, their folder, or 'run/*.ckpt'."""
     data: str
     """digits; an .npz (x, labels) or .parquet file; a folder of parquet; mnist or similar; or a hub id owner/name."""
     model: str | None = None
-    """MODULE:FACTORY, importable from here: builds the network, called with those of its arguments that the checkpoint
-    keeps. Default: for a Hugging Face folder, the network that its config.json describes; for a checkpoint written by
-    timm, the one that it names."""
+    """MODULE:FACTORY, which builds the network; default: the one that a Hugging Face or timm checkpoint names."""
     key: str | None = None
     """Where in the checkpoint the weights are, such as state_dict_ema or snapshots.3. Default: the usual places."""
     logits: str | None = None
@@ -48,8 +45,7 @@ class Options:
     position: int | Literal["all"] | None = None
     """For outputs with several rows per sample, the row to measure at: 0 is the first, -1 the last; or all."""
     quantities: tuple[str, ...] = ()
-    """Their names; a wrong one lists them all. Default: twelve for classifiers and, for several checkpoints, also those
-    that a verdict uses."""
+    """Their names; a wrong one lists all. Default: twelve, and for several checkpoints those of the verdict."""
     samples: int | None = None
     """How many, from the first on; default: 1,024, or all if there are fewer."""
     split: str | None = None
@@ -73,11 +69,9 @@ class Options:
     data_dir: Path | None = None
     """The folder of the data sets; default: the environment variable GNOMON_DATA."""
     steps: Literal["step", "epoch", "name", "order", "time"] | None = None
-    """For several checkpoints, where their steps come from: the files' own step or epoch, the number in the name, or
-    the order of names or of times. Default: the first of step, epoch and name that tells them all apart."""
+    """Where the steps of several checkpoints are from; default: the first of step, epoch and name that all have."""
     history: Path | None = None
-    """For several checkpoints, the file for their readings, one line each, in the format of gnomon.History: what is
-    already there is not measured again."""
+    """The file for the readings of several checkpoints, as a gnomon.History; what is there is not measured again."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print JSON instead of the table."""
     out: Path | None = None

@@ -4,7 +4,9 @@ import contextlib
 import io
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType
+from typing import Annotated, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -20,6 +22,8 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
         DataError: one sentence, if the arguments are wrong.
     """
     said = io.StringIO()
+    if is_dataclass(target):
+        without_none(target)
     try:
         with contextlib.redirect_stderr(said):
             return tyro.cli(target, prog=prog, args=list(arguments), description=description)
@@ -29,6 +33,24 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
         raise DataError(
             None, "other arguments", one_line(said.getvalue()), f"See `{prog} --help`.", where=prog
         ) from None
+
+
+def without_none(options: type) -> type:
+    """The type of options, whose help does not show None and empty tuples as values."""
+    hints = get_type_hints(options)
+    for field in fields(options):
+        if field.default is None:
+            kinds = (kind for kind in get_args(hints[field.name]) if kind is not NoneType)
+            shown = tyro.conf.arg(help_behavior_hint="", metavar="|".join(map(_metavar, kinds)))
+            options.__annotations__[field.name] = Annotated[field.type, shown]
+        elif field.default in ((), MISSING) and get_origin(hints[field.name]) is tuple:
+            options.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint="")]
+    return options
+
+
+def _metavar(kind: type) -> str:
+    """The placeholder for a value of this type, as tyro writes it."""
+    return f"{{{','.join(get_args(kind))}}}" if get_origin(kind) is Literal else kind.__name__.upper()
 
 
 def one_line(box: str) -> str:

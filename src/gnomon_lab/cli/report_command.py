@@ -21,10 +21,7 @@ class Options:
     """Write a run's page again, from its records."""
 
     run: tyro.conf.Positional[str]
-    """The run's folder, or an experiment's name: its latest finished run, in the default setting if there is one.
-
-    For several seeds of that setting, one page.
-    """
+    """A run's folder, or an experiment's name: the latest finished run of its default setting, with all its seeds."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
     table: Path | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gnomon.errors import DataError
-from gnomon_lab.cli.parse import parse
+from gnomon_lab.cli.parse import parse, without_none
 from gnomon_lab.papers import EXPERIMENTS, experiment
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         return options, config
 
     # Known only now: the type whose fields become options, and the variant that gives their defaults.
-    both.__annotations__ = {"options": unnamed(Options), "config": unnamed(with_ranges(type(default)))}
+    both.__annotations__ = {"options": unnamed(without_none(Options)), "config": unnamed(with_ranges(type(default)))}
     both.__defaults__ = (Options(), default)
     options, config = parse(both, rest, f"gnomon run {name}", f"{chosen.entry.shows} ({chosen.entry.source})")
     if options.small and options.paper:

@@ -28,11 +28,9 @@ class Options:
     """Say whether more training is worth it, from the readings so far, and what became of the most similar runs."""
 
     path: tyro.conf.Positional[tuple[Path, ...]]
-    """A run's folder; a file with one reading per line, in the format of gnomon.History; or checkpoints of one training
-    run, which are measured first."""
+    """A run's folder, a file of a gnomon.History, or checkpoints of one training run, which are measured first."""
     data: str | None = None
-    """For checkpoints: the training data, as `gnomon measure` takes them. That command has more options: use it with
-    --history FILE, then call `gnomon verdict FILE`."""
+    """For checkpoints: the training data, as for `gnomon measure`, whose --history FILE can be given here too."""
     model: str | None = None
     """For checkpoints: MODULE:FACTORY, which builds the network."""
     arm: str | None = None
