@@ -33,7 +33,7 @@ def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
     if changed:
         warnings.warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not restore: training "
-            f"may go on otherwise than without it. Keep what forward passes change in buffers.",
+            f"may proceed otherwise than without it. Keep what forward passes change in buffers.",
             stacklevel=10,
         )
     return result
