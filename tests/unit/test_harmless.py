@@ -365,10 +365,7 @@ def test_buffers_that_a_pass_makes_are_not_there_afterwards():
 @pytest.mark.once  # with the frames of a type checker between, the warning names another file
 def test_state_in_objects_of_other_kinds_is_said_before_training():
     model = nn.Sequential(nn.Linear(4, 4), Averaging(), nn.Linear(4, 3))
-    with pytest.warns(
-        UserWarning,
-        match=r"changes Averaging, Averaging\.average, which .* not restore: training may proceed otherwise than without it",
-    ) as said:
+    with pytest.warns(UserWarning, match=r"changes Averaging, Averaging\.average, which .* not restore") as said:
         Probe(model, X, [jacobian_norm])
     assert said[0].filename == __file__
 
