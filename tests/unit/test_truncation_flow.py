@@ -219,7 +219,7 @@ def test_evaluations_are_counted_from_one_asked_for_time_to_the_next(monkeypatch
         torch.testing.assert_close(flow.flow(*at, many).beta, whole.beta, rtol=0, atol=0)
     # So many for each of 26 surfaces are allowed in any case.
     monkeypatch.setattr(_integration, "AT_SURFACES", 300)
-    torch.testing.assert_close(flow.flow(*at, many[-1:]).beta, whole.beta[-1:], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(flow.flow(*at, many[-1:]).beta, whole.beta[-1:], rtol=0, atol=1e-12)
 
 
 @pytest.mark.once

@@ -16,7 +16,7 @@ EVALUATIONS = 20_000
 Near a fixed point steps do not grow with the time. Tests need up to 5,626, `truncation-bias --paper` 62,837 in all.
 """
 AT_SURFACES = 30
-"""Those for each surface that may be met, if more: an event needs 29 (27,393 in all in `truncation --paper`)."""
+"""Those for each surface that may be met, if more: an event needs 29 (up to 28,176 in all in `truncation --paper`)."""
 
 
 def integrated(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import Data, How, Summary
 
+# Long help texts: tyro breaks an attribute's docstring where its lines end.
+CHECKPOINT = (
+    "The weights: .safetensors, a file of torch.save, or a folder of Hugging Face; files with code are refused. "
+    "Or several of these, a folder of them, or a pattern such as 'run/*.ckpt'."
+)
+MODEL = (
+    "MODULE:FACTORY, importable from here, which builds the network; it is called with those of its arguments that "
+    "the checkpoint keeps. Default: the network that a checkpoint of Hugging Face or timm names."
+)
+STEPS = (
+    "Where the steps of several checkpoints are from: the files' own step or epoch, the number in the name, the order "
+    "of the names, or of the files' times. Default: the first of step, epoch and name that tells all of them apart."
+)
+
 
 @dataclass(frozen=True)
 class Options:
@@ -32,12 +46,10 @@ class Options:
     Without --out, --report and --history no file is written.
     """
 
-    checkpoint: tyro.conf.Positional[tuple[Path, ...]]
-    """The weights: .safetensors, torch.save's or a Hugging Face folder; or several, their folder, or 'run/*.ckpt'."""
+    checkpoint: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help=CHECKPOINT)]
     data: str
     """digits; an .npz (x, labels) or .parquet file; a folder of parquet; mnist or similar; or a hub id owner/name."""
-    model: str | None = None
-    """MODULE:FACTORY, which builds the network; default: the one that a Hugging Face or timm checkpoint names."""
+    model: Annotated[str | None, tyro.conf.arg(help=MODEL)] = None
     key: str | None = None
     """Where in the checkpoint the weights are, such as state_dict_ema or snapshots.3. Default: the usual places."""
     logits: str | None = None
@@ -68,8 +80,7 @@ class Options:
     """The seed of the digits' split."""
     data_dir: Path | None = None
     """The folder of the data sets; default: the environment variable GNOMON_DATA."""
-    steps: Literal["step", "epoch", "name", "order", "time"] | None = None
-    """Where the steps of several checkpoints are from; default: the first of step, epoch and name that all have."""
+    steps: Annotated[Literal["step", "epoch", "name", "order", "time"] | None, tyro.conf.arg(help=STEPS)] = None
     history: Path | None = None
     """The file for the readings of several checkpoints, as a gnomon.History; what is there is not measured again."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar")
 """The suffixes of checkpoints."""
 CHECKPOINTS = "Of checkpoints say what they were trained on: --data DATA, as `gnomon measure` takes it."
+MEASURED = (
+    "For checkpoints: the training data, as for `gnomon measure`. That has more options: measure with it and "
+    "--history FILE, then `gnomon verdict FILE`."
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,7 @@ class Options:
 
     path: tyro.conf.Positional[tuple[Path, ...]]
     """A run's folder, a file of a gnomon.History, or checkpoints of one training run, which are measured first."""
-    data: str | None = None
-    """For checkpoints: the training data, as for `gnomon measure`, whose --history FILE can be given here too."""
+    data: Annotated[str | None, tyro.conf.arg(help=MEASURED)] = None
     model: str | None = None
     """For checkpoints: MODULE:FACTORY, which builds the network."""
     arm: str | None = None
