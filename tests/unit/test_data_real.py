@@ -48,12 +48,10 @@ def test_the_training_set_is_the_published_one_in_its_order(name):
     assert_close((train.x[:100] * 255).round() / 255, train.x[:100], rtol=0, atol=1e-7)
     assert train.labels[: len(known.first)].tolist() == known.first
     assert train.labels.bincount().tolist() == known.counts
-    deviations, means = torch.std_mean(train.x.double(), (0, 2, 3), correction=0)
+    deviations, means = torch.std_mean(train.x, (0, 2, 3), correction=0)
     assert_close(means.tolist(), known.means, rtol=0, atol=min(known.tolerance, 1e-3))
     assert_close(deviations.tolist(), known.deviations, rtol=0, atol=known.tolerance)
-    deviations, means = torch.std_mean(
-        normalise(train, known.means, known.deviations).x.double(), (0, 2, 3), correction=0
-    )
+    deviations, means = torch.std_mean(normalise(train, known.means, known.deviations).x, (0, 2, 3), correction=0)
     # What is normalised is as near as what is known, in units of the deviation.
     near = known.tolerance / min(known.deviations)
     assert_close(means, torch.zeros_like(means), rtol=0, atol=near)
