@@ -129,8 +129,9 @@ def test_settings_are_checked_together():
 
 
 @pytest.mark.data
-def test_smallest_variant_resumes_exactly(tmp_path):
+def test_smallest_variant_resumes_exactly(tmp_path, monkeypatch):
     """It memorises, is stopped after that, and ends as an unbroken run."""
+    monkeypatch.setattr("gnomon_lab.papers.grokalign.regions.run.NEAR", 10)  # of 100: distances take most of the time
     config = Config(
         coefficient=1e-3, init_scale=1.0, dtype="float32", samples=100, width=32, goal=0.99, steps=60, classes=(1, 7)
     )
