@@ -195,6 +195,16 @@ def test_any_network_is_read_where_it_is(name):
     torch.testing.assert_close(there, here)
 
 
+def test_the_exact_penalty_is_the_same_where_tensors_are_made_on_the_device_by_default():
+    model, x = zoo("bias")
+    exact = GrokAlign(1.0, estimator="exact")
+    with standin():
+        model_there, there = moved(model), moved(x)
+        with torch.device(DEVICE):
+            found = exact(model_there, there)
+        torch.testing.assert_close(found.cpu(), exact(model, x))
+
+
 @pytest.mark.parametrize("method", [GrokfastEMA, GrokfastMA])
 def test_grokfast_remembers_where_the_gradients_are(method):
     def compute(model, x):

@@ -84,6 +84,8 @@ def test_a_call_without_gradients_is_not_counted_and_reads_the_whole_penalty():
     for _ in range(2):
         with torch.no_grad():
             torch.testing.assert_close(seldom(model, x), whole)
+            # As in training, whose loss may be read on other samples too.
+            torch.testing.assert_close(seldom(model, x, model(x)), whole)
     assert seldom.state_dict() == {"calls": 0}
     torch.testing.assert_close(seldom(model, x), 4 * whole, check_dtype=True)
 

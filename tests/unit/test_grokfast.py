@@ -374,8 +374,10 @@ def test_damaged_memory_is_named(parameter, slope):
 def test_bad_settings_are_listed_together(parameter):
     with pytest.raises(RangeError, match=r"GrokfastEMA: expected alpha in \[0, 1\), got 1.0; lamb .*, got nan"):
         GrokfastEMA([parameter], 1.0, math.nan)
-    with pytest.raises(RangeError, match=r"GrokfastMA: expected window at least 1, got 0; lamb .*, got -1.0"):
+    with pytest.raises(RangeError, match=r"GrokfastMA: expected window a whole .*, got 0; lamb .*, got -1.0"):
         GrokfastMA([parameter], 0, -1.0)
+    with pytest.raises(RangeError, match=r"GrokfastMA: expected window a whole number from 1 on, got 2.5"):
+        GrokfastMA([parameter], 2.5)
 
 
 @pytest.mark.parametrize("name", METHODS)

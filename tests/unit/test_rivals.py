@@ -105,7 +105,7 @@ def test_orthograd_leaves_the_norm_to_second_order():
     torch.testing.assert_close(moved.square().sum(), torch.tensor(25.0 + 0.01 * 2).double())
 
 
-@pytest.mark.parametrize(("dtype", "factor"), [(torch.float64, -0.3), (torch.float32, -0.3), (torch.bfloat16, -0.5)])
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float64, -0.3), (torch.float32, -0.3), (torch.bfloat16, -0.3)])
 def test_orthograd_of_what_lies_along_the_weights_is_zero(generator, dtype, factor):
     """Not rounding errors, scaled up to the gradient's norm; and weights at zero have no direction."""
     for size in (1, 2, 600):
@@ -114,6 +114,25 @@ def test_orthograd_of_what_lies_along_the_weights_is_zero(generator, dtype, fact
         assert not changed(OrthoGrad, weights, 0 * weights).any()
         slope = torch.randn(size, generator=generator).to(dtype)
         torch.testing.assert_close(changed(OrthoGrad, 0 * weights, slope), slope)
+
+
+def test_orthograd_keeps_what_half_precision_can_tell(generator):
+    """Three hundredths across the weights, where the rounding of bfloat16 is one in 256 of each entry."""
+    weights = torch.randn(600, generator=generator)
+    across = torch.randn(600, generator=generator)
+    across -= (across @ weights) / (weights @ weights) * weights
+    slope = weights + 0.03 * across * weights.norm() / across.norm()
+    found = changed(OrthoGrad, weights.bfloat16(), slope.bfloat16()).float()
+    # What is left is scaled up to the gradient's norm, its rounding too.
+    torch.testing.assert_close(found.norm(), slope.norm(), rtol=0.01, atol=0)
+    assert torch.cosine_similarity(found, across, 0) > 0.98
+
+
+def test_orthograd_of_slopes_whose_norm_overflows_is_an_error():
+    w = nn.Parameter(torch.ones(3))
+    w.grad = torch.tensor([5e19, 0.0, 1e19])
+    with pytest.raises(RangeError, match=r"OrthoGrad: expected a finite changed gradient, got norm nan .* at step 1"):
+        OrthoGrad([w])()
 
 
 def test_egalitarian_gradients_have_singular_values_of_one(generator):
@@ -204,6 +223,14 @@ def test_a_resumed_run_is_the_unbroken_one(tmp_path, make):
     _, bare = parts()
     with pytest.raises(CheckpointError, match=rf"{make.__name__}.attach: expected an optimizer's state with 'gnomon'"):
         other.load_state_dict(bare.state_dict())
+    another = next(each for each in ATTACHED.values() if each is not make)
+    stranger, last = parts()
+    another(stranger.named_parameters()).attach(last)
+    with pytest.raises(
+        CheckpointError,
+        match=rf"{another.__name__}.attach: expected a state of {another.__name__}, got .* {make.__name__}",
+    ):
+        last.load_state_dict(states[1])
     with pytest.raises(RangeError, match=rf"{make.__name__}.attach\(optimizer\): .* Attach once"):
         make(resumed.named_parameters()).attach(other)
 
@@ -297,6 +324,73 @@ def test_spectral_norms_come_out_of_the_iteration(generator):
     torch.testing.assert_close(
         torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), rtol=1e-6, atol=1e-8
     )
+
+
+def test_a_matrix_that_begins_at_zero_is_penalised_once_it_has_grown(generator):
+    """As the last layer of a residual branch, or one half of a low-rank update, begins."""
+    weight = nn.Parameter(torch.zeros(6, 4, dtype=torch.float64))
+    penalty = SpectralNormPenalty([weight], 2.0, iterations=30, generator=generator)
+    (found,) = torch.autograd.grad(penalty(), weight)
+    torch.testing.assert_close(found, torch.zeros_like(found), rtol=0, atol=0)
+    nn.init.normal_(weight, generator=generator)
+    for _ in range(5):
+        value = penalty()
+    torch.testing.assert_close(value, torch.linalg.matrix_norm(weight, 2).square())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_around_a_method_changes_no_bit(generator, dtype):
+    weight = nn.Parameter(20 * torch.randn(64, 64, generator=generator))
+    slope = torch.randn(64, 64, generator=generator)
+    one, other = (SpectralNormPenalty([weight], generator=torch.Generator().manual_seed(0)) for _ in range(2))
+    expected, plain = one(), changed(EgalitarianGradients, weight, slope)
+    with torch.autocast("cpu", dtype):
+        torch.testing.assert_close(other(), expected, rtol=0, atol=0)
+        torch.testing.assert_close(changed(EgalitarianGradients, weight, slope), plain, rtol=0, atol=0)
+    (kept,) = other.state_dict()["directions"]
+    torch.testing.assert_close(kept, one.state_dict()["directions"][0], rtol=0, atol=0)
+
+
+def test_the_constraint_leaves_frozen_parameters_alone():
+    model = network()
+    model[0].requires_grad_(False)
+    before = [parameter.clone() for parameter in model[0].parameters()]
+    optimizer = torch.optim.SGD(model[2].parameters(), 1.0)
+    constraint = WeightNormConstraint(model.named_parameters(), 0.5)
+    constraint.attach(optimizer)
+    norm = torch.cat([parameter.detach().flatten() for parameter in model[2].parameters()]).norm()
+    backward(model, *next(batches(1)))
+    optimizer.step()
+    torch.testing.assert_close(list(model[0].parameters()), before, rtol=0, atol=0)
+    now = torch.cat([parameter.detach().flatten() for parameter in model[2].parameters()]).norm()
+    torch.testing.assert_close(now, norm / 2)
+    model.requires_grad_(False)
+    with pytest.raises(EmptyError, match=r"WeightNormConstraint\(parameters\): expected one that requires gradients"):
+        WeightNormConstraint(model.named_parameters())
+
+
+def test_sam_outlives_the_overflows_of_a_scaler():
+    """The scale doubles at each step, until the scaler finds an overflow; then the weights are as before the step."""
+    w = nn.Parameter(torch.tensor([3.0, 4.0]))
+    sam, optimizer = SAM([w], 0.1, skip_nonfinite=True), torch.optim.SGD([w], 0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**120, growth_interval=1)
+
+    def scaled():
+        scaler.scale(w.square().sum()).backward()
+
+    moved = []
+    for _ in range(12):
+        before = w.tolist()
+        scaled()
+        with sam.uphill():
+            scaled()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        moved.append(w.tolist() != before)
+    assert not all(moved)
+    assert sum(moved) >= 6
+    assert w.isfinite().all()
 
 
 def test_a_resumed_iteration_goes_on_from_there(tmp_path):

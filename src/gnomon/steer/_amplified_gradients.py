@@ -60,7 +60,7 @@ class AmplifiedGradients(ChangedGradients):
         """Resumes from this state; the memory follows the gradients to their device.
 
         Raises:
-            ShapeError: if the state is not one of this method, with this window, for these parameters.
+            ShapeError: if the memory is not that of this method, with this window, for these parameters.
         """
         for i, memory in state_dict["memory"].items():
             wanted = self._shape(self._parameters[i][1]) if i < len(self._parameters) else "nothing"

@@ -8,8 +8,8 @@ from torch.optim import Optimizer
 
 from gnomon.errors import CheckpointError, RangeError, within
 
-KEY = "gnomon"
-"""The key of the method's state in the optimizer's."""
+KEY, METHOD = "gnomon", "method"
+"""The key of the method's state in the optimizer's, and in it that of the method's name."""
 
 
 @runtime_checkable
@@ -100,7 +100,9 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
     if KEY in optimizer.state_dict():
         raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.")
 
-    @within(f"{type(method).__name__}.attach")
+    name = type(method).__name__
+
+    @within(f"{name}.attach")
     def load(optimizer: Optimizer, state: dict[str, Any]) -> None:
         if KEY not in state:
             raise CheckpointError(
@@ -111,9 +113,12 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
                 "torch.distributed.checkpoint leaves it out: save the method's own state_dict() as well, "
                 "and load both before attaching.",
             )
-        method.load_state_dict(state[KEY])
+        of = state[KEY].get(METHOD, name)  # older versions did not save it
+        if of != name:
+            raise CheckpointError(None, f"a state of {name}", f"one of {of}", "Attach the method that was saved.")
+        method.load_state_dict({key: value for key, value in state[KEY].items() if key != METHOD})
 
-    optimizer.register_state_dict_post_hook(lambda _, state: {**state, KEY: method.state_dict()})
+    optimizer.register_state_dict_post_hook(lambda _, state: {**state, KEY: {METHOD: name, **method.state_dict()}})
     optimizer.register_load_state_dict_pre_hook(load)
     return optimizer
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnomon._precision import full_precision
 from gnomon.errors import RangeError, within
 from gnomon.steer._attach import attach
 from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of
@@ -30,6 +31,7 @@ class ChangedGradients(ABC):
     def _change(self, i: int, gradient: Tensor) -> None:
         """Changes the gradient of the i-th parameter."""
 
+    @full_precision
     @torch.no_grad()
     def __call__(self) -> None:
         """Changes the gradients in place. A parameter without one is left out.

@@ -156,7 +156,7 @@ class GrokAlign:
         if coefficient is None:
             # Requires gradients, as the penalty does, so that it may be differentiated alone.
             return (x if logits is None else logits).new_zeros((), requires_grad=True)
-        if logits is None or self.fraction < 1:
+        if logits is None or self.fraction < 1 or not torch.is_grad_enabled():
             tape = forward(model, self._part(x.detach()), mixed=True)
         else:
             tape = Tape(x, outputs_of(logits, x), create_graph=True)
@@ -218,7 +218,7 @@ def _signed_units(logits: Float[Tensor, "n c"]) -> Iterator[Float[Tensor, "n c"]
     Without signs, a row would be the gradient of an output summed over the batch, which BatchNorm keeps constant.
     """
     # Always the same, so that this estimator draws nothing from the random streams that others use.
-    drawn = torch.randint(2, logits.shape, generator=torch.Generator().manual_seed(0))
+    drawn = torch.randint(2, logits.shape, generator=torch.Generator().manual_seed(0), device="cpu")
     signs = (2 * drawn - 1).to(logits)
     for k in range(signs.shape[1]):
         v = torch.zeros_like(signs)

@@ -57,6 +57,7 @@ class OrthoGrad(ChangedGradients):
         # With weights at zero, the gradient has no component along them; the tiny number is the authors'.
         rest = exact - (weight * exact).sum() / (weight.square().sum() + 1e-30) * weight
         norm, left = vector_norm(exact), vector_norm(rest)
-        # Below this there is nothing left but rounding errors.
-        seen = left > 16 * torch.finfo(exact.dtype).eps * norm
+        # Below this there is nothing left but rounding errors: of these sums, and of the gradient itself.
+        rounding = max(16 * torch.finfo(exact.dtype).eps, torch.finfo(gradient.dtype).eps)
+        seen = (left > rounding * norm) | norm.isinf()
         gradient.copy_(rest * torch.where(seen, norm / left, 0))

@@ -28,15 +28,20 @@ class SAM:
 
     The first pass's gradients only tell which way is up: they are then cleared, so clipping, accumulation and other
     methods belong after the second. If a batch is accumulated in parts, accumulate all parts before going uphill, and
-    all of them again there. The scale of a `GradScaler` does not affect the direction. While BatchNorm is in training
-    mode, its running statistics are updated in both passes.
+    all of them again there. While BatchNorm is in training mode, its running statistics are updated in both passes.
+
+    The scale of a `GradScaler` does not affect the direction, but it grows until gradients overflow. With
+    `skip_nonfinite` the parameters then stay where they are: the second pass overflows too, and the scaler skips the
+    step and lowers its scale.
 
     Source:
         Foret et al., arXiv:2010.01412, eq. (2), without its second-order term, as in the paper; the norm has 1e-12
         added, as in the most widely used code, github.com/davda54/sam, whose steps these are.
     Args:
-        parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
+        parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names; all that are
+            trained, since others would add up the gradients of both passes.
         rho: ρ ≥ 0, in the unit of the parameters; the paper's is 0.05.
+        skip_nonfinite: do not move where gradients are NaN or infinite, instead of raising.
     Raises:
         RangeError: if rho is out of range, a tensor is not a parameter, or is given twice.
         EmptyError: if there are no parameters.
@@ -53,9 +58,12 @@ class SAM:
     """
 
     @public
-    def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], rho: float = 0.05) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor | tuple[str, Tensor]], rho: float = 0.05, *, skip_nonfinite: bool = False
+    ) -> None:
         _checks.settings(("rho", rho, "finite and at least 0", 0 <= rho < math.inf))
         self.rho = rho
+        self.skip_nonfinite = skip_nonfinite
         self._parameters = named(parameters)
 
     @contextmanager
@@ -64,23 +72,26 @@ class SAM:
 
         Raises:
             EmptyError: if no parameter has a gradient.
-            RangeError: if a gradient is NaN, infinite or sparse; then nothing has been changed.
+            RangeError: if a gradient is NaN or infinite, unless these are skipped, or sparse; then nothing has been
+                changed.
         """
         with within("SAM.uphill"), torch.no_grad():
             gradients = gradients_of(self._parameters)
             norm = joint_norm(gradients.values())
-            if not norm.isfinite():
+            finite = bool(norm.isfinite())
+            if not finite and not self.skip_nonfinite:
                 raise RangeError(
                     None,
                     "finite gradients",
                     f"a norm of {norm.item():.3g}",
-                    "Lower the learning rate; under a GradScaler lower its init_scale.",
+                    "Lower the learning rate; under a GradScaler set skip_nonfinite.",
                 )
             scale = self.rho / (norm + 1e-12)
             moved = [(self._parameters[i][1], gradient) for i, gradient in gradients.items()]
             before = [parameter.clone() for parameter, _ in moved]
             for parameter, gradient in moved:
-                parameter.add_(gradient * scale.to(gradient.device))
+                if finite:
+                    parameter.add_(gradient * scale.to(gradient.device))
                 parameter.grad = None
         try:
             yield

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.steer._parameters import named, wide
 
@@ -65,6 +66,7 @@ class SpectralNormPenalty:
             raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
         self._directions = [_start(weight, generator) for weight in self._weights]
 
+    @full_precision
     def __call__(self) -> Float[Tensor, ""]:
         """The penalty: a scalar with a graph to the weights; the iteration advances."""
         return self.coefficient / 2 * torch.stack([self._square(i) for i in range(len(self._weights))]).sum()
@@ -93,7 +95,8 @@ class SpectralNormPenalty:
             u = self._directions[i].to(matrix)
             for _ in range(self.iterations):
                 v = normalize(matrix.T @ u, dim=0)
-                u = normalize(matrix @ v, dim=0)
+                onwards = normalize(matrix @ v, dim=0)
+                u = torch.where(onwards.any(), onwards, u)  # a matrix that is zero now may not stay so
             self._directions[i] = u
         return (u @ matrix @ v).square()
 

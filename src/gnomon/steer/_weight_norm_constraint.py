@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import RangeError, public, within
+from gnomon.errors import EmptyError, RangeError, public, within
 from gnomon.steer._attach import attach_after
 from gnomon.steer._parameters import joint_norm, named
 
@@ -37,12 +37,13 @@ class WeightNormConstraint:
         Liu et al., arXiv:2210.01117, whose code holds all parameters of the MNIST network, and the decoder's of the one
         for modular addition.
     Args:
-        parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
+        parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names; those that
+            are frozen when this is made are left alone.
         alpha: α > 0; the paper's scans go from 0.1 to 10.
     Raises:
         RangeError: if alpha is out of range, a tensor is not a parameter, or is given twice; if the norm is zero, NaN
             or infinite.
-        EmptyError: if there are no parameters.
+        EmptyError: if there are no parameters, or all are frozen.
     Cost: O(p) time.
     Example:
         >>> import torch, gnomon
@@ -59,7 +60,9 @@ class WeightNormConstraint:
     @public
     def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], alpha: float = 1.0) -> None:
         _checks.settings(("alpha", alpha, "finite and above 0", 0 < alpha < math.inf))
-        self._parameters = named(parameters)
+        self._parameters = [(name, parameter) for name, parameter in named(parameters) if parameter.requires_grad]
+        if not self._parameters:
+            raise EmptyError("parameters", "one that requires gradients", "none", "Unfreeze what is to be trained.")
         self.norm = alpha * self._now().detach()
 
     @public
