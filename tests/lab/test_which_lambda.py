@@ -180,3 +180,5 @@ def test_a_small_run_resumes_exactly(tmp_path, monkeypatch):
     assert [panel.title for panel in which_lambda.figures(records)[0].panels] == ["AdamW, tuned", "AdamW, untuned"]
     assert len(which_lambda.claims([records, records])) == len(RULES)
     assert "a constant" in which_lambda.summary(records)
+    alone = [record for record in records if record["task"] == "parity"]
+    assert which_lambda.summary(alone).startswith("One task alone")

@@ -209,8 +209,10 @@ def summary(records: Sequence[Record]) -> str:
     """What each rule costs."""
     found = scans([records])
     said = [f"{rule} {middle(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
-    return "On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: " + ", ".join(
-        said
+    if not said:
+        return "One task alone: there is none to leave out, and no rule to judge."
+    return (
+        f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {', '.join(said)}"
     )
 
 

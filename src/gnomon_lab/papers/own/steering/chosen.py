@@ -74,6 +74,7 @@ class Beside:
         high: of the interval.
         arrived: how many seeds reached the goal.
         seeds: how many there are.
+        bound: whether the value is a lower bound: the median depends on seeds with which the other never arrived.
     """
 
     value: float
@@ -81,6 +82,7 @@ class Beside:
     high: float
     arrived: int
     seeds: int
+    bound: bool = False
 
 
 def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Beside | None:
@@ -88,22 +90,28 @@ def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str
 
     An entrant that never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end
     are used, so that the true factor is at least the reported one; where neither does, it is 1. Time is steps times the
-    median cost of a step over all trials, since a machine is not equally fast at every hour. None where either has no
+    cost of a step: the ratio of both costs is the median over runs, and resampled with them. None where either has no
     scored trials.
     """
     trials = [(scored(records, task, entrant), scored(records, task, other)) for records in runs]
     both = [pair for pair in trials if all(pair)]
     if not both:
         return None
-    less = cost(runs, task, other) / cost(runs, task, entrant) if unit == "time" else 1.0
-    found = np.array([[less * gain(*pair, unit) for pair in zip(*trials_of, strict=True)] for trials_of in both])
-    random, (runs_there, seeds_there) = np.random.default_rng(0), found.shape
+    gains = np.array([[gain(*pair, unit) for pair in zip(*trials_of, strict=True)] for trials_of in both])
+    ours, theirs = (np.array([[trial["steps"] is not None for trial in of[place]] for of in both]) for place in (0, 1))
+    cheaper = np.array([cost(of_theirs) / cost(of_ours) for of_ours, of_theirs in both])
+    # Where neither arrives, neither is faster, whatever its steps cost.
+    raced = (ours | theirs) & (unit == "time")
+    random, (runs_there, seeds_there) = np.random.default_rng(0), gains.shape
     of_runs = random.integers(runs_there, size=(RESAMPLES, runs_there, 1))
     of_seeds = random.integers(seeds_there, size=(RESAMPLES, runs_there, seeds_there))
-    low, high = np.quantile(middle(found[of_runs, of_seeds]), (0.025, 0.975), method="inverted_cdf")
-    ours = [trial for mine, _ in both for trial in mine]
-    arrived = sum(trial["steps"] is not None for trial in ours)
-    return Beside(float(middle(found)), float(low), float(high), arrived, len(ours))
+    less = np.median(cheaper[of_runs], 1, keepdims=True)
+    drawn = np.where(raced[of_runs, of_seeds], less, 1) * gains[of_runs, of_seeds]
+    low, high = np.quantile(middle(drawn), (0.025, 0.975), method="inverted_cdf")
+    found = np.where(raced, np.median(cheaper), 1) * gains
+    value = float(middle(found))
+    bound = unit != "unseen" and middle(np.where(ours & ~theirs, np.inf, found)) > value
+    return Beside(value, float(low), float(high), int(ours.sum()), gains.size, bool(bound))
 
 
 def middle(factors: Float[np.ndarray, "*draws run seed"]) -> Float[np.ndarray, "*draws"]:
@@ -120,7 +128,7 @@ def gain(ours: Record, theirs: Record, unit: str) -> float:
     return float((theirs["most"] if theirs["steps"] is None else theirs["steps"]) / ours["steps"])
 
 
-def cost(runs: Sequence[Sequence[Record]], task: str, entrant: str) -> float:
-    """CPU seconds per step, the median over all trials."""
-    costs = [r["cost"] for records in runs for r in records if (r["task"], r["entrant"]) == (task, entrant)]
-    return float(np.median(costs))
+def cost(trials: Sequence[Record]) -> float:
+    """CPU seconds per step, over all steps of these trials."""
+    steps = [trial["steps"] or trial["most"] for trial in trials]
+    return sum(trial["cost"] * count for trial, count in zip(trials, steps, strict=True)) / sum(steps)

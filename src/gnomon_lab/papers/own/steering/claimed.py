@@ -15,8 +15,9 @@ SLACK = 0.82 / 7.56
 
 
 def words(found: Beside) -> str:
-    """A factor, its interval, and how many arrived; the factor is at least that where the other did not arrive."""
-    return f"{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
+    """A factor, its interval, and how many arrived."""
+    least = "at least " if found.bound else ""
+    return f"{least}{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
 
 
 def faster(
@@ -40,7 +41,8 @@ def no_faster(task: str, entrant: str, factor: float, message: str, source: str)
         found = beside(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
-        return Claim(f"{task}: {message}", source, f"below {factor:.3g} x", words(found), found.value < factor)
+        holds = found.value < factor and not found.bound
+        return Claim(f"{task}: {message}", source, f"below {factor:.3g} x", words(found), holds)
 
     return claim
 

@@ -53,7 +53,7 @@ class Config(Settings):
     tasks: tuple[Annotated[str, among(*TASKS)], ...] = tuple(TASKS)
     """Which tasks."""
     methods: tuple[Annotated[str, among(*METHODS)], ...] = tuple(METHODS)
-    """Which methods, in addition to weight decay itself."""
+    """Which methods, in addition to weight decay itself and refined."""
     tuned_on: Count = 2
     """Seeds that a setting is judged on."""
     scored_on: Count = 2
@@ -87,7 +87,9 @@ def run(config: Config, run: Run) -> None:
         best = race(config, run, name, BASELINE, None, grid)
         race(config, run, name, UNTUNED, None, [Setting(*DEFAULT)], PATIENCE)
         race(config, run, name, NO_DECAY, None, [Setting(best.rate, 0.0)], PATIENCE)
-        for method in (each for each in config.methods if name not in METHODS[each].not_for):
+        # The refined one first, and always: it is what all are compared with.
+        methods = dict.fromkeys((REFINED, *config.methods))
+        for method in (each for each in methods if name not in METHODS[each].not_for):
             ways = {ON_TOP: best.decay} if method == REFINED else {ALONE: 0.0, ON_TOP: best.decay}
             for way, decay in ways.items():
                 settings = [Setting(best.rate, decay, own) for own in METHODS[method].settings]

@@ -64,6 +64,8 @@ def trial(
         try:
             logits, objective = update(training, train)
         except RangeError:  # a gradient or a norm that is no longer finite, which some methods refuse
+            if step == 1:
+                raise  # before any step, something else is wrong
             unseen = 0.0
             break
         if look(step) or step == most:
