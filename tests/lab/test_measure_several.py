@@ -132,7 +132,7 @@ def test_several_end_with_a_verdict_or_why_there_is_none(ask, many):
     bare, _ = found(ask, *NAMES, options=(), data="bare.npz")
     assert "parameter_norm" not in bare["quantities"]
     assert bare["verdict"]["message"].startswith("No verdict: the readings lack accuracy, log_probability, parameter_n")
-    assert Moved({}, [], "the step", trained=False).worth.endswith("samples, and these are of another split.")
+    assert Moved({"split": "test"}, [], "the step").worth.endswith("samples, and these are of another split.")
 
 
 def test_a_network_that_takes_no_samples_is_not_measured_by_its_parameters(ask):

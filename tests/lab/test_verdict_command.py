@@ -1,6 +1,7 @@
 """`gnomon verdict`: on a run with arms, on a history, with a picture, and on what it cannot read."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,6 +65,25 @@ def test_checkpoints_are_measured_first(folder, capsys):
     measure(["ckpt-*.pt", "--data", "some.npz", "--model", "nets:small"])
     _, _, told = capsys.readouterr().out.partition("is more training worth it? ")
     assert told == said.out
+
+
+def test_a_history_of_measure_says_whether_it_may_be_judged(folder, capsys):
+    """As the command that made it: by training samples, over steps of training."""
+    for step in (1, 2, 4, 8):
+        weights = {name: tensor * (1 + step / 10) for name, tensor in network().state_dict().items()}
+        torch.save(weights, f"ckpt-{step}.pt")
+    said = {}
+    for name, more in {"train": [], "order": ["--steps", "order"]}.items():
+        measure(["ckpt-*.pt", "--data", "some.npz", "--model", "nets:small", "--history", f"{name}.jsonl", *more])
+        told = capsys.readouterr().out.partition("is more training worth it? ")[2].splitlines()[0]
+        code = main([f"{name}.jsonl"])
+        said[name] = capsys.readouterr().out.splitlines()[0]
+        assert told == said[name]
+    assert (code, said["order"][:50]) == (1, "No verdict: it uses changes over doublings of the ")
+    lines = Path("train.jsonl").read_text()
+    Path("train.jsonl").write_text(lines.replace('"split":null', '"split":"test"'))
+    assert main(["train.jsonl"]) == 1
+    assert capsys.readouterr().out == "No verdict: it uses training samples, and these are of another split.\n"
 
 
 @pytest.mark.bad_input

@@ -42,7 +42,7 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     with contextlib.redirect_stdout(sys.stderr):
         steps, failed = ordered(options, paths, beside)
         kept, reader = opened(options, steps, beside)
-    moved = partial(Moved, kept.setting, steps=SAID[steps.source], trained=options.split in (None, "train"))
+    moved = partial(Moved, kept.setting, steps=SAID[steps.source])
     try:
         with contextlib.redirect_stdout(sys.stderr):
             failed |= read(steps, kept, reader, beside)
@@ -104,6 +104,7 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
         "dtype": options.dtype,
         "rtol": options.rtol,
         "passes": options.passes,
+        "split": options.split,
         "steps": steps.source,
         "gnomon": __version__,
     }

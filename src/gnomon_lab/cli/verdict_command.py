@@ -63,9 +63,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def of_readings(options: Options) -> "dict[str, Verdict | str]":
     """The verdict on each arm, or why there is none."""
+    from gnomon_lab.measuring import no_verdict, setting_in
     from gnomon_lab.report.worth import worth
 
     path = readings_at(options.path)
+    if (why := no_verdict(setting_in(path))) is not None:
+        return {"": why}
     return {arm: worth(history, options.split, options.validation) for arm, history in histories(path, options.arm)}
 
 

@@ -3,9 +3,9 @@
 from gnomon_lab.measuring.about import Checkpoint, contents, look
 from gnomon_lab.measuring.each import Reader, measure_each
 from gnomon_lab.measuring.found import checkpoints_at
-from gnomon_lab.measuring.kept import Kept, Record
+from gnomon_lab.measuring.kept import Kept, Record, setting_in
 from gnomon_lab.measuring.measure import How, Measured, measure
-from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, some
+from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, no_verdict, some
 from gnomon_lab.measuring.network import device_of, files_of, moved_to
 from gnomon_lab.measuring.quantities import also, chosen, explanations
 from gnomon_lab.measuring.ready import ready
@@ -46,7 +46,9 @@ __all__ = [
     "measure",
     "measure_each",
     "moved_to",
+    "no_verdict",
     "ready",
+    "setting_in",
     "shown",
     "some",
 ]

@@ -1,5 +1,6 @@
 """Earlier readings of checkpoints: a history in a file that only grows, so that nothing is measured twice."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,6 +108,14 @@ def read(path: Path) -> list[Record]:
                 "Name another file.",
             )
     return found
+
+
+def setting_in(path: Path) -> dict[str, Any]:
+    """The setting in which the readings in a file were taken; empty if `gnomon measure` did not make it."""
+    with contextlib.suppress(OSError), path.open("rb") as lines:
+        if (record := parsed(lines.readline())) is not None:
+            return dict(record["measured"]["setting"])
+    return {}
 
 
 def parsed(line: bytes) -> Record | None:

@@ -12,7 +12,7 @@ from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.kept import Record
 from gnomon_lab.measuring.quantities import explanation, explanations
 from gnomon_lab.measuring.shown import by_reason, shown
-from gnomon_lab.measuring.steps import SAID
+from gnomon_lab.measuring.steps import LASTING
 from gnomon_lab.report import Report, Table
 from gnomon_lab.report.worth import as_numbers, in_details, in_sight, worth
 from gnomon_lab.runs.machine import machine
@@ -38,13 +38,11 @@ class Moved:
         setting: network, data, samples and so on, by name.
         records: the readings, by ascending step.
         steps: where the steps come from, in words.
-        trained: whether the network was trained on the samples, as far as their split tells.
     """
 
     setting: Mapping[str, Any]
     records: Sequence[Record]
     steps: str
-    trained: bool = True
 
     @property
     def at(self) -> list[int]:
@@ -65,11 +63,7 @@ class Moved:
     @cached_property
     def worth(self) -> Verdict | str:
         """The verdict, or why there is none."""
-        if not self.trained:
-            return "No verdict: it uses training samples, and these are of another split."
-        if self.steps in (SAID["order"], SAID["time"]):
-            return "No verdict: it uses changes over doublings of the training steps, and these are not such steps."
-        return worth(from_records(self.records))
+        return no_verdict(self.setting) or worth(from_records(self.records))
 
     def series(self, name: str) -> list[float]:
         """One number per step; NaN where there is none."""
@@ -78,6 +72,15 @@ class Moved:
     def points(self, name: str) -> list[tuple[int, float]]:
         """Step and number, where there is one."""
         return [(step, value) for step, value in zip(self.at, self.series(name), strict=True) if not math.isnan(value)]
+
+
+def no_verdict(setting: Mapping[str, object]) -> str | None:
+    """Why readings that were taken in a setting allow no verdict, whatever they are; None if they may."""
+    if setting.get("split") not in (None, "train"):
+        return "No verdict: it uses training samples, and these are of another split."
+    if setting.get("steps", "step") not in LASTING:
+        return "No verdict: it uses changes over doublings of the training steps, and these are not such steps."
+    return None
 
 
 def is_number(value: object) -> bool:
