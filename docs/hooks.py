@@ -17,6 +17,7 @@ SIZE, TEXT = 17.0, 16.0
 """Of a formula's letters beside the text's."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
+NOTEBOOK = re.compile(r"\((notebooks/[\w-]+)\.ipynb")
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
 ziafont.config.precision = 2
 
@@ -29,7 +30,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Adds the index of all names, and to the page of a family what is in `gnomon.measure` and on no page yet."""
+    """Adds the index of all names, and to the page of a family what is in `gnomon.measure` and on no page yet.
+
+    Links to notebooks, which are files of the repository, lead to their pages.
+    """
+    markdown = NOTEBOOK.sub(r"(\1.md", markdown)
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if folder == "quantities":
         return with_new_quantities(markdown, name)

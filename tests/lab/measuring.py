@@ -103,9 +103,9 @@ def network():
     return mlp((6, 8, CLASSES), bias=True, generator=torch.Generator().manual_seed(1))
 
 
-def call(monkeypatch, capsys, *arguments):
+def call(monkeypatch, capsys, *arguments, command="measure"):
     """The exit code, and what was printed."""
-    monkeypatch.setattr(sys, "argv", ["gnomon", "measure", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["gnomon", command, *map(str, arguments)])
     capsys.readouterr()
     with pytest.raises(SystemExit) as stop:
         main()

@@ -80,8 +80,8 @@ def verdict(
         Generalising: On digits, when the training data are fitted, 77 % in a network that generalises; 26 % in one
             that memorised.
         Misleads: Of two moments in a family that it was not fitted to, one of them before a rise, it names that one 79
-            times in 100, as a validation split of a tenth does: it is no oracle. Below 5 % it is safe to stop, but few
-            training runs get there.
+            times in 100, as a validation split of a tenth does: it is no oracle. A fifth of such runs get below 5 %, of
+            which one in thirteen would still have risen.
 
     What is used has no unit, so that networks of any size are comparable: for each share its level and its change over
     the last doubling of the steps, for each norm the change of its logarithm over each of the last two doublings, for
@@ -91,10 +91,10 @@ def verdict(
     runs are from those of other families is not judged. No step and no setting is used.
 
     The words: below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* if a rise
-    is more likely than not, *still changing* if its probability is above the threshold below which 5 % of the corpus's
-    training runs would have been stopped too early, and *at rest* below. The training data do not tell whether it is at
-    rest because it is *stuck* or because it has *settled*, within ten points of its training accuracy, or whether it is
-    *deteriorating*, five points below its best: a validation split does.
+    is more likely than not, *still changing* if its probability is above 5 %, the highest of ten thresholds at which at
+    most 5 % of the corpus's training runs would have been stopped too early, and *at rest* below. The training data do
+    not tell whether it is at rest because it is *stuck* or because it has *settled*, within ten points of its training
+    accuracy, or whether it is *deteriorating*, five points below its best: a validation split does.
 
     Source:
         gnomon's own; judged in docs/experiments/verdict.md, which says how often it is right, and when it is not.

@@ -57,7 +57,7 @@ class Options:
     position: int | Literal["all"] | None = None
     """For outputs with several rows per sample, the row to measure at: 0 is the first, -1 the last; or all."""
     quantities: tuple[str, ...] = ()
-    """Their names; a wrong one lists all. Default: twelve, and for several checkpoints those of the verdict."""
+    """Their names; a wrong one lists all. Default: twelve, plus two for the verdict on several checkpoints."""
     samples: int | None = None
     """How many, from the first on; default: 1,024, or all if there are fewer."""
     split: str | None = None
