@@ -90,6 +90,19 @@ def test_alignment_of_collapse_and_of_chance():
     torch.testing.assert_close(gnomon.label_cka(orthogonal), (9 / 99) ** 0.5 * one)
 
 
+def test_alignment_where_nearly_all_samples_are_of_one_class():
+    """The norm of the labels' kernel is a hundred-millionth of the terms that it is a difference of."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(20_000, 3, generator=generator)
+    labels = torch.zeros(20_000, dtype=torch.long).index_fill(0, torch.tensor([7]), 1)
+    wide = features.double() - features.double().mean(0)
+    # With two classes the centred kernel of the labels has rank one.
+    y = labels.double() - labels.double().mean()
+    expected = (y @ wide).square().sum() / (torch.linalg.matrix_norm(wide.mT @ wide) * y.square().sum())
+    found = gnomon.label_cka(gnomon.class_moments(features, labels, 2))
+    torch.testing.assert_close(found, expected.float())
+
+
 def test_alignment_with_the_start_is_that_of_the_kernels_and_of_the_labels():
     """Whichever of both products is made; and of labels one-hot the same as `label_cka`."""
     features, labels = blobs()
