@@ -59,7 +59,8 @@ class LossOperator:
     def of(self, rows: Int[Tensor, "m"]) -> "LossOperator":
         """The operator of the mean loss over some of the samples."""
         some = copy(self)
-        some._x, some._labels = self._x[rows], self._labels[rows]
+        # Samples that are selected in inference mode cannot enter a graph.
+        some._x, some._labels = outside_inference(self._x[rows]), outside_inference(self._labels[rows])
         some._chunks = Chunks(partial(self._make, some._x, some._labels), len(rows), self._chunks.size)
         return some
 
