@@ -110,10 +110,9 @@ def _first(jacobian: JacobianOperator, k: int, accuracy: Accuracy) -> Estimate:
     """The first k singular values of each Jacobian."""
     most = min(jacobian.shape[1], math.prod(jacobian.shape[2:]))
     _checks.settings(("k", k, f"from 1 to {most}", isinstance(k, int) and 1 <= k <= most))
-    wide = torch.promote_types(jacobian.dtype, torch.float32)
     return estimated(
         jacobian,
         accuracy,
-        lambda matrix, _: torch.linalg.svdvals(matrix.flatten(2).to(wide))[:, :k],
+        lambda matrix, _: torch.linalg.svdvals(matrix.flatten(2))[:, :k],
         lambda products, _: first_values(products, k, accuracy),
     )
