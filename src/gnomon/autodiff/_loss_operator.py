@@ -4,8 +4,6 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
-import torch
-from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
@@ -93,7 +91,7 @@ class LossOperator:
         w = mixture(g[None])[0]
         of_g, of_w = self._product(chunk, g), self._product(chunk, w)
         size = length(of_g) * length(w) + length(of_w) * length(g)
-        if (of_g @ w - of_w @ g).abs() > torch.finfo(g.dtype).eps ** 0.5 * size:
+        if (of_g @ w - of_w @ g).abs() > self.vectors.tolerance * size:
             raise only_once("one whose derivative is not differentiated")
 
 
