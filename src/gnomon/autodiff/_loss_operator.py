@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
