@@ -155,6 +155,18 @@ def test_dimension_of_a_bent_plane_whatever_its_surroundings():
     torch.testing.assert_close(gnomon.intrinsic_dimension(1e-5 * bent + 1), dimension, rtol=1e-3, atol=0)
 
 
+def test_dimension_of_tight_clusters_is_that_of_each():
+    """Their width is a ten-millionth of what is between them, at any scale that float64 holds."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(10, 100, 2, generator=generator, dtype=torch.float64)
+    centres = torch.randn(10, 1, 2, generator=generator, dtype=torch.float64)
+    loose, tight = ((shift * centres + points).flatten(0, 1) for shift in (1e3, 1e7))
+    expected = gnomon.intrinsic_dimension(loose)
+    assert abs(expected - 2) < 0.15
+    for scale in (1, 1e160, 1e-170):
+        torch.testing.assert_close(gnomon.intrinsic_dimension(scale * tight), expected, rtol=1e-5, atol=0)
+
+
 def test_dimension_of_few_and_of_coinciding_samples():
     samples = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
     dimension = gnomon.intrinsic_dimension(samples)
