@@ -50,6 +50,14 @@ def test_nc2_closed_forms():
     torch.testing.assert_close(nc2_orthogonal(torch.ones(4, 3).double()), torch.tensor(12**0.5).double())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_means_that_coincide_have_no_directions_wherever_they_lie(dtype):
+    nothing = nc2_etf(torch.zeros(7, 2, dtype=dtype))
+    torch.testing.assert_close(nothing, torch.tensor((7 + 7 * 6 / 36) ** 0.5, dtype=dtype))
+    for point in (0.1, -3.3, 1e9):
+        torch.testing.assert_close(nc2_etf(torch.full((7, 2), point, dtype=dtype)), nothing, rtol=0, atol=0)
+
+
 # Layer by layer.
 
 
