@@ -484,3 +484,10 @@ def test_effective_rank_counts_equal_directions():
     jacobian = normal(1, 4, 6)
     torch.testing.assert_close(effective_rank(agop(jacobian)), 1 / gnomon.explained_variance_ratio(jacobian)[0])
     assert torch.autograd.gradcheck(lambda rows: effective_rank(rows.T @ rows), normal(5, 4).requires_grad_())
+
+
+@pytest.mark.parametrize("scale", [1e37, 1e-40])
+def test_effective_rank_of_large_and_small_matrices_is_that_of_their_rows(scale):
+    rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    whole = rows.mT @ rows
+    torch.testing.assert_close(effective_rank(scale * whole), effective_rank(Factored(rows)), rtol=1e-4, atol=0)
