@@ -452,8 +452,10 @@ def test_bad_matrices_are_named():
             measure(torch.ones(2, 3))
         with pytest.raises(RangeError, match=r"\(agop\): expected finite numbers, got inf"):
             measure(torch.full((2, 2), torch.inf))
-    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count from 1 to 2, got 3"):
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 2, got 3"):
         top_eigenvectors(torch.eye(2), 3)
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 3, got 1.5"):
+        top_eigenvectors(torch.eye(3), 1.5)
     with pytest.raises(
         ShapeError, match=r"top_eigenvectors\(shape\): expected axes of 4 entries together, got \(3, 1\)"
     ):
