@@ -58,6 +58,22 @@ def convolutional():
 
 
 NETWORKS = {"untrained": untrained, "aligned": aligned, "convolutional": convolutional}
+
+
+def test_every_seed_sample_and_draw_has_random_vectors_of_its_own():
+    """Python's own hash of -1 is that of -2: they would be those of one another, as would a new space's after steps."""
+
+    def drawn(seed, draw):
+        return Products((2, 3, 4), torch.empty(0), torch.relu, torch.relu, 0, seed).normal(draw, 1)
+
+    vectors = torch.cat([drawn(seed, draw) for seed in range(-3, 3) for draw in range(-4, 4)]).flatten(1)
+    assert len(vectors.unique(dim=0)) == len(vectors)
+    # Kept numbers depend on these.
+    number = hash((7, 1, 5)) % 2**63
+    expected = torch.empty(1, 3).normal_(generator=torch.Generator().manual_seed(number))
+    torch.testing.assert_close(drawn(7, 5)[1], expected, rtol=0, atol=0)
+
+
 every_network = pytest.mark.parametrize("name", NETWORKS)
 
 
