@@ -31,8 +31,8 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     Args:
         class_moments: the class moments of the features.
     Returns:
-        In [0, 1]; 0 where all samples coincide. Invariant under scaling, shift and rotation of the features, not under
-        other linear maps.
+        In [0, 1] up to rounding; 0 where all samples coincide. Invariant under scaling, shift and rotation of the
+        features, not under other linear maps.
     Cost: O(p²), or O(n² p) where the scatter is stored as n < p rows.
     Example:
         >>> import torch, gnomon

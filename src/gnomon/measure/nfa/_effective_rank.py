@@ -56,8 +56,8 @@ def effective_rank(
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
-        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation. For an operator, an
-        estimate, however few the outputs.
+        In [1, rank of G] up to rounding; 0 for a zero matrix. Invariant under positive scaling and rotation. For an
+        operator, an estimate, however few the outputs.
     Raises:
         ShapeError: if the matrix is not square.
         RangeError: at NaN or infinity.
