@@ -187,6 +187,16 @@ def test_later_values_are_within_their_errors_though_others_were_met_first(matri
     assert (found.error <= rtol * torch.maximum(found.value, 0.1 * found.value[:, :1]) + 1e-9).all()
 
 
+def test_later_values_that_few_passes_leave_open_are_said():
+    """Relative to each: of the first, these errors are within the tolerance."""
+    layer = nn.Linear(200, 200, bias=False).double()
+    layer.weight.data = outlier()
+    with pytest.warns(RuntimeWarning, match=r"singular_values: .* at 2 of 4 values"):
+        found = gnomon.singular_values(layer, torch.zeros(1, 200).double(), k=4, rtol=0.9, passes=16)
+    steep = torch.tensor([100.0, 14.0, 14.0, 14.0]).double()
+    assert ((found.value - steep).abs()[0] <= found.error[0]).all()
+
+
 def test_a_zero_jacobian_is_zero_without_an_error():
     products, accuracy = of_matrix(torch.zeros(OUTPUTS, 9), 2), Accuracy.of(0.05, None, 0)
     norm = root_of(squared_norm_of(products, accuracy))
