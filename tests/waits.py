@@ -74,7 +74,8 @@ SIZES = {
         "measure/collapse/_class_moments.py:ClassMoments.present",
     ),
     "measure/parameters/_heavy_tails.py:_eigenvalues",
-    *("measure/features/_intrinsic_dimension.py:_distinct", "probe/_sequences.py:rows_of"),
+    *("measure/features/_intrinsic_dimension.py:_distinct", "measure/features/_intrinsic_dimension.py:_two_nearest"),
+    "probe/_sequences.py:rows_of",
     "measure/posterior/_local_learning_coefficient.py:summary",
 }
 """How many samples, pieces or corners are left."""

@@ -97,14 +97,23 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
         result = cast(Callable[..., R], precise)(*map(raised, args), **named)
         if came not in HALF:
             return result
-        given = changed(result, {torch.float32}, came)
-        for before, after in zip(floating([result]), floating([given]), strict=True):
-            if (before.isfinite() & ~after.isfinite()).any():
-                most = float(before.detach().abs().amax())
-                raise RangeError(None, f"a result that {came} can hold", f"one up to {most:.3g}", "Pass float32.")
-        return cast(R, given)
+        return cast(R, narrowed(result, {torch.float32}, came))
 
     return wide
+
+
+def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
+    """The result, with its tensors of these dtypes converted to one that holds less.
+
+    Raises:
+        RangeError: if it does not hold them.
+    """
+    given = changed(result, dtypes, to)
+    for before, after in zip(floating([result]), floating([given]), strict=True):
+        if (before.isfinite() & ~after.isfinite()).any():
+            most, wider = float(before.detach().abs().amax()), "float32" if to in HALF else "float64"
+            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", f"Pass {wider}.")
+    return given
 
 
 def floating(values: Iterable[object]) -> Iterator[Tensor]:

@@ -452,8 +452,10 @@ def test_bad_matrices_are_named():
             measure(torch.ones(2, 3))
         with pytest.raises(RangeError, match=r"\(agop\): expected finite numbers, got inf"):
             measure(torch.full((2, 2), torch.inf))
-    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count from 1 to 2, got 3"):
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 2, got 3"):
         top_eigenvectors(torch.eye(2), 3)
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 3, got 1.5"):
+        top_eigenvectors(torch.eye(3), 1.5)
     with pytest.raises(
         ShapeError, match=r"top_eigenvectors\(shape\): expected axes of 4 entries together, got \(3, 1\)"
     ):
@@ -484,3 +486,10 @@ def test_effective_rank_counts_equal_directions():
     jacobian = normal(1, 4, 6)
     torch.testing.assert_close(effective_rank(agop(jacobian)), 1 / gnomon.explained_variance_ratio(jacobian)[0])
     assert torch.autograd.gradcheck(lambda rows: effective_rank(rows.T @ rows), normal(5, 4).requires_grad_())
+
+
+@pytest.mark.parametrize("scale", [1e37, 1e-40])
+def test_effective_rank_of_large_and_small_matrices_is_that_of_their_rows(scale):
+    rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    whole = rows.mT @ rows
+    torch.testing.assert_close(effective_rank(scale * whole), effective_rank(Factored(rows)), rtol=1e-4, atol=0)

@@ -275,14 +275,26 @@ class Layer(nn.Module):
 
 
 @pytest.mark.bad_input
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("function", [Once, Silent])
 @pytest.mark.parametrize("quantity", [gnomon.hessian_trace, gnomon.gauss_newton_trace, gnomon.gradient_sharpness])
-def test_layers_without_a_second_derivative_are_refused(quantity, function):
-    (x, labels), model = samples(12, 4), nn.Sequential(nn.Linear(4, 8), Layer(function), nn.Linear(8, 3)).double()
+def test_layers_without_a_second_derivative_are_refused(quantity, function, dtype):
+    (x, labels), model = samples(12, 4), nn.Sequential(nn.Linear(4, 8), Layer(function), nn.Linear(8, 3)).to(dtype)
+    x = x.to(dtype)
     with pytest.raises(
         UnsupportedModuleError, match=r"_\w+\(model\): expected layers with a second derivative, got one"
     ):
         quantity(model, x, labels)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("quantity", [gnomon.hessian_trace, gnomon.gauss_newton_trace])
+def test_networks_in_half_precision_are_not_taken_for_those_without_a_second_derivative(quantity, dtype):
+    """Their products agree up to the rounding of half precision alone."""
+    for seed in range(40):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).to(dtype)
+        quantity(model, torch.randn(20, 4).to(dtype), torch.arange(20) % 3, passes=16)
 
 
 @pytest.mark.bad_input

@@ -90,6 +90,19 @@ def test_alignment_of_collapse_and_of_chance():
     torch.testing.assert_close(gnomon.label_cka(orthogonal), (9 / 99) ** 0.5 * one)
 
 
+def test_alignment_where_nearly_all_samples_are_of_one_class():
+    """The norm of the labels' kernel is a hundred-millionth of the terms that it is a difference of."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(20_000, 3, generator=generator)
+    labels = torch.zeros(20_000, dtype=torch.long).index_fill(0, torch.tensor([7]), 1)
+    wide = features.double() - features.double().mean(0)
+    # With two classes the centred kernel of the labels has rank one.
+    y = labels.double() - labels.double().mean()
+    expected = (y @ wide).square().sum() / (torch.linalg.matrix_norm(wide.mT @ wide) * y.square().sum())
+    found = gnomon.label_cka(gnomon.class_moments(features, labels, 2))
+    torch.testing.assert_close(found, expected.float())
+
+
 def test_alignment_with_the_start_is_that_of_the_kernels_and_of_the_labels():
     """Whichever of both products is made; and of labels one-hot the same as `label_cka`."""
     features, labels = blobs()
@@ -140,6 +153,18 @@ def test_dimension_of_a_bent_plane_whatever_its_surroundings():
     assert abs(dimension - 2) < 0.15
     # Far from zero, where the squares of the distances have no digits left in single precision.
     torch.testing.assert_close(gnomon.intrinsic_dimension(1e-5 * bent + 1), dimension, rtol=1e-3, atol=0)
+
+
+def test_dimension_of_tight_clusters_is_that_of_each():
+    """Their width is a ten-millionth of what is between them, at any scale that float64 holds."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(10, 100, 2, generator=generator, dtype=torch.float64)
+    centres = torch.randn(10, 1, 2, generator=generator, dtype=torch.float64)
+    loose, tight = ((shift * centres + points).flatten(0, 1) for shift in (1e3, 1e7))
+    expected = gnomon.intrinsic_dimension(loose)
+    assert abs(expected - 2) < 0.15
+    for scale in (1, 1e160, 1e-170):
+        torch.testing.assert_close(gnomon.intrinsic_dimension(scale * tight), expected, rtol=1e-5, atol=0)
 
 
 def test_dimension_of_few_and_of_coinciding_samples():

@@ -336,6 +336,28 @@ def test_inside_inference_mode_and_with_its_tensors():
         torch.testing.assert_close(function(inside), function(x))
 
 
+def test_samples_are_selected_inside_inference_mode():
+    """What indexing makes there may not enter a graph, though network and samples were made outside."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    x, labels = torch.randn(30, 4), torch.arange(30) % 3
+
+    def streamed():
+        sums = gnomon.GradientSums()
+        sums.update(model, x, labels)
+        return sums.compute()
+
+    for function in (
+        lambda: gnomon.batch_gradients(model, x, labels).deviations,
+        lambda: streamed().deviations,
+        lambda: gnomon.gradient_disparity(model, x, labels).value,
+        lambda: gnomon.commutator_defect(model, x, labels, batch=5).value,
+        lambda: gnomon.centroid_rate(model, x, x, labels, functional.cross_entropy),
+    ):
+        expected = function().detach()
+        with torch.inference_mode():
+            torch.testing.assert_close(function().clone(), expected)
+
+
 def test_a_layer_that_gets_the_samples_in_another_order_is_refused():
     """Beside labels in the samples' order its features would be those of other samples."""
     model, x = foreign("sorts its samples")

@@ -82,6 +82,21 @@ def test_of_nothing_and_of_waves_that_are_all_alike():
     assert_close(every.excluded.exp(), torch.tensor(5.0))
 
 
+@pytest.mark.parametrize("p", [5, 7, 31, 113])
+def test_outputs_that_do_not_depend_on_the_pair_have_no_waves(p):
+    _, labels, trained = pairs(p)
+    bias = 100 * normal(p)
+    found = fourier_losses(bias.expand(p * p, p), labels, trained)
+    assert_close(found.shares, torch.zeros(p // 2, dtype=torch.float64), rtol=0, atol=0)
+    every = cross_entropy(bias.expand(p * p, p), labels)
+    assert_close(
+        (found.restricted, found.excluded), (every, cross_entropy(bias.expand(p * p, p)[trained], labels[trained]))
+    )
+    # Waves of a hundred-millionth are there.
+    wave = torch.cos(2 * torch.pi / p * labels.double()).unsqueeze(1)
+    assert_close(fourier_losses(bias + 1e-8 * wave, labels, trained).shares[0], torch.tensor(1.0).double())
+
+
 def test_gradient_and_small_losses_in_single_precision():
     _, labels, trained = pairs(5)
 

@@ -50,6 +50,14 @@ def test_nc2_closed_forms():
     torch.testing.assert_close(nc2_orthogonal(torch.ones(4, 3).double()), torch.tensor(12**0.5).double())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_means_that_coincide_have_no_directions_wherever_they_lie(dtype):
+    nothing = nc2_etf(torch.zeros(7, 2, dtype=dtype))
+    torch.testing.assert_close(nothing, torch.tensor((7 + 7 * 6 / 36) ** 0.5, dtype=dtype))
+    for point in (0.1, -3.3, 1e9):
+        torch.testing.assert_close(nc2_etf(torch.full((7, 2), point, dtype=dtype)), nothing, rtol=0, atol=0)
+
+
 # Layer by layer.
 
 
@@ -100,6 +108,24 @@ def test_convolutions_by_patches(settings):
     torch.testing.assert_close(found.nc1_before[0], ratio(layer(x), labels))
     torch.testing.assert_close(found.nc1_after[0], ratio(layer(x).relu(), labels))
     torch.testing.assert_close(found.nc1_right, found.nc1_before)
+
+
+@pytest.mark.parametrize("scale", [1e21, 1e-25])
+def test_squares_of_features_need_not_fit_into_their_dtype(scale):
+    model = mlp((6, 5, 3), generator=torch.Generator().manual_seed(0))
+    x, labels = samples(40, 6)
+    found, expected = (layer_collapse(model, (size * x).float(), labels) for size in (scale, 1))
+    for name in ("nc1_input", "nc1_right", "nc1_before", "nc1_after", "nc2_etf_after"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=0)
+
+
+def test_behind_a_dead_layer_all_samples_coincide():
+    model = mlp((6, 5, 3), generator=torch.Generator().manual_seed(0), bias=True).double()
+    with torch.no_grad():
+        model[0].bias.fill_(-1e3)
+    found = layer_collapse(model, *samples(40, 6))
+    assert found.nc1_before[0] > 0
+    assert found.nc1_after[0].isnan()
 
 
 def test_unitary_weights_leave_nc1_as_it_is():

@@ -338,6 +338,10 @@ def test_bad_input_is_named():
         mse_decomposition(weight * torch.nan, offset, moments)
     with pytest.raises(RangeError, match=r"number of snr_singular_values at most 2, got 3"):
         spectral_mse(torch.ones(3), 3)
+    with pytest.raises(
+        ShapeError, match=r"spectral_mse\(snr_singular_values\): expected at least one axis, of the values"
+    ):
+        spectral_mse(torch.tensor(1.0), 3)
 
 
 def of_moments(moments, decay, bias):

@@ -77,5 +77,15 @@ def test_random_bulk_ends_at_its_edge_and_what_is_added_stands_out():
 def test_no_tail_where_no_eigenvalues_differ():
     tails = gnomon.heavy_tails({"zero": torch.zeros(3, 4), "equal": torch.eye(5), "one": torch.ones(1, 7)})
     assert tails.alpha.tolist() == [float("inf")] * 3
-    assert tails.tail.tolist() == [0, 5, 1]
-    assert tails.distance.tolist() == [0, 0, 0]
+    assert tails.tail.tolist() == tails.smallest.tolist() == tails.distance.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_eigenvalues_that_rounding_tells_apart_are_no_tail(dtype):
+    generator = torch.Generator().manual_seed(0)
+    turned = torch.linalg.qr(torch.randn(64, 64, generator=generator, dtype=dtype))[0]
+    spiked = turned + 2 * turned[:1].mT @ turned[:1] @ turned
+    tails = gnomon.heavy_tails({"turned": turned, "spiked": spiked})
+    assert tails.alpha[0] == float("inf")
+    assert tails.tail[0] == tails.smallest[0] == 0
+    assert 1 < tails.alpha[1] < 100

@@ -66,6 +66,31 @@ def test_half_precision_keeps_its_digits_and_its_dtype(name, dtype):
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_operators_of_networks_in_half_precision(dtype):
+    """Of its Jacobian, rounded to half precision, all is computed in single precision."""
+    torch.manual_seed(0)
+    model, x = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)), torch.randn(40, 6)
+    model, x = model.to(dtype), x.to(dtype)
+    exact = gnomon.input_jacobian(model, x).detach().double()
+    few = 4 * torch.finfo(dtype).eps
+    for function in (gnomon.explained_variance_ratio, gnomon.stable_rank, gnomon.jacobian_norm, gnomon.agop):
+        found, expected = function(gnomon.JacobianOperator(model, x)), function(exact)
+        assert found.value.dtype == dtype
+        torch.testing.assert_close(found.value.double(), expected, rtol=few, atol=few * float(expected.abs().max()))
+
+
+def test_sums_over_samples_may_exceed_what_half_precision_holds():
+    """Though neither the mean does, nor any of the samples."""
+    layer = torch.nn.Linear(2, 1, bias=False).half()
+    layer.weight.data = torch.tensor([[64.0, 0.0]]).half()
+    found = gnomon.agop(gnomon.JacobianOperator(layer, torch.zeros(100, 2).half()))
+    torch.testing.assert_close(found.value, torch.tensor([[4096.0, 0.0], [0.0, 0.0]]).half())
+    layer.weight.data *= 8
+    with pytest.raises(RangeError, match=r"^agop: expected a result that torch.float16 can hold, got one up to 2.62e"):
+        gnomon.agop(gnomon.JacobianOperator(layer, torch.zeros(100, 2).half()))
+
+
 def test_half_precision_of_many_numbers():
     values = torch.rand(3072, generator=torch.Generator().manual_seed(0)).half()
     expected = gnomon.gini(values.double())

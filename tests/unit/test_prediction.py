@@ -74,3 +74,10 @@ def test_a_margin_of_zero_of_large_and_of_many_weights():
     assert gnomon.normalised_margin(logits, labels, {"weight": torch.zeros(2, 2)}) == 0
     large = {str(i): 1e25 * torch.eye(1) for i in range(2)} | {str(i): 1e-25 * torch.eye(1) for i in range(2, 4)}
     torch.testing.assert_close(gnomon.normalised_margin(logits, labels, large), torch.tensor([2.0]), rtol=1e-5, atol=0)
+
+
+def test_a_single_output_leads_by_infinity_whatever_the_norms():
+    """Also where their product is larger than float64 holds."""
+    weights = {f"{layer}.weight": torch.full((1, 1), 1e38) for layer in range(9)}
+    found = gnomon.normalised_margin(torch.ones(2, 1), torch.zeros(2, dtype=torch.long), weights)
+    torch.testing.assert_close(found, torch.full((2,), torch.inf))

@@ -1,6 +1,6 @@
 """What full-batch gradient descent does to the slope of the summed outputs."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 
 import torch
 from jaxtyping import Float
@@ -40,8 +40,12 @@ def centroid_velocity(
     # Passes through a graph of a graph need three times the memory of one backward pass.
     budget = None if memory is None else max(1, memory // 3)
     sizes = [len(part) if keep else chunk_size(model, part, budget=budget) for part in (train_x, x)]
-    # A graph of a graph is not differentiated further unless the result is.
-    with in_single_steps() if keep else nullcontext():
+    # What is computed from gradients in inference mode cannot enter a graph.
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.set_grad_enabled(keep))
+        if keep:  # a graph of a graph is not differentiated further unless the result is
+            stack.enter_context(in_single_steps())
         gradient = loss_gradient(model, parameters, train_x, train_labels, loss, sizes[0], keep=keep)
         direction = {name: -part for name, part in gradient.items()}
         slopes = [_slope(model, parameters, direction, part, keep=keep) for part in torch.split(x, sizes[1])]

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
-import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
@@ -59,7 +58,8 @@ class LossOperator:
     def of(self, rows: Int[Tensor, "m"]) -> "LossOperator":
         """The operator of the mean loss over some of the samples."""
         some = copy(self)
-        some._x, some._labels = self._x[rows], self._labels[rows]
+        # Samples that are selected in inference mode cannot enter a graph.
+        some._x, some._labels = outside_inference(self._x[rows]), outside_inference(self._labels[rows])
         some._chunks = Chunks(partial(self._make, some._x, some._labels), len(rows), self._chunks.size)
         return some
 
@@ -92,7 +92,7 @@ class LossOperator:
         w = mixture(g[None])[0]
         of_g, of_w = self._product(chunk, g), self._product(chunk, w)
         size = length(of_g) * length(w) + length(of_w) * length(g)
-        if (of_g @ w - of_w @ g).abs() > torch.finfo(g.dtype).eps ** 0.5 * size:
+        if (of_g @ w - of_w @ g).abs() > self.vectors.tolerance * size:
             raise only_once("one whose derivative is not differentiated")
 
 

@@ -45,6 +45,14 @@ class ParameterVectors:
         """The length of the vectors."""
         return sum(parameter.numel() for parameter in self.parameters.values())
 
+    @property
+    def tolerance(self) -> float:
+        """How far products that should be equal may differ, relative to their size: the root of the coarsest epsilon.
+
+        Networks in half precision multiply in it, though the vectors are in single.
+        """
+        return max(torch.finfo(parameter.dtype).eps for parameter in self.parameters.values()) ** 0.5
+
     def zeros(self) -> Float[Tensor, "p"]:
         """A vector of zeros."""
         return self.like.new_zeros(self.size)

@@ -29,7 +29,7 @@ def circulant_deviation(matrix: Float[Tensor, "p p"]) -> Float[Tensor, ""]:
     Args:
         matrix: square.
     Returns:
-        In [0, 1]; 0 for a constant matrix. Unchanged by scaling, by adding a number and by transposing.
+        In [0, 1] up to rounding; 0 for a constant matrix. Unchanged by scaling, by adding a number and by transposing.
     Raises:
         ShapeError: if the matrix is not square, or has no entries.
         RangeError: at NaN or infinity.

@@ -33,5 +33,5 @@ def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
 
 
 def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor, "*n"]:
-    """The cosine of the angle between the vectors of the last axis, in [-1, 1]; 0 where either vector is zero."""
+    """The cosine of the angle between the vectors of the last axis, in [-1, 1] up to rounding; 0 for a zero vector."""
     return (unit(a) * unit(b)).sum(-1)

@@ -23,7 +23,7 @@ class FourierLosses:
         excluded: the cross-entropy over the pairs trained on, of the outputs minus the key waves; at least 0; unit:
             nats.
         shares: for each frequency k = 1, 2, ... up to p/2, its share of what all these waves carry; in [0, 1], with the
-            sum 1.
+            sum 1, or 0 for all.
     """
 
     restricted: Float[Tensor, ""]
@@ -70,7 +70,7 @@ def fourier_losses(
             `functools.partial(fourier_losses, trained=...)`.
         frequencies: the key frequencies, from 1 to p/2; default: found in these outputs.
     Returns:
-        Both losses and the shares; without any waves the shares are 0.
+        Both losses and the shares; without any waves, up to rounding, the shares are 0.
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples.
@@ -90,12 +90,13 @@ def fourier_losses(
     _check_mask(trained, len(logits))
     of_pairs, residues = logits.double(), labels.long()
     means = of_pairs.new_zeros(p, p).index_add(0, residues, of_pairs) / p
-    waves = torch.fft.rfft(means, dim=0)
+    waves = torch.fft.rfft(means - means.mean(0), dim=0)
     sizes = torch.view_as_real(waves[1:]).square().sum((1, 2))
     if p % 2 == 0:  # for all others the other half of the spectrum holds as much again
         sizes = sizes * (1 - 0.5 * (torch.arange(len(sizes), device=sizes.device) == len(sizes) - 1))
     total = sizes.sum()
-    shares = sizes / torch.where(total > 0, total, 1)
+    rounding = (p * torch.finfo(means.dtype).eps) ** 2 * means.detach().square().sum()
+    shares = torch.where(total > rounding, sizes / torch.where(total > rounding, total, 1), 0)
     key = _leading(shares) if frequencies is None else _given(frequencies, shares)
     kept = torch.fft.irfft(torch.cat([0 * waves[:1], key.unsqueeze(1) * waves[1:]]), p, dim=0)
     restricted = cross_entropy(means.mean(0) + kept, torch.arange(p, device=kept.device))

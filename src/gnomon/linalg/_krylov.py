@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -31,7 +31,8 @@ class Krylov:
         scale: the magnitude of each matrix, not 0.
         captured: the squared norm of $V^\top A$ over the squared scale, so that it neither overflows nor underflows.
         values: the first k singular values of $V^\top A$, the largest first: lower bounds on those of A.
-        errors: how far those of A lie above these, at most, with a probability of 95 % or more.
+        errors: how far those of A lie above these, at most: for the first with a probability of 95 % or more; the
+            others rest on the residuals, see `of_later`.
         passes: the number of products for each sample.
     """
 
@@ -49,8 +50,8 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
     $A^\top v_j = \alpha_j u_j + \beta_{j-1} u_{j-1}$, $\quad A u_j = \alpha_j v_j + \beta_j v_{j+1}$, each v
     orthogonalised against all before it. $V^\top A = B U^\top$ with B bidiagonal. It ends when the values are known:
     the first to the tolerance; the others when their errors are a tenth of it, and the residuals of the squares half of
-    it and small: they then belong to the first singular values, and not to others that the random vector met first, in
-    95 % of cases, also where values lie close together.
+    it and small: they then mostly belong to the first singular values, and not to others that the random vector met
+    first, or to others that are within the tolerance of these.
 
     Source:
         Golub and Kahan 1965; Simon and Zha 2000 for orthogonalising one side alone.
@@ -69,9 +70,7 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
     passes = torch.zeros(n, dtype=torch.long, device=like.device)
     v, before, beta = unit(products.normal(0, 1)[:, 0]), like.new_zeros(n, d), like.new_zeros(n)
     for step in range(steps):
-        far = errors > tolerance / 10 * torch.maximum(values, SMALL * values[:, :1])
-        far |= residuals > min(tolerance / 2, ASIDE)
-        far[:, 0] = errors[:, 0] > tolerance * values[:, 0]
+        far = _far(values, errors, residuals, tolerance)
         going = far.any(1) | (step < LEAST)
         if not going.any():
             break
@@ -100,7 +99,37 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
         values, errors, residuals = (torch.where(going[:, None], new, old) for new, old in pairs)
     scale = sizes(bidiagonal)
     captured = (bidiagonal / scale[:, None, None]).square().sum((1, 2))
-    return Krylov(so_far, scale, captured, values, errors, passes)
+    least = tolerance * torch.maximum(values, SMALL * values[:, :1])
+    later = of_later(values, errors, _far(values, errors, residuals, tolerance), least)
+    whole = passes[:, None] >= 2 * min(c, d + 1)
+    return Krylov(so_far, scale, captured, values, torch.where(whole, errors, later), passes)
+
+
+def _far(
+    values: Float[Tensor, "n k"], errors: Float[Tensor, "n k"], residuals: Float[Tensor, "n k"], tolerance: float | int
+) -> Bool[Tensor, "n k"]:
+    """Which values are not known yet."""
+    far = errors > tolerance / 10 * torch.maximum(values, SMALL * values[:, :1])
+    far |= residuals > min(tolerance / 2, ASIDE)
+    far[:, 0] = errors[:, 0] > tolerance * values[:, 0]
+    return far
+
+
+def of_later(
+    values: Float[Tensor, "*n k"],
+    errors: Float[Tensor, "*n k"],
+    far: Bool[Tensor, "*n k"],
+    least: Float[Tensor, "*n k"],
+) -> Float[Tensor, "*n k"]:
+    """The errors, with those after the first as large as the values' places among all require.
+
+    A residual says that some value lies near the one seen, not which. Where residuals are small, another one in its
+    place is mostly within the tolerance: the error is then that at `least`. Where they are not, the value sought may be
+    any up to the first.
+    """
+    first = values[..., :1] + errors[..., :1]
+    later = torch.maximum(errors, torch.where(far, first - values, least))
+    return torch.cat([errors[..., :1], later[..., 1:]], -1)
 
 
 def ritz(

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon.linalg._directions import length, unit
-from gnomon.linalg._krylov import ASIDE, LEAST, SMALL, above
+from gnomon.linalg._krylov import ASIDE, LEAST, SMALL, above, of_later
 
 AHEAD = 2
 """Further values that must be known if several are requested, so that none of those close together is missed."""
@@ -25,7 +25,8 @@ class Lanczos:
 
     Attributes:
         values: the first k, the largest first: lower bounds on those of the matrix.
-        errors: how far those of the matrix lie from them, at most, with a probability of 95 % or more.
+        errors: how far those of the matrix lie from them, at most: for the first with a probability of 95 % or more;
+            the others rest on the residuals, see `of_later`.
         basis: orthonormal vectors, one per row.
         trace: the trace of the matrix in the space of the basis.
         passes: the number of products used.
@@ -114,5 +115,8 @@ def _ritz(
     among = min(k + AHEAD, p) if k > 1 else 1
     known = s >= among and not bool(far[:among].any())
     later = (0, max(0, k - s))
-    errors = functional.pad(scale * errors[:k], later, value=torch.inf)
-    return functional.pad(scale * values[:k], later), errors, known
+    values, errors, far = values[:k], errors[:k], far[:k]
+    if s < p:  # in the whole space nothing is sought elsewhere
+        least = tolerance * values.abs().clamp_min(SMALL * values.abs().amax())
+        errors = of_later(values, errors, far, least)
+    return functional.pad(scale * values, later), functional.pad(scale * errors, later, value=torch.inf), known

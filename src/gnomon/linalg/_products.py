@@ -33,7 +33,12 @@ class Products:
         n, c, _ = self.shape
         vectors = torch.empty(n, count, c)
         for i, rows in enumerate(vectors):
-            number = hash((self.seed, self.first + i, draw)) % 2**63
+            number = hash((_distinct(self.seed), self.first + i, _distinct(draw))) % 2**63
             # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
             rows.normal_(generator=torch.Generator().manual_seed(number))
         return vectors.to(self.like)
+
+
+def _distinct(number: int) -> int | tuple[int]:
+    """What has a hash of its own for each small number: of -1 and -2 it is the same."""
+    return number if number >= 0 else (~number,)

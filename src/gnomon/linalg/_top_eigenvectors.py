@@ -67,7 +67,8 @@ def top_eigenvectors(
     else:
         _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)
         values = roots.square()
-    _checks.settings(("count", count, f"from 1 to {len(values)}", 1 <= count <= len(values)))
+    allowed = isinstance(count, int) and 1 <= count <= len(values)
+    _checks.settings(("count", count, f"a whole number from 1 to {len(values)}", allowed))
     axes = vectors.shape[1:] if shape is None else tuple(shape)
     if math.prod(axes) != vectors.shape[1]:
         raise ShapeError("shape", f"axes of {vectors.shape[1]} entries together", axes, "Pass the shape of one input.")

@@ -46,14 +46,16 @@ class BatchSums:
         # Continues where the earlier samples ended, so that batches stay equally large.
         start, count = sum(self._sizes), len(self._sums)
         order = torch.randperm(len(x), generator=self._generator)
-        for turn in range(min(len(x), count)):
-            rows, batch = order[turn::count], (start + turn) % count
-            some = x[rows.to(x.device)], labels[rows.to(labels.device)]
-            known = self._sums[batch]
-            for name, part in loss_gradient(model, parameters, *some, self._total, size, keep=False).items():
-                wide = part.to(torch.promote_types(part.dtype, torch.float32))
-                known[name] = known[name] + wide if name in known else wide
-            self._sizes[batch] += len(rows)
+        # Samples that are selected in inference mode cannot enter a graph.
+        with torch.inference_mode(False), torch.no_grad():
+            for turn in range(min(len(x), count)):
+                rows, batch = order[turn::count], (start + turn) % count
+                some = x[rows.to(x.device)], labels[rows.to(labels.device)]
+                known = self._sums[batch]
+                for name, part in loss_gradient(model, parameters, *some, self._total, size, keep=False).items():
+                    wide = part.to(torch.promote_types(part.dtype, torch.float32))
+                    known[name] = known[name] + wide if name in known else wide
+                self._sizes[batch] += len(rows)
 
     def spread(self) -> tuple[Int[Tensor, "b"], Float[Tensor, ""], Float[Tensor, "b"], Float[Tensor, "b"]]:
         """The contents of `BatchGradients`, for all samples so far."""

@@ -85,6 +85,13 @@ def roundings(terms: int) -> float:
     return float(min(terms, 4 * math.sqrt(terms)))
 
 
+def without_rounding(centred: Float[Tensor, "k p"], means: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
+    """Means minus their centre, with differences within the rounding of the means set to 0."""
+    rounding = roundings(len(means)) * torch.finfo(means.dtype).eps * means.detach().abs().amax(0)
+    # Subtracted, not replaced, so that the gradient is that of the difference.
+    return centred - torch.where(centred.detach().abs() <= rounding, centred.detach(), 0)
+
+
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
     """Raises RangeError unless the within-class scatter's dtype holds the squares of deviations; all may be 0."""
     rows = within.matrix if isinstance(within, Dense) else within.rows

@@ -70,9 +70,9 @@ def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) 
     return Estimate(found.values, found.errors, torch.tensor(found.passes, device=found.values.device))
 
 
-def size_of(values: Float[Tensor, "k"]) -> Float[Tensor, "k"]:
-    """The sizes relative to which the errors of eigenvalues are measured."""
-    return values.abs().clamp_min(SMALL * values.abs().amax())
+def size_of(values: Float[Tensor, "*n k"]) -> Float[Tensor, "*n k"]:
+    """The sizes relative to which the errors of eigenvalues and of singular values are measured."""
+    return torch.maximum(values.abs(), SMALL * values.abs().amax(-1, keepdim=True))
 
 
 def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:

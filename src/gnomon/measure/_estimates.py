@@ -4,12 +4,14 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import narrowed
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
 from gnomon.linalg import Estimate, Krylov, Products, SquaredNorm, joined, krylov, length, squared_norm
 
@@ -68,7 +70,7 @@ def estimated(
         where = slice(start, start + part.shape[0])
         start = where.stop
         if part.shape[1] <= FEW_OUTPUTS:
-            matrix = part.tape.jacobian()
+            matrix = in_single(part.tape.jacobian())
             _checks.finite(jacobian=matrix)
             parts.append(certain(exact(matrix, where), part.shape[1]))
         else:
@@ -218,8 +220,17 @@ def certain(value: Float[Tensor, "n *_"], passes: int) -> Estimate:
 
 
 def to_dtype(estimate: Estimate, dtype: torch.dtype) -> Estimate:
-    """The same estimate in the dtype of the network's outputs."""
-    return Estimate(estimate.value.to(dtype), estimate.error.to(dtype), estimate.passes)
+    """The same estimate in the dtype of the network's outputs.
+
+    Raises:
+        RangeError: if that cannot hold it.
+    """
+    return cast(Estimate, narrowed(estimate, {estimate.value.dtype, estimate.error.dtype}, dtype))
+
+
+def in_single(tensor: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """The tensor in float32 at least: half precision has no decompositions, and cannot hold sums."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def products_of(part: TapeProducts, seed: int) -> Products:

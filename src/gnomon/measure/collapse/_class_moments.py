@@ -16,7 +16,7 @@ from gnomon.measure._by_class import (
     check_samples,
     check_squares,
     further,
-    roundings,
+    without_rounding,
 )
 
 
@@ -135,10 +135,7 @@ class ClassMoments:
         equal.
         """
         there = (self.counts > 0).unsqueeze(1)
-        centred = torch.where(there, self.means - self.global_mean, 0)
-        rounding = roundings(len(centred)) * torch.finfo(centred.dtype).eps * self.means.detach().abs().amax(0)
-        # Subtracted, not replaced, so that the gradient is that of the difference.
-        return centred - torch.where(centred.detach().abs() <= rounding, centred.detach(), 0)
+        return without_rounding(torch.where(there, self.means - self.global_mean, 0), self.means)
 
     @property
     @full_precision

@@ -24,8 +24,8 @@ def classifier_maximal_equiangularity(classifier: Float[Tensor, "k p"]) -> Float
     Args:
         classifier: the weight of the final linear layer, one row for each class.
     Returns:
-        In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame. Invariant under
-        positive scaling of each row, and under rotations of all.
+        In [0, k/(k - 1)] up to rounding; 0 exactly where the directions form a simplex equiangular tight frame.
+        Invariant under positive scaling of each row, and under rotations of all.
     Raises:
         ShapeError: if the classifier is not (k p) with k at least 2.
         EmptyError: if it has no rows.

@@ -89,8 +89,8 @@ def layer_collapse(
             the other; all of the network's if None, which requires a network without branches.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
-        One number per layer, at least 0, in the dtype of the features; infinite where class means coincide. No graph is
-        kept.
+        One number per layer, at least 0, in the dtype of the features; NC1 is infinite where class means coincide, and
+        not a number where all samples do, as behind a dead layer. No graph is kept.
     Raises:
         UnsupportedModuleError: if a layer is not one with a weight, is not called exactly once, or does not follow the
             previous one, or if BatchNorm in training mode mixes the samples.
@@ -166,7 +166,7 @@ class _Spread:
         """Adds one batch."""
         counts, means, deviations = further(self.moments.counts, self.moments.means, rows, labels)
         self.moments = ClassMoments(counts, means, self.moments.within)
-        self.within = self.within + deviations.square().sum()
+        self.within = self.within + torch.linalg.vector_norm(deviations, dtype=torch.float64).square()
 
     def nc1(self) -> Float[Tensor, ""]:
         """The ratio of traces, as in `nc1_trace_ratio`."""

@@ -26,9 +26,9 @@ def maximal_equiangularity(centred_means: Float[Tensor, "k p"]) -> Float[Tensor,
     Args:
         centred_means: the class means minus the global mean, `moments.centred_means`; or any vectors, at least two.
     Returns:
-        In [0, k/(k - 1)]; 0 exactly where the directions form a simplex equiangular tight frame, which requires p to be
-        at least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are the same.
-        Invariant under positive scaling of each vector, and under rotations of all.
+        In [0, k/(k - 1)] up to rounding; 0 exactly where the directions form a simplex equiangular tight frame, which
+        requires p to be at least k - 1; $\tfrac1{k-1}$ for orthogonal vectors, and k/(k - 1) where all directions are
+        the same. Invariant under positive scaling of each vector, and under rotations of all.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.

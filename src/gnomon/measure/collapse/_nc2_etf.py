@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
+from gnomon.measure._by_class import without_rounding
 from gnomon.measure._frames import at_least_two, distance_of_cosines
 
 
@@ -31,7 +32,8 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         class_means: the class means, not centred, with k at least 2; `moments.means`.
     Returns:
         At least 0; 0 exactly where all angles between centred means are those of the simplex, as they always are for
-        two classes. Invariant under scaling, shift and rotation.
+        two classes. Invariant under scaling, shift and rotation. Centred means within the rounding of the means have no
+        direction: their cosines are 0.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.
@@ -43,4 +45,4 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         tensor(True)
     """
     means = at_least_two(class_means=class_means)
-    return distance_of_cosines(means - means.mean(0), -1 / (len(means) - 1))
+    return distance_of_cosines(without_rounding(means - means.mean(0), means), -1 / (len(means) - 1))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
 from gnomon.measure.collapse._mse_decomposition import MSEDecomposition
 
 
@@ -37,6 +38,7 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
     Returns:
         All parts, for each index of the axes before the last; `deviation` is 0. The sum is in (0, (k-1)/(2k)].
     Raises:
+        ShapeError: if the values have no axis.
         RangeError: at NaN or infinity, with fewer than two classes, or with as many values as classes.
     Cost: O(n j).
     Example:
@@ -44,9 +46,12 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
         >>> gnomon.spectral_mse(torch.tensor([0.0, 1.0]), 3).total
         tensor(0.2917)
     """
-    count = snr_singular_values.shape[-1]
     _checks.floating(snr_singular_values=snr_singular_values)
     _checks.finite(snr_singular_values=snr_singular_values)
+    if not snr_singular_values.ndim:
+        shape = f"shape {_checks.shape_of(snr_singular_values)}"
+        raise ShapeError("snr_singular_values", "at least one axis, of the values", shape, "Pass values[None] for one.")
+    count = snr_singular_values.shape[-1]
     _checks.settings(
         ("classes", classes, "at least 2 and finite", 2 <= classes < math.inf),
         ("number of snr_singular_values", count, f"at most {classes - 1}", count < classes),

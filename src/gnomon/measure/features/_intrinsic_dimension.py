@@ -1,7 +1,7 @@
 """The dimension of the set on which features lie."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
@@ -9,6 +9,8 @@ from gnomon._precision import full_precision
 
 _BLOCK = 2**22
 """The number of distances that are stored at once."""
+_CLOSE = 1e-5
+"""The distance, relative to the longest row, whose square by products is known to a few millionths."""
 
 
 @full_precision
@@ -51,11 +53,13 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     _checks.samples(features=features)
     _checks.finite(features=features)
     rows = _distinct(features.flatten(1).double())
+    largest = rows.detach().abs().amax()
+    rows = rows / torch.where(largest > 0, largest, 1)  # so that squares neither overflow nor underflow
     n = len(rows)
     if n < 3:
         return (0 * features.sum()).to(features.dtype)
     nearest = _two_nearest(rows.detach() - rows.detach().mean(0))
-    # From the samples themselves: the products that find the neighbours lose the digits of small distances.
+    # From the samples themselves: the products that find most neighbours lose the digits of small distances.
     first, second = torch.linalg.vector_norm(rows.unsqueeze(1) - rows[nearest], dim=2).sort(1).values.unbind(1)
     kept = 9 * n // 10
     ratios = (second / first).log().sort().values[:kept]
@@ -74,9 +78,23 @@ def _distinct(rows: Float[Tensor, "n p"]) -> Float[Tensor, "m p"]:
 
 def _two_nearest(rows: Float[Tensor, "n p"]) -> Tensor:
     """The indices of the two rows closest to each row, (n 2)."""
+    size = max(1, _BLOCK // len(rows))
+    found, distances = _closest(rows, torch.arange(len(rows), device=rows.device), size, "use_mm_for_euclid_dist")
+    # By products ten times as fast; of neighbours this close they leave no digits.
+    close = distances <= _CLOSE * torch.linalg.vector_norm(rows, dim=1).amax()
+    (lost,) = close.nonzero(as_tuple=True)
+    if len(lost):
+        found[lost], _ = _closest(rows, lost, size, "donot_use_mm_for_euclid_dist")
+    return found
+
+
+def _closest(
+    rows: Float[Tensor, "n p"], which: Int[Tensor, "m"], size: int, mode: str
+) -> tuple[Int[Tensor, "m 2"], Float[Tensor, "m"]]:
+    """For some rows, the two closest of the others, and the distance of the second; `size` rows at a time."""
     found = []
-    for places in torch.split(torch.arange(len(rows), device=rows.device), max(1, _BLOCK // len(rows))):
-        distances = torch.cdist(rows[places], rows)
+    for places in torch.split(which, size):
+        distances = torch.cdist(rows[places], rows, compute_mode=mode)
         distances[torch.arange(len(places), device=rows.device), places] = torch.inf
-        found.append(distances.topk(2, largest=False).indices)
-    return torch.cat(found)
+        found.append(distances.topk(2, largest=False))
+    return torch.cat([two.indices for two in found]), torch.cat([two.values[:, 1] for two in found])

@@ -1,7 +1,7 @@
 """How similar the similarity matrices of features and of labels are."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon._precision import half_as_single
@@ -23,16 +23,16 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     $\dfrac{\|Y^\top H\|_F^2}{\|H^\top H\|_F\,\|Y^\top Y\|_F}$ for the features H and the one-hot labels Y, both centred
 
     From the class moments alone: $Y^\top H$ has the rows $n_c(\mu_c - \mu_G)$, $H^\top H$ is $n(\Sigma_W + \Sigma_B)$,
-    and $\|Y^\top Y\|_F^2 = n^2\bigl(\sum_c w_c^2 - 2\sum_c w_c^3 + (\sum_c w_c^2)^2\bigr)$. No n x n kernel is formed,
-    and data may come in batches.
+    and $\|Y^\top Y\|_F^2 = n^2\bigl(\sum_c w_c^2(1-w_c)^2 + \sum_{c\ne c'} w_c^2w_{c'}^2\bigr)$. No n x n kernel is
+    formed, and data may come in batches.
 
     Source:
         Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414, with the linear kernel.
     Args:
         class_moments: the class moments of the features.
     Returns:
-        In [0, 1]; 0 where all samples coincide. Invariant under scaling, shift and rotation of the features, not under
-        other linear maps.
+        In [0, 1] up to rounding; 0 where all samples coincide. Invariant under scaling, shift and rotation of the
+        features, not under other linear maps.
     Cost: O(p²), or O(n² p) where the scatter is stored as n < p rows.
     Example:
         >>> import torch, gnomon
@@ -47,6 +47,14 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     matrix = both.matrix if isinstance(both, Dense) else both.rows @ both.rows.mT
     size = torch.linalg.matrix_norm(matrix / unit)
     shared = (weights * between.rows.square().sum(1) / unit).sum()
-    squares = weights.square().sum()
-    labels = (squares - 2 * weights.pow(3).sum() + squares.square()).sqrt()
+    labels = _size_of_labels(class_moments.counts).to(size)
     return torch.where(total > 0, shared / torch.where(total > 0, size * labels, 1), 0)
+
+
+def _size_of_labels(counts: Int[Tensor, "k"]) -> Float[Tensor, ""]:
+    r"""$\|Y^\top Y\|_F/n$ in float64, from positive terms only: nothing cancels where one class has most samples."""
+    n = counts.sum()
+    squares = (counts.double() / n).square()
+    others = ((n - counts).double() / n).square()
+    before = squares.cumsum(0).roll(1).index_fill(0, torch.zeros_like(n), 0)
+    return ((squares * others).sum() + 2 * (squares * before).sum()).sqrt()

@@ -31,7 +31,8 @@ def rank_me(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     Args:
         features: a layer's output for each sample; further axes are flattened.
     Returns:
-        In [1, min(n, p)]; 0 where all features are zero. Invariant under scaling and rotation of the features.
+        In [1, min(n, p)] up to rounding; 0 where all features are zero. Invariant under scaling and rotation of the
+        features.
     Raises:
         ShapeError: if the features have fewer than two axes.
         EmptyError: if there are no samples.

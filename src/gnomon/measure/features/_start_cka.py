@@ -33,8 +33,8 @@ def start_cka(features: Float[Tensor, "n *p"], start: Float[Tensor, "m *q"]) -> 
             `gnomon.features(model, x).detach()`, with a layer's name after x for another layer. In a probe on these
             samples and this layer, use `functools.partial(start_cka, start=...)`. Their width may differ.
     Returns:
-        In [0, 1]; 1 for features that scaling, shift and rotation turn into those at the start, and 0 where all samples
-        coincide, now or then. Invariant under scaling, shift and rotation of either.
+        In [0, 1] up to rounding; 1 for features that scaling, shift and rotation turn into those at the start, and 0
+        where all samples coincide, now or then. Invariant under scaling, shift and rotation of either.
     Raises:
         ShapeError: if either has fewer than two axes.
         EmptyError: if there are no samples.

@@ -95,10 +95,12 @@ def gradient_disparity(
     total = partial(_rescaled if rescaled else _mean, loss)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     gradients = []
-    for rows in torch.split(order, each)[:batches]:
-        some = x[rows.to(x.device)], labels[rows.to(labels.device)]
-        found = loss_gradient(model, parameters, *some, total, chunk, keep=False)
-        gradients.append(torch.cat(alike(part.flatten() for part in found.values())))
+    # Samples that are selected in inference mode cannot enter a graph.
+    with torch.inference_mode(False), torch.no_grad():
+        for rows in torch.split(order, each)[:batches]:
+            some = x[rows.to(x.device)], labels[rows.to(labels.device)]
+            found = loss_gradient(model, parameters, *some, total, chunk, keep=False)
+            gradients.append(torch.cat(alike(part.flatten() for part in found.values())))
     return _between(torch.stack(gradients))
 
 

@@ -48,8 +48,8 @@ def explained_variance_ratio(
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
-        In [1/min(c, d), 1]; 1 exactly when the Jacobian has rank one; 0 for a zero Jacobian. Invariant under scaling
-        and under rotations of inputs and of outputs. For an operator, an estimate.
+        In [1/min(c, d), 1] up to rounding; 1 exactly when the Jacobian has rank one; 0 for a zero Jacobian. Invariant
+        under scaling and under rotations of inputs and of outputs. For an operator, an estimate.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.

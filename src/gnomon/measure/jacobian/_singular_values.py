@@ -11,6 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL, JacobianOperator, Model, Tape, jacobian_gram, map_tapes
 from gnomon.linalg import Estimate
+from gnomon.measure._curvature import size_of
 from gnomon.measure._estimates import Accuracy, estimated, first_values, said
 
 
@@ -55,8 +56,11 @@ def singular_values(
     propagated back. Follows torch's grad mode, as `input_jacobian` does.
 
     The first k alone need only some products with the Jacobian, by Golub-Kahan bidiagonalisation, and are an estimate,
-    which has no graph; for 128 outputs or fewer they are exact. Its error is a bound: in 95 % of cases or more the true
-    values exceed the estimate by at most that, and mostly by far less.
+    which has no graph; for 128 outputs or fewer they are exact. Its error is a bound for the first: in 95 % of cases or
+    more the true value exceeds the estimate by at most that, and mostly by far less. For the others it is no less than
+    `rtol` of them, which held for 40 of 40 seeds, for Gaussian matrices and for a close tail behind an outlier; but of
+    several that are equal, or too close for so few steps, only one may be found, with smaller ones in the places of the
+    others.
 
     Source:
         The quantity behind PC1 of Walker et al., arXiv:2506.12284, figure 2; the shortcut is gnomon's.
@@ -92,7 +96,8 @@ def singular_values(
     """
     if k is not None:
         accuracy = Accuracy.of(rtol, passes, seed)
-        return said("singular_values", _first(JacobianOperator(model, x, memory=memory), k, accuracy), accuracy)
+        found = _first(JacobianOperator(model, x, memory=memory), k, accuracy)
+        return said("singular_values", found, accuracy, size_of(found.value))
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         rank = min(tape.logits.shape[1], tape.x[0].numel())
@@ -110,10 +115,9 @@ def _first(jacobian: JacobianOperator, k: int, accuracy: Accuracy) -> Estimate:
     """The first k singular values of each Jacobian."""
     most = min(jacobian.shape[1], math.prod(jacobian.shape[2:]))
     _checks.settings(("k", k, f"from 1 to {most}", isinstance(k, int) and 1 <= k <= most))
-    wide = torch.promote_types(jacobian.dtype, torch.float32)
     return estimated(
         jacobian,
         accuracy,
-        lambda matrix, _: torch.linalg.svdvals(matrix.flatten(2).to(wide))[:, :k],
+        lambda matrix, _: torch.linalg.svdvals(matrix.flatten(2))[:, :k],
         lambda products, _: first_values(products, k, accuracy),
     )

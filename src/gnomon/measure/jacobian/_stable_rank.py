@@ -50,8 +50,8 @@ def stable_rank(
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
-        In [1, min(c, d)], and at most the rank; 0 for a zero Jacobian. Invariant under scaling and under rotations of
-        inputs and of outputs. For an operator, an estimate.
+        In [1, min(c, d)], and at most the rank, up to rounding; 0 for a zero Jacobian. Invariant under scaling and
+        under rotations of inputs and of outputs. For an operator, an estimate.
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.

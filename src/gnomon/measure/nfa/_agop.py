@@ -9,7 +9,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import FEW_OUTPUTS, RTOL, JacobianOperator
 from gnomon.linalg import Estimate
-from gnomon.measure._estimates import Accuracy, products_of, said, to_dtype
+from gnomon.measure._estimates import Accuracy, in_single, products_of, said, to_dtype
 from gnomon.measure._outer_products import mean_outer_product, of_matrix
 
 
@@ -85,7 +85,7 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     samples, outputs = jacobian.shape[:2]
 
     def exact() -> Float[Tensor, "p p"]:
-        total, *others = (_sum(part.tape.jacobian()).double() for part in jacobian.parts())
+        total, *others = (_sum(in_single(part.tape.jacobian())).double() for part in jacobian.parts())
         for other in others:
             total += other
         _checks.finite(jacobian=total)

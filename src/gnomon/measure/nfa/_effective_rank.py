@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
-from gnomon.linalg import Covariance, Dense, Estimate, Factored, Products, covariance_of
+from gnomon.linalg import Covariance, Dense, Estimate, Products, covariance_of
 from gnomon.measure._estimates import Accuracy, products_of, said, to_dtype
 from gnomon.measure._stacked import first_and_norm_of_all
 
@@ -56,8 +56,8 @@ def effective_rank(
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
-        In [1, rank of G]; 0 for a zero matrix. Invariant under positive scaling and rotation. For an operator, an
-        estimate, however few the outputs.
+        In [1, rank of G] up to rounding; 0 for a zero matrix. Invariant under positive scaling and rotation. For an
+        operator, an estimate, however few the outputs.
     Raises:
         ShapeError: if the matrix is not square.
         RangeError: at NaN or infinity.
@@ -70,15 +70,18 @@ def effective_rank(
     """
     if isinstance(agop, JacobianOperator):
         return _estimated(agop, Accuracy.of(rtol, passes, seed))
-    held = covariance_of(agop)
-    if isinstance(held, Factored):
-        # The largest entry is divided out, so that products neither overflow nor underflow.
-        largest = held.rows.detach().abs().amax()
-        held = Factored(held.rows / torch.where(largest > 0, largest, 1))
+    held = _of_size_one(covariance_of(agop))
     small = held.matrix if isinstance(held, Dense) else held.rows @ held.rows.mT
     largest = torch.linalg.eigvalsh(small)[-1]
     positive = largest > 0
     return torch.where(positive, held.trace() / torch.where(positive, largest, 1), 0)
+
+
+def _of_size_one(held: Covariance) -> Covariance:
+    """The matrix with the largest entry divided out, so that sums and products neither overflow nor underflow."""
+    entries = held.matrix if isinstance(held, Dense) else held.rows
+    largest = entries.detach().abs().amax()
+    return type(held)(entries / torch.where(largest > 0, largest, 1))
 
 
 def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:

@@ -22,10 +22,10 @@ class HeavyTails:
     Attributes:
         layers: the weights' names, as in `named_parameters`.
         alpha: the exponent of the tail's density $\propto\lambda^{-\alpha}$, above 1; infinite where fewer than two
-            eigenvalues differ, so that there is no tail.
+            eigenvalues differ by more than rounding, so that there is no tail.
         smallest: the eigenvalue at which the tail begins, WeightWatcher's `xmin`; 0 where there is none.
         distance: the Kolmogorov-Smirnov distance between the tail and its fit, in [0, 1].
-        tail: the number of eigenvalues in the tail.
+        tail: the number of eigenvalues in the tail; 0 where there is none.
         edge: where the eigenvalues of a random matrix with entries of the same mean square end (Marchenko, Pastur).
         spikes: the number of eigenvalues beyond that edge.
     """
@@ -87,8 +87,8 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
 def _of_one(weight: Float[Tensor, "q p"]) -> tuple[Tensor, ...]:
     """The attributes of one weight, in their order."""
     values = _eigenvalues(weight)
-    fit = _fitted(values)
     (rows, columns), dtype = weight.shape, weight.dtype
+    fit = _fitted(values, 2 * max(rows, columns) * torch.finfo(dtype).eps)
     edge = (math.sqrt(rows) + math.sqrt(columns)) ** 2 * values.sum() / (rows * columns)
     alpha, smallest, distance = (part.to(dtype) for part in fit[:3])
     return alpha, smallest, distance, fit[3], edge.to(dtype), (values > edge).sum()
@@ -101,22 +101,27 @@ def _eigenvalues(weight: Float[Tensor, "q p"]) -> Float[Tensor, "r"]:
     return values[kept].flip(0).double().square()
 
 
-def _fitted(values: Float[Tensor, "r"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Exponent, smallest value, distance and length of the tail, of increasing values, that best fits a power law."""
+def _fitted(values: Float[Tensor, "r"], rounding: float) -> tuple[Tensor, ...]:
+    """Exponent, smallest value, distance and length of the tail, of increasing values, that best fits a power law.
+
+    A tail reaches from its smallest value to the largest by more than the rounding of their logarithms.
+    """
     n, zero = len(values), values.new_zeros(())
     if n < 2:
-        return zero + torch.inf, values[0] if n else zero, zero, torch.tensor(n, device=values.device)
+        return zero + torch.inf, zero, zero, torch.tensor(0, device=values.device)
     logs, places = values.log(), torch.arange(n, device=values.device)
     counts, gaps = n - places[:-1], logs.diff()
     # The sums of log(x / smallest), gap by gap: positive terms only, so that nothing cancels.
     sums = (gaps * counts.sub(1)).flip(0).cumsum(0).flip(0)
     again = torch.cat([gaps.new_zeros(1, dtype=torch.bool), gaps[:-1] == 0])
+    flat = logs[-1] - logs[:-1] <= rounding
     distances = torch.cat([_distances(logs, sums, part) for part in torch.split(places[:-1], _ROWS)]).masked_fill(
-        again | (sums == 0), torch.inf
+        again | flat, torch.inf
     )
     best = distances.argmin()
-    count, total = counts.take(best), sums.take(best)
-    return 1 + count / total, values.take(best), torch.where(total > 0, distances.take(best), 0), count
+    found = 1 + counts.take(best) / sums.take(best), values.take(best), distances.take(best), counts.take(best)
+    without = torch.inf, 0, 0, 0
+    return tuple(torch.where(flat.all(), none, part) for none, part in zip(without, found, strict=True))
 
 
 def _distances(logs: Float[Tensor, "r"], sums: Float[Tensor, "_"], starts: Int[Tensor, "m"]) -> Float[Tensor, "m"]:

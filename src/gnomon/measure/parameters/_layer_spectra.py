@@ -21,8 +21,9 @@ class LayerSpectra:
         layers: the weights' names, as in `named_parameters`.
         norm: $\|W\|_F$.
         spectral_norm: $\sigma_1$.
-        stable_rank: $\|W\|_F^2/\sigma_1^2$, in [1, q]; 0 for a zero weight.
-        effective_rank: the exponential of the entropy of $\sigma_j/\sum_i\sigma_i$, in [1, q]; 0 for a zero weight.
+        stable_rank: $\|W\|_F^2/\sigma_1^2$, in [1, q] up to rounding; 0 for a zero weight.
+        effective_rank: the exponential of the entropy of $\sigma_j/\sum_i\sigma_i$, in [1, q] up to rounding; 0 for a
+            zero weight.
     """
 
     layers: tuple[str, ...]

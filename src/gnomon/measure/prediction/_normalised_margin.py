@@ -59,4 +59,6 @@ def normalised_margin(
     positive = (norms > 0).all()
     # By logarithms, so that the product neither overflows nor underflows on the way.
     product = torch.where(positive, norms, 1).log().sum()
-    return torch.where(positive, found.double() * torch.exp(-product), 0).to(found.dtype)
+    # The factor may be 0 in float64, and 0 times an infinite margin not a number.
+    margin = torch.where(found.isinf(), found.double(), found.double() * torch.exp(-product))
+    return torch.where(positive, margin, 0).to(found.dtype)
