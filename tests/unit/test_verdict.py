@@ -83,6 +83,13 @@ def test_traits_in_between_lie_on_lines_over_the_logarithm():
     assert found["accuracy, change"] == pytest.approx(1 - (0.2 + 0.75 * 0.4))
 
 
+def test_traits_are_those_of_all_multiples_of_the_steps():
+    steps = np.array([0.0, 1, 2, 4, 8, 16])
+    values = {"parameter_norm": 3 * (1 + steps) ** 0.5, "accuracy": steps / 16}
+    for unit in (1e-3, 1 / 16, 100.0):
+        assert traits(unit * steps, values) == pytest.approx(traits(steps, values))
+
+
 @pytest.mark.parametrize("steps", [[0, 1], [0, 1, 2], [1, 2, 3], [4, 8, 12], [1, 2, 3, 64], [1, 8, 64, 70]])
 def test_traits_need_readings_of_two_doublings(steps):
     assert traits(np.array(steps, float), {"accuracy": np.ones(len(steps))}) is None
