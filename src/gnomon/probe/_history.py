@@ -193,12 +193,15 @@ class History:
     def verdict(self, split: str = "train", validation: str = "validation") -> Verdict:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
+        The step judged is the last at which all quantities that it uses were read.
+
         Args:
             split: the split of the training data; a probe of one split has no names before its quantities.
-            validation: the split of held-out samples; it is not used if it has no accuracy.
+            validation: the split of held-out samples; it is not used if it has no finite accuracy at the step judged.
 
         Raises:
-            RangeError: if a quantity that it uses is not read, or no step has a value of all of them.
+            RangeError: if a quantity that it uses is not read, or no step has all of them; if one is NaN or infinite at
+                the step judged, as in a training that diverged.
         """
         wanted = corpus().quantities
         splits = any(name.startswith(f"{split}/") for name in self.names)
@@ -207,12 +210,11 @@ class History:
         if missing:
             there = ", ".join(self.quantities) or "none"
             raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, "Measure them too.")
+        last = self._last_of([f"{prefix}{name}" for name in wanted])
         columns = {name: self[f"{prefix}{name}"] for name in wanted}
-        if (held_out := f"{validation}/accuracy") in self.names:
+        if math.isfinite(last.numbers.get(held_out := f"{validation}/accuracy", math.nan)):
             columns["validation_accuracy"] = self[held_out]
-        whole = ~torch.stack([*columns.values()]).isnan().any(0)
-        if not whole.any():
-            raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
+        whole = torch.stack([*columns.values()]).isfinite().all(0)
         steps = torch.tensor(self.steps, dtype=torch.float64)[whole]
         return verdict(steps, **{name: column[whole] for name, column in columns.items()})
 
@@ -234,6 +236,20 @@ class History:
         from gnomon.probe._html import table
 
         return table(f"History of {self._span()}", {"": self})
+
+    def _last_of(self, names: list[str]) -> Row:
+        """The last reading that has all of these, if they are finite there."""
+        last = next((row for row in reversed(self._rows) if row.numbers.keys() >= {*names}), None)
+        if last is None:
+            raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
+        if lost := [name for name in names if not math.isfinite(last.numbers[name])]:
+            raise RangeError(
+                "split",
+                f"finite values at step {last.step}",
+                f"NaN or infinity in {', '.join(lost)}",
+                "Judge the training before it diverged, from a history that ends there.",
+            )
+        return last
 
     def _span(self) -> str:
         """How many readings, from which step to which."""
