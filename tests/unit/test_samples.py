@@ -353,6 +353,16 @@ def test_samples_that_cannot_be_read_are_said(data, error, message):
 
 
 @pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["seconds", "samples", "step", "arm"])
+def test_names_that_a_line_of_a_history_uses_are_said_before_training(name):
+    says = rf"Probe\(quantities\): expected names other than arm, samples, seconds, step, got {name}\. Rename"
+    with pytest.raises(RangeError, match=says):
+        Probe(network(), TRAIN, {name: lambda logits: logits.mean()})
+    probe = Probe(network(), {"train": TRAIN}, {name: lambda logits: logits.mean()})
+    assert probe(0).values.keys() == {f"train/{name}"}
+
+
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("quantities", "message"),
     [

@@ -27,7 +27,7 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
-from gnomon.probe._splits import AskedBySplit, at_split, by_split, docstrings_of, names_of, of_splits
+from gnomon.probe._splits import AskedBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, unwrapped
 
@@ -113,8 +113,9 @@ class Probe:
     Raises:
         EmptyError: if there are no quantities, or all samples are of one class and a quantity needs more.
         RangeError: if the model is not a module, the schedule not a function, or the data are not samples; if a
-            quantity requests what is not there, or has an observation's name; if the samples are not floating-point, or
-            the labels not classes, and a quantity needs this; if max_overhead is not above 0.
+            quantity requests what is not there, or has an observation's name or, without a split before it, one that a
+            history uses; if the samples are not floating-point, or the labels not classes, and a quantity needs this;
+            if max_overhead is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs other
             shapes.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
@@ -166,6 +167,7 @@ class Probe:
             split: plan(asked, names_of(self._samples, split), layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
+        check_names(self.quantities)
         self._docstrings = docstrings_of(self._plans)
         require_layers(model, layers, head)
         self._written: set[str] = set()

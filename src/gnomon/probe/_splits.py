@@ -8,6 +8,7 @@ from torch import Tensor
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._about import docstring_of
 from gnomon.probe._plan import Asked, Plan, Quantity, named
+from gnomon.probe._rows import RESERVED
 from gnomon.probe._samples import Samples
 
 FEW = 8
@@ -60,6 +61,17 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
     if not found:
         raise EmptyError("quantities", "at least one quantity", "none", "Name what to measure.")
     return found
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises RangeError if a quantity, without a split before its name, is called what a line of a history holds."""
+    if taken := sorted(RESERVED.intersection(names)):
+        raise RangeError(
+            "quantities",
+            f"names other than {', '.join(sorted(RESERVED))}",
+            ", ".join(taken),
+            "Rename it in a mapping from names.",
+        )
 
 
 def at_split(split: str, name: str) -> str:
