@@ -86,8 +86,8 @@ def of_splits(
     found: dict[str, Tensor] = {}
     for name, samples in splits.items():
         if name and not asked.isdisjoint(f"{name}_{part}" for part in samples.first):
-            batch = {part: tensor[:FEW] for part, tensor in samples.first.items()} if few else samples.joined(device)
-            found |= {f"{name}_{part}": tensor for part, tensor in batch.items()}
+            batch = samples.first_on(device) if few else samples.joined(device)
+            found |= {f"{name}_{part}": tensor[:FEW] if few else tensor for part, tensor in batch.items()}
     return found
 
 
