@@ -32,7 +32,8 @@ class Samples:
             and samples that have none there are left out.
     Attributes:
         first: the first batch; all samples if these are tensors.
-        tensors: whether the samples are tensors.
+        tensors: whether the samples are tensors, which are one batch.
+        stay: whether they are left on the device where they are, as tensors are; a data set's are moved.
     """
 
     def __init__(self, data: Data, positions: Positions | None = None) -> None:
@@ -43,6 +44,7 @@ class Samples:
         elif isinstance(data, Dataset):
             self._batches = DataLoader(data, BATCH)
         self.tensors = is_batch(self._batches)
+        self.stay = self.tensors and not isinstance(data, Dataset)
         if self.tensors:
             self.first = self._labelled(batch_of(self._batches))
         else:
@@ -59,9 +61,9 @@ class Samples:
             raise EmptyError("labels", "some at the position that is read", f"{IGNORED} at all", "Read another.")
 
     def batches(self, device: torch.device | None) -> Iterator[Batch]:
-        """All samples, batch by batch, on this device; tensors are one batch, and stay where they are."""
+        """All samples, batch by batch, on this device unless they `stay`; tensors are one batch."""
         if self.tensors:
-            yield self.first
+            yield self.first_on(device)
             return
         for batch in self._each():
             if batch.keys() != self.first.keys():
@@ -75,7 +77,7 @@ class Samples:
 
     def first_on(self, device: torch.device | None) -> Batch:
         """The first batch as `batches` yields it."""
-        return self.first if self.tensors else {name: part.to(device) for name, part in self.first.items()}
+        return self.first if self.stay else {name: part.to(device) for name, part in self.first.items()}
 
     def count(self) -> int:
         """How many samples there are, for which batches are iterated."""
@@ -83,8 +85,10 @@ class Samples:
 
     def joined(self, device: torch.device | None) -> Batch:
         """All samples at once."""
+        if self.tensors:
+            return self.first_on(device)
         batches = [*self.batches(device)]
-        return self.first if self.tensors else {name: torch.cat([b[name] for b in batches]) for name in self.first}
+        return {name: torch.cat([batch[name] for batch in batches]) for name in self.first}
 
     def streams(self) -> list[Callable[[], object]]:
         """What restores the current state of the random number generators of a loader, its sampler or its data set."""
