@@ -109,6 +109,15 @@ def test_samples_without_labels():
         Probe(model, DataLoader(X, 7), [accuracy])
 
 
+def test_lists_of_two_tensors_are_read_where_it_is_clear_what_they_are():
+    """Batches of a loader are lists; labels are in a list beside their samples."""
+    model = network()
+    expected = Probe(model, X, [jacobian_norm]).read().values
+    pairs = [[X[:9], X[:9]], [X[9:], X[9:]]]
+    for data in ([X, LABELS], (X, X), pairs, DataLoader(pairs, None)):
+        torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
+
+
 # Splits.
 
 
@@ -342,6 +351,7 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
         (3, RangeError, r"Probe\(data\): expected tensors or batches, got int"),
         ([{"pixels": X, "labels": X}], RangeError, r"got dict\. Make batches \(x, labels\) of pixels, labels"),
         (X.numpy(), RangeError, r"expected tensors, got ndarray\. Convert it"),
+        ([X[:6], X[6:]], RangeError, r"got two tensors that may be either in a list\. .*\[\(x1,\), \(x2,\)\]"),
         ([(X, LABELS), X], RangeError, r"expected tensors, got tuple"),
         ([(X, LABELS), (X,)], RangeError, r"expected batches with x and labels as the first has, got one with x\. "),
         ([(X, LABELS), (X[:3], LABELS)], ShapeError, r"Probe\(labels\): expected 3 samples as in x, got 60"),

@@ -90,7 +90,7 @@ class Probe:
             torch.compile, the network inside is used.
         data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
             can be iterated again; or a mapping from the names of splits to these. A loader keeps its own order, and its
-            random numbers are restored; batches are moved to the network's device.
+            random numbers are restored; batches and data sets are moved to the network's device.
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
             what is read on that split alone.
         schedule: a function from a step to whether to read; default: every step.

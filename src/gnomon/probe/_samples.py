@@ -37,6 +37,7 @@ class Samples:
     """
 
     def __init__(self, data: Data, positions: Positions | None = None) -> None:
+        check_clear(data)
         self._batches = data
         self._position = positions if positions is not None and positions.one else None
         if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
@@ -141,6 +142,20 @@ def split_samples(data: Data | Mapping[str, Data], positions: Positions | None =
     if not data:
         raise EmptyError("data", "at least one split", "none", "Pass samples.")
     return {name: Samples(part, positions) for name, part in data.items()}
+
+
+def check_clear(data: object) -> None:
+    """Raises RangeError if a list of two tensors may be samples with labels as well as two batches of samples."""
+    if not (isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)):
+        return
+    one, other = data
+    if one.ndim > 1 and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]):
+        raise RangeError(
+            "data",
+            "samples with their labels, or batches",
+            "two tensors that may be either in a list",
+            "Pass a tuple (x, labels), or batches [(x1,), (x2,)].",
+        )
 
 
 def is_batch(data: object) -> bool:
