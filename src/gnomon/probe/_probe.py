@@ -174,14 +174,19 @@ class Probe:
         self._settled: set[str] = set()
         whole(model, self._dry_run)
 
-    def __call__(self, step: int) -> Reading | None:
+    def __call__(self, step: int, *, since: int | None = None) -> Reading | None:
         """The reading at this step, or None if none is due.
 
         Training continues if a quantity has no value, as after a step that made the network NaN: the quantity is then
         NaN, which `Reading.missing` and, the first time, a warning explain.
+
+        Args:
+            step: how many steps the network has been trained for.
+            since: the step of the call before, if training makes several between calls: a reading is due if one is at
+                any step after that; default: at this step alone.
         """
         step = operator.index(step)  # from NumPy and torch too
-        if not (self.schedule(step) and self._has_room()):
+        if not (self.is_due(step, since=since) and self._has_room()):
             return None
         reading = self._read(step, tolerant=True)
         for name in reading.missing.keys() - self._warned:
@@ -189,6 +194,10 @@ class Probe:
             warnings.warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", stacklevel=2)
         self.history.append(reading)
         return reading
+
+    def is_due(self, step: int, *, since: int | None = None) -> bool:
+        """Whether the schedule holds at this step, or at any after `since` up to it; whatever the budget says."""
+        return any(map(self.schedule, [step] if since is None else range(since + 1, step + 1)))
 
     def read(self, step: int = 0) -> Reading:
         """A reading now, whatever the schedule and the budget say.
