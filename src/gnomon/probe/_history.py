@@ -16,7 +16,7 @@ from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of
+from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, together
 
 if TYPE_CHECKING:
     import pandas
@@ -28,7 +28,8 @@ class History:
     """Readings by step, as plain numbers: for each quantity the mean over the samples, extremes and quartiles.
 
     `history["test/accuracy"]` is one number per step, NaN at steps without one. `Probe.history` is a probe's own
-    history, and `append` adds a reading of any probe. A step that comes again, as when training resumes from a
+    history, and `append` adds a reading of any probe. Readings of the same step that have no name in common, as those
+    of two probes that share a history, are one row. A step that otherwise comes again, as when training resumes from a
     checkpoint, replaces what was read from there on.
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
@@ -82,7 +83,7 @@ class History:
 
     @within("History")
     def append(self, reading: Reading) -> None:
-        """Adds a reading, replacing those at its step and after it.
+        """Adds a reading, replacing those at its step and after it; one at the last step with other names joins it.
 
         Raises:
             DataError: if a quantity has the name of something else that a line holds, or the line cannot be written;
@@ -260,6 +261,9 @@ class History:
     def _extend(self, rows: Iterable[Row]) -> None:
         self._names = None
         for row in rows:
+            if self._rows and self._rows[-1].step == row.step and self._rows[-1].numbers.keys().isdisjoint(row.numbers):
+                self._rows[-1] = together(self._rows[-1], row)
+                continue
             while self._rows and self._rows[-1].step >= row.step:
                 self._rows.pop()
             self._rows.append(row)

@@ -54,6 +54,16 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
     return Row(reading.step, numbers, dict(reading.seconds), kept)
 
 
+def together(one: Row, other: Row) -> Row:
+    """Two readings of the same step as one."""
+    return Row(one.step, one.numbers | other.numbers, added(one.seconds, other.seconds), one.samples | other.samples)
+
+
+def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The seconds of two readings, added up for what both observed."""
+    return {**one, **{name: one.get(name, 0.0) + took for name, took in other.items()}}
+
+
 def line_of(row: Row) -> bytes:
     """The row as JSON."""
     return json.dumps(_plainly(row), allow_nan=False, separators=(",", ":")).encode()
