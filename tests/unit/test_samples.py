@@ -439,3 +439,67 @@ def test_the_training_set_may_be_read_from_the_loader_that_trains(options):
 
     for with_probe, without in zip(trained(True), trained(False), strict=True):
         torch.testing.assert_close(with_probe, without, rtol=0, atol=0)
+
+
+class Draws:
+    """Adds numbers of generators of its own, of all kinds, to samples or to the batches that it collates."""
+
+    def __init__(self):
+        self.generators = {"torch": torch.Generator().manual_seed(0), "python": [random.Random(0)]}
+        self.numpy = np.random.default_rng(0), np.random.RandomState(0)
+
+    def __call__(self, x):
+        own = torch.rand(1, generator=self.generators["torch"]).item() + self.generators["python"][0].random()
+        return x.float() + own + sum(each.uniform() for each in self.numpy)
+
+    def collate(self, batch):
+        x, labels = zip(*batch, strict=True)
+        return self(torch.stack(x)), torch.stack(labels)
+
+
+class Held:
+    """An object that holds another, and leads to its samples or its batches."""
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.inside(X[i]) if isinstance(self.inside, Draws) else self.inside[i]
+
+    def __call__(self, batch):
+        return self.inside.collate(batch)
+
+
+class Transformed(Dataset):
+    def __init__(self, transform):
+        self.transform, self.many = transform, [[0]] * 20_000
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.transform(X[i]), LABELS[i]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda draws: Transformed(draws),
+        lambda draws: DataLoader(Held(Held(Transformed(draws))), 4),
+        lambda draws: DataLoader([(X[i].float(), LABELS[i]) for i in range(12)], 4, collate_fn=Held(draws)),
+        lambda draws: DataLoader([(X[i].float(), LABELS[i]) for i in range(12)], 4, collate_fn=draws.collate),
+    ],
+    ids=["transform", "wrappers", "collate", "method"],
+)
+def test_generators_that_any_object_of_the_data_holds_are_restored(build):
+    def drawn(probed):
+        data = build(Draws())
+        if probed:
+            Probe(nn.Linear(5, 3), data, [accuracy]).read()
+        batches = data if isinstance(data, DataLoader) else (data[i] for i in range(12))
+        return torch.cat([x.view(-1, 5) for x, _ in batches])
+
+    torch.testing.assert_close(drawn(True), drawn(False), rtol=0, atol=0)

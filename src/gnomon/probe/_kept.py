@@ -169,6 +169,9 @@ def generator_as_it_is(value: object) -> Callable[[], object] | None:
     if isinstance(value, random.Random):
         state = value.getstate()
         return lambda: value.setstate(state)
+    if isinstance(value, np.random.RandomState):
+        legacy = value.get_state(legacy=False)
+        return lambda: value.set_state(legacy)
     if isinstance(value, np.random.Generator):
         bits, at = value.bit_generator, value.bit_generator.state
         return lambda: setattr(bits, "state", at)

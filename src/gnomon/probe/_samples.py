@@ -1,17 +1,20 @@
 """The samples at which a network is read: tensors, or batches that can be iterated again at any time."""
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, RangeError
-from gnomon.probe._kept import generator_as_it_is
+from gnomon.probe._kept import ATOMS, generator_as_it_is
 from gnomon.probe._surroundings import surroundings
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
@@ -21,6 +24,10 @@ Batch = dict[str, Tensor]
 BATCH = 256
 """How many samples of a data set are taken at once."""
 PARTS = ("x", "labels")
+CLOSED = (Tensor, np.ndarray, nn.Module, ModuleType, type)
+"""What is not searched for random number generators."""
+MOST_OBJECTS, MOST_ENTRIES = 10_000, 1_000
+"""How many objects are searched for them, and the containers of how many entries."""
 
 
 class Samples:
@@ -92,22 +99,11 @@ class Samples:
         return {name: torch.cat([batch[name] for batch in batches]) for name in self.first}
 
     def streams(self) -> list[Callable[[], object]]:
-        """What restores the current state of the random number generators of a loader, its sampler or its data set."""
-        found: list[Callable[[], object]] = []
-        waiting: list[object] = [self._batches, *vars_of(self._batches)]
-        seen: set[int] = set()
-        while waiting:
-            value = waiting.pop()
-            if id(value) in seen or isinstance(value, Tensor):
-                continue
-            seen.add(id(value))
-            if put_back := generator_as_it_is(value):
-                found.append(put_back)
-            elif isinstance(value, DataLoader | Sampler | Dataset):
-                waiting += vars_of(value)
-            elif isinstance(value, list | tuple) and value and isinstance(value[0], DataLoader | Sampler | Dataset):
-                waiting += value
-        return found
+        """What restores the current state of the random number generators that the data hold, in objects of any kind.
+
+        A loader, its sampler, its data set and what collates are among them.
+        """
+        return [] if self.tensors else generators_in(self._batches)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.first.items())
@@ -204,6 +200,28 @@ def check_again(data: object) -> None:
         )
 
 
-def vars_of(value: object) -> list[object]:
-    """What an object keeps in attributes."""
-    return [*getattr(value, "__dict__", {}).values()]
+def generators_in(data: object) -> list[Callable[[], object]]:
+    """What restores the generators that are reached from there, those next to it first, as they are now."""
+    found: list[Callable[[], object]] = []
+    waiting: deque[object] = deque([data])
+    seen: set[int] = set()
+    while waiting and len(seen) < MOST_OBJECTS:
+        value = waiting.popleft()
+        if id(value) in seen or (type(value) in ATOMS and not isinstance(value, MethodType)):
+            continue
+        seen.add(id(value))
+        if put_back := generator_as_it_is(value):
+            found.append(put_back)
+        elif not isinstance(value, CLOSED):
+            waiting.extend(inside(value))
+    return found
+
+
+def inside(value: object) -> list[object]:
+    """What an object keeps in attributes, and if it is a container that is not long, in itself."""
+    if isinstance(value, MethodType):
+        return [value.__self__]
+    kept = [*getattr(value, "__dict__", {}).values()]
+    if isinstance(value, list | tuple | dict) and len(value) <= MOST_ENTRIES:
+        kept += value.values() if isinstance(value, dict) else value
+    return kept
