@@ -111,11 +111,7 @@ class Samples:
 
     def _each(self) -> Iterator[Batch]:
         batches: Any = self._batches
-        if isinstance(batches, DataLoader) and batches.persistent_workers:
-            # Training may be in the middle of it: its workers are left alone.
-            batches = copy.copy(batches)
-            vars(batches).update(persistent_workers=False, _iterator=None)
-        for batch in batches:
+        for batch in beside_training(batches):
             if len((labelled := self._labelled(batch_of(batch)))["x"]) > 0:
                 yield labelled
 
@@ -198,6 +194,30 @@ def check_again(data: object) -> None:
             f"a {type(data).__name__}, which ends",
             "Pass a list of them, or a DataLoader.",
         )
+
+
+class Untold:
+    """Takes the place of what Accelerate tells where training is in its loader."""
+
+    def _add_dataloader(self, loader: object) -> None:
+        """Notes nothing."""
+
+    def _remove_dataloader(self, loader: object) -> None:
+        """Notes nothing."""
+
+
+def beside_training(batches: Iterable[Any]) -> Iterable[Any]:
+    """The same batches, which may be iterated while training is in the middle of them."""
+    if hasattr(batches, "gradient_state") and hasattr(batches, "base_dataloader"):  # that Accelerate has prepared
+        own = object.__new__(type(batches))
+        base = beside_training(batches.base_dataloader)
+        vars(own).update(vars(batches) | {"gradient_state": Untold(), "base_dataloader": base})
+        return own
+    if isinstance(batches, DataLoader) and batches.persistent_workers:
+        own = copy.copy(batches)
+        vars(own).update(persistent_workers=False, _iterator=None)  # training's workers are left alone
+        return own
+    return batches
 
 
 def generators_in(data: object) -> list[Callable[[], object]]:
