@@ -62,6 +62,37 @@ class Again:
         yield X[8:], LABELS[8:]
 
 
+class Once:
+    """Its iterator is stored, and ends."""
+
+    def __init__(self):
+        self.batches = iter([(X, LABELS)] * 2)
+
+    def __iter__(self):
+        return self.batches
+
+
+class Spent:
+    """Gives each batch once."""
+
+    def __init__(self):
+        self.left = [(X, LABELS)]
+
+    def __iter__(self):
+        while self.left:
+            yield self.left.pop()
+
+
+class Wrapper:
+    """Gives a loader's batches, and is none itself."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
 QUANTITIES = [
     accuracy, centroid_alignment, gnomon.jacobian_alignment, gnomon.singular_values, nc1, gnomon.self_duality,
     gnomon.mse_decomposition, gnomon.nearest_mean_disagreement, gnomon.effective_rank, gnomon.ntk, gnomon.deepfool,
@@ -116,6 +147,16 @@ def test_lists_of_two_tensors_are_read_where_it_is_clear_what_they_are():
     pairs = [[X[:9], X[:9]], [X[9:], X[9:]]]
     for data in ([X, LABELS], (X, X), pairs, DataLoader(pairs, None)):
         torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_object_that_gives_a_loaders_batches_can_be_gone_through_again(workers):
+    """Also if the loader keeps its workers, and with them its iterator; random numbers are as they were."""
+    loader = DataLoader(TensorDataset(X), 7, num_workers=workers, persistent_workers=workers > 0)
+    before = torch.get_rng_state()
+    probe = Probe(network(), Wrapper(loader), [jacobian_norm])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert probe.read().values["jacobian_norm"].shape == (N,)
 
 
 # Splits.
@@ -345,6 +386,8 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
     [
         (((X, LABELS) for _ in range(2)), RangeError, r"gone through at each reading, got a generator, which ends\. P"),
         (iter([(X, LABELS)]), RangeError, r"got a list_iterator, which ends\. Pass a list of them, or a DataLoader"),
+        (Once(), RangeError, r"gone through at each reading, got a Once, which ends\. P"),
+        (Spent(), EmptyError, r"Probe\(data\): expected batches at each reading, got none\. Pass"),
         ([], EmptyError, r"Probe\(data\): expected at least one batch, got none"),
         ({}, EmptyError, r"Probe\(data\): expected at least one split, got none"),
         ({1: X}, RangeError, r"expected splits that have a name, got 1"),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
@@ -59,6 +60,7 @@ class Samples:
             check_again(self._batches)
             put_back = [*surroundings(set()), *self.streams()]
             try:
+                check_anew(self._batches)
                 self.first = next(self._each(), {})
             finally:
                 for each in put_back:
@@ -188,12 +190,27 @@ def check_again(data: object) -> None:
     if not isinstance(data, Iterable):
         raise RangeError("data", "tensors or batches", type(data).__name__, advice(data))
     if isinstance(data, Iterator):
-        raise RangeError(
-            "data",
-            "batches that can be gone through at each reading",
-            f"a {type(data).__name__}, which ends",
-            "Pass a list of them, or a DataLoader.",
-        )
+        raise ends(data)
+
+
+def check_anew(data: object) -> None:
+    """Raises RangeError if these batches begin with the same iterator each time, which ends; draws random numbers."""
+    if isinstance(data, DataLoader | list | tuple) or not isinstance(data, Iterable):
+        return
+    begun = iter(data)
+    # A loader that keeps its workers keeps their iterator, which begins anew.
+    if begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter):
+        raise ends(data)
+
+
+def ends(data: object) -> RangeError:
+    """The error about batches that can be gone through once."""
+    return RangeError(
+        "data",
+        "batches that can be gone through at each reading",
+        f"a {type(data).__name__}, which ends",
+        "Pass a list of them, or a DataLoader.",
+    )
 
 
 class Untold:
