@@ -145,6 +145,16 @@ def test_records_of_a_run_are_histories_by_their_arm(tmp_path):
         History.load(path, arm="c")
 
 
+def test_a_file_with_an_arm_is_loaded_and_not_continued(tmp_path):
+    """What would be appended has no arm, and the file could no longer be read."""
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"arm":"a","step":0,"loss":1.0}\n')
+    says = r"History\(path\): expected readings without an arm, to which more can be added, got those of a\. .*load"
+    with pytest.raises(DataError, match=says):
+        History(path)
+    assert History.load(path).steps == [0]
+
+
 def test_a_data_frame_has_a_row_a_step():
     frame = filled().to_pandas()
     assert isinstance(frame, pandas.DataFrame)

@@ -16,7 +16,7 @@ from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, together
+from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +33,8 @@ class History:
     checkpoint, replaces what was read from there on.
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
-    NaN and infinity. The records of `gnomon run` and of `jsonlines_sink` are such files.
+    NaN and infinity. The records of `jsonlines_sink` are such files, and so are those of `gnomon run`, which have arms
+    and are read with `History.load`.
 
     Args:
         path: the file. What it already holds is read first; default: in memory only.
@@ -43,7 +44,7 @@ class History:
         steps: the steps of the readings, increasing.
         names: the names of all numbers.
     Raises:
-        DataError: if the file is not a history, or holds those of several arms.
+        DataError: if the file is not a history, or its readings have an arm.
     Example:
         >>> import torch, gnomon
         >>> history, layer = gnomon.History(), torch.nn.Linear(2, 2)
@@ -62,7 +63,7 @@ class History:
         self._names: tuple[str, ...] | None = None  # those of the rows, once they are requested
         self._docstrings: dict[str, str] = {}
         if self.path is not None and self.path.exists():
-            self._extend(rows_of(self.path, None))
+            self._extend(rows_to_continue(self.path))
 
     @classmethod
     @public
