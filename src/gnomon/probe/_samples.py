@@ -57,10 +57,9 @@ class Samples:
         if self.tensors:
             self.first = self._labelled(batch_of(self._batches))
         else:
-            check_again(self._batches)
             put_back = [*surroundings(set()), *self.streams()]
             try:
-                check_anew(self._batches)
+                check_again(self._batches)
                 self.first = next(self._each(), {})
             finally:
                 for each in put_back:
@@ -186,31 +185,20 @@ def advice(part: object) -> str:
 
 
 def check_again(data: object) -> None:
-    """Raises RangeError unless these are batches that can be iterated more than once."""
+    """Raises RangeError unless these are batches that can be iterated more than once; may draw random numbers."""
     if not isinstance(data, Iterable):
         raise RangeError("data", "tensors or batches", type(data).__name__, advice(data))
-    if isinstance(data, Iterator):
-        raise ends(data)
-
-
-def check_anew(data: object) -> None:
-    """Raises RangeError if these batches begin with the same iterator each time, which ends; draws random numbers."""
-    if isinstance(data, DataLoader | list | tuple) or not isinstance(data, Iterable):
+    if isinstance(data, DataLoader | list | tuple):
         return
     begun = iter(data)
     # A loader that keeps its workers keeps their iterator, which begins anew.
     if begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter):
-        raise ends(data)
-
-
-def ends(data: object) -> RangeError:
-    """The error about batches that can be gone through once."""
-    return RangeError(
-        "data",
-        "batches that can be gone through at each reading",
-        f"a {type(data).__name__}, which ends",
-        "Pass a list of them, or a DataLoader.",
-    )
+        raise RangeError(
+            "data",
+            "batches that can be gone through at each reading",
+            f"a {type(data).__name__}, which ends",
+            "Pass a list of them, or a DataLoader.",
+        )
 
 
 class Untold:
