@@ -3,9 +3,10 @@
 import pytest
 import torch
 from accelerate import Accelerator, debug_launcher
+from accelerate.utils import DataLoaderConfiguration
 from torch.utils.data import DataLoader, TensorDataset
 
-from gnomon import every
+from gnomon import Probe, accuracy, every, jacobian_norm
 from tests.integrations.plain_loop import (
     BATCH,
     EPOCHS,
@@ -73,6 +74,43 @@ def test_training_is_the_same_with_and_without(mixed_precision):
             _, _, state = train(schedule, mixed_precision=mixed_precision, dropout=0.5)
             states.append([*state, torch.get_rng_state()])
     assert_same(*states)
+
+
+def train_and_read_its_loader(probed, seedable, workers):
+    """A training whose epochs end in the middle of an accumulation: its state, and what its loader counts."""
+    forget()
+    torch.manual_seed(3)
+    config = DataLoaderConfiguration(use_seedable_sampler=seedable)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4, dataloader_config=config)
+    model = network(0.5)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batches = DataLoader(
+        TensorDataset(X[:40], LABELS[:40]), 4, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    )
+    model, optimizer, loader = accelerator.prepare(model, optimizer, batches)
+    probe = Probe(accelerator.unwrap_model(model), {"train": loader}, [accuracy, jacobian_norm]) if probed else None
+    steps, counted = 0, []
+    for _ in range(3):
+        for x, labels in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(mean_loss(model, x, labels))
+                optimizer.step()
+                optimizer.zero_grad()
+            if probe:
+                assert probe.read(steps).values["train/accuracy"].shape == (40,)
+            steps += accelerator.sync_gradients
+        counted.append((steps, loader.iteration))
+    return [*model.state_dict().values(), torch.rand(1)], counted
+
+
+@pytest.mark.parametrize(("seedable", "workers"), [(True, 0), (False, 0), (False, 1)])
+def test_the_prepared_loader_that_trains_may_be_read(seedable, workers):
+    """Also in the middle of its epoch, whose last step comes with its end."""
+    (ours, counted), (theirs, expected) = (
+        train_and_read_its_loader(probed, seedable, workers) for probed in (True, False)
+    )
+    assert counted == expected == [(3, 1), (6, 2), (9, 3)]
+    assert_same(ours, theirs)
 
 
 def _train_on_each(folder):

@@ -100,8 +100,9 @@ def loader(same=False, size=BATCH):
 
 def trainer_with(*callbacks, logger=False, **settings):
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    settings = {"enable_checkpointing": False, "max_epochs": EPOCHS, "log_every_n_steps": 1} | settings
-    return Trainer(accumulate_grad_batches=TOGETHER, callbacks=[*callbacks], logger=logger, **quiet, **settings)
+    defaults = {"max_epochs": EPOCHS, "log_every_n_steps": 1, "accumulate_grad_batches": TOGETHER}
+    settings = {"enable_checkpointing": False} | defaults | settings
+    return Trainer(callbacks=[*callbacks], logger=logger, **quiet, **settings)
 
 
 def reads(schedule=None, stop=None):
@@ -225,6 +226,39 @@ def test_stops_after_the_reading_that_is_enough(schedule, stopped):
     torch.testing.assert_close(module.network.state_dict(), expected.state_dict())
     assert [step for step, _ in memory.readings()] == stop.steps
     assert [metrics["accuracy"] for _, metrics in memory.readings()] == stop.histories["accuracy"]
+
+
+class Alternating(Module):
+    """Each batch makes a step of each of two optimizers."""
+
+    automatic_optimization = False
+
+    def configure_optimizers(self):
+        first, last = self.network[0], self.network[4]
+        return [torch.optim.SGD(part.parameters(), RATE) for part in (first, last)]
+
+    def training_step(self, batch, index):
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+            self.manual_backward(cross_entropy(self(batch[0]), batch[1]))
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps"),
+    [
+        (every(1), [*range(0, 25, 2)]),
+        (every(2), [*range(0, 25, 2)]),
+        (every(3), [0, 4, 6, 10, 12, 16, 18, 22, 24]),
+        (at(5), [6]),
+    ],
+)
+def test_a_batch_that_makes_several_steps_is_read_if_one_of_them_is_due(schedule, steps):
+    memory, stop = InMemory(), third(at=99)
+    trainer = trainer_with(reads(schedule, stop), logger=memory, accumulate_grad_batches=1)
+    trainer.fit(Alternating(), loader(), loader())
+    assert trainer.global_step == 24
+    assert [step for step, _ in memory.readings()] == stop.steps == steps
 
 
 def test_enough_at_step_0_trains_nothing():

@@ -89,7 +89,8 @@ ORDERS = [
 @pytest.fixture(scope="module")
 def wandb_rows(tmp_path_factory):
     """From a training's name to what an offline run holds of it: its rows, and its metrics' definitions."""
-    folder, trainings = tmp_path_factory.mktemp("wandb"), {"plain": fill_behind} | dict.fromkeys(ORDERS, ordered)
+    folder, trainings = tmp_path_factory.mktemp("wandb"), {"plain": fill_behind, "spoiled": fill_nan}
+    trainings |= dict.fromkeys(ORDERS, ordered)
     given, held = {}, {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_ERROR_REPORTING", "false")
@@ -117,6 +118,18 @@ def fill_behind(run, name):
 
     run.log({"loss": 1.0}, step=100)  # the user's own axis is ahead
     return fill(wandb_sink(run))
+
+
+def fill_nan(run, name):
+    """Each reading is NaN, and given twice, while a row of the user's is open."""
+    from gnomon.integrations.wandb import wandb_sink
+
+    sink = wandb_sink(run)
+    for step in range(3):
+        run.log({"loss": step}, step=step)
+        for _ in range(2):
+            sink(Reading(step, {"a": torch.tensor(math.nan)}, {}))
+        run.log({"rate": step}, step=step)
 
 
 def ordered(run, order):
@@ -148,6 +161,12 @@ def test_wandb_offline_holds_them(wandb_rows):
     found = {row["gnomon_step"]: row for row in rows if "gnomon/accuracy" in row}
     assert {step: {name: row[f"gnomon/{name}"] for name in given[0]} for step, row in found.items()} == given
     assert defined == [("gnomon/*", "gnomon_step")]
+
+
+def test_wandb_leaves_the_users_row_open_where_a_reading_is_nan(wandb_rows):
+    _, rows, _ = wandb_rows["spoiled"]
+    assert [(row["loss"], row["rate"], row["gnomon_step"]) for row in rows] == [(step,) * 3 for step in range(3)]
+    assert all(math.isnan(row["gnomon/a"]) for row in rows)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import TensorDataset
 
 import gnomon
 from gnomon import (
@@ -149,6 +151,27 @@ def test_probes_of_many_outputs_heads_and_positions_read_where_the_network_is(ne
         warnings.filterwarnings("ignore", message=".* classes without samples")
         here, there = both(compute, model, x, labels)
     torch.testing.assert_close(there, here, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dataset", [False, True])
+def test_a_data_set_and_batches_on_the_processor_are_read_where_the_network_is(dataset):
+    """Also where another split asks for them."""
+    model, x = mlp((6, 8, 3), generator=torch.Generator().manual_seed(0)), torch.randn(9, 6)
+    labels = torch.arange(9) % 3
+    train = TensorDataset(x, labels) if dataset else [(x[:5], labels[:5]), (x[5:], labels[5:])]
+    quantities = [accuracy, nc1, centroid_alignment, jacobian_norm]
+
+    def compute(model, x, labels):
+        data = {"train": train, "test": (x, labels)}
+        probe = Probe(
+            model,
+            data,
+            {"train": quantities, "test": [accuracy, partial(gnomon.centroid_rate, loss=functional.cross_entropy)]},
+        )
+        return probe.read().values
+
+    here, there = both(compute, model, x, labels)
+    torch.testing.assert_close(there, here)
 
 
 @pytest.mark.parametrize("outputs", [3, 160])

@@ -4,6 +4,7 @@ import math
 import re
 from html.parser import HTMLParser
 
+import pytest
 import torch
 from torch import nn
 
@@ -143,6 +144,20 @@ def test_a_terminal_shows_a_line_a_quantity():
     assert repr(one) == "Reading(step 7: nc1 0.5, ntk 0.5)"
     assert str(one).splitlines()[2].split() == ["nc1", "0.5", "[0,", "∞)"]
     assert str(compare(a=history(), b=history())).splitlines()[3].split()[:2] == ["train/nc1", "b"]
+
+
+@pytest.mark.parametrize("spoiled", [math.nan, math.inf])
+def test_a_quantity_that_became_nan_has_no_last_mean(spoiled):
+    found = History()
+    for step, value in enumerate([1.0, 2.0, spoiled]):
+        found.append(Reading(step, {"size": torch.tensor([value, value, 0.5]), "norm": torch.tensor(step + 0.5)}, {}))
+    found.append(Reading(3, {"norm": torch.tensor(7.0)}, {}))  # which does not have the other
+    size, norm = [line.split() for line in str(found).splitlines()[2:]]
+    assert size[:2] == ["size", "–"]
+    assert "to" not in size
+    assert norm[:2] == ["norm", "7"]
+    _, size, norm = Page(found._repr_html_()).rows
+    assert (size[:3], norm[1]) == (["size", "–", ""], "7")
 
 
 def test_what_is_empty_says_so():

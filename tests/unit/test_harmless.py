@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -344,6 +345,40 @@ class Caching(nn.Module):
         if not hasattr(self, "places"):
             self.register_buffer("places", torch.arange(4.0))
         return x * self.places
+
+
+class Remembering(nn.Module):
+    """Keeps its state in arrays, and if `plain` in an object of the standard library."""
+
+    def __init__(self, plain):
+        super().__init__()
+        self.sums, self.parts = np.zeros(4, dtype=np.float32), [np.zeros(1), np.array([0, None], dtype=object)]
+        self.plain = SimpleNamespace(value=1.0) if plain else None
+
+    def forward(self, x):
+        self.sums += x.detach().sum(0).numpy()
+        self.parts[0][:] += 1
+        if self.plain:
+            self.plain.value *= 0.9
+        return x + torch.from_numpy(self.sums.copy())
+
+
+def test_state_in_arrays_is_restored():
+    model = nn.Sequential(nn.Linear(4, 4), Remembering(plain=False), nn.Linear(4, 3))
+    model(X)
+    sums, count = model[1].sums, model[1].parts[0]
+    before = sums.copy()
+    Probe(model, X, [jacobian_norm]).read()
+    assert model[1].sums is sums
+    np.testing.assert_array_equal(sums, before)
+    np.testing.assert_array_equal(count, [1.0])
+
+
+@pytest.mark.once  # with the frames of a type checker between, the warning names another file
+def test_state_in_objects_of_the_standard_library_is_said_before_training():
+    model = nn.Sequential(nn.Linear(4, 4), Remembering(plain=True), nn.Linear(4, 3))
+    with pytest.warns(UserWarning, match=r"changes Remembering\.plain, which a reading does not restore"):
+        Probe(model, X, [jacobian_norm])
 
 
 def test_layers_that_a_pass_makes_are_said_before_training():

@@ -59,6 +59,36 @@ def test_a_step_that_comes_again_takes_the_place_of_those_behind(tmp_path):
         assert_close(again["loss"], history["loss"])
 
 
+def test_probes_that_share_a_history_add_to_a_step(tmp_path):
+    """Readings of the same step with other quantities are one row; one of the same quantities replaces it."""
+    path = tmp_path / "history.jsonl"
+    history = History(path, samples=True)
+    for step in (0, 10):
+        history.append(reading(step, loss=step + 0.5))
+        history.append(Reading(step, {"norm": torch.tensor([1.0, 3.0])}, {"jacobian": 1.0}))
+    for one in (history, History(path), History.load(path)):
+        assert one.steps == [0, 10]
+        assert_close(one["loss"], torch.tensor([0.5, 10.5]).double())
+        assert_close(one["norm"], torch.full((2,), 2.0).double())
+        assert [row.seconds for row in one] == [{"logits": 0.5, "jacobian": 1.0}] * 2
+        assert len(one.samples("norm")) == 2
+    history.append(reading(10, loss=7.0))
+    history.append(reading(10, other=8.0))
+    for one in (history, History.load(path)):
+        assert_close(one["loss"], torch.tensor([0.5, 7.0]).double())
+        assert_close(one["norm"], torch.tensor([2.0, math.nan]).double(), equal_nan=True)
+        assert_close(one["other"], torch.tensor([math.nan, 8.0]).double(), equal_nan=True)
+
+
+def test_what_joins_a_row_joins_it_in_one_history_only():
+    one, other = History(), History()
+    rows = [*filled()]
+    one._extend(rows)
+    other._extend(rows)
+    one.append(reading(20, more=1.0))
+    assert "more" not in other.names
+
+
 def test_a_file_goes_on_behind_a_line_that_somebody_was_killed_in(tmp_path):
     path = tmp_path / "history.jsonl"
     filled(path)
@@ -113,6 +143,16 @@ def test_records_of_a_run_are_histories_by_their_arm(tmp_path):
         History.load(path)
     with pytest.raises(DataError, match=r"\(arm\): expected one of a, b, got 'c'"):
         History.load(path, arm="c")
+
+
+def test_a_file_with_an_arm_is_loaded_and_not_continued(tmp_path):
+    """What would be appended has no arm, and the file could no longer be read."""
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"arm":"a","step":0,"loss":1.0}\n')
+    says = r"History\(path\): expected readings without an arm, to which more can be added, got those of a\. .*load"
+    with pytest.raises(DataError, match=says):
+        History(path)
+    assert History.load(path).steps == [0]
 
 
 def test_a_data_frame_has_a_row_a_step():

@@ -62,6 +62,37 @@ class Again:
         yield X[8:], LABELS[8:]
 
 
+class Once:
+    """Its iterator is stored, and ends."""
+
+    def __init__(self):
+        self.batches = iter([(X, LABELS)] * 2)
+
+    def __iter__(self):
+        return self.batches
+
+
+class Spent:
+    """Gives each batch once."""
+
+    def __init__(self):
+        self.left = [(X, LABELS)]
+
+    def __iter__(self):
+        while self.left:
+            yield self.left.pop()
+
+
+class Wrapper:
+    """Gives a loader's batches, and is none itself."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
 QUANTITIES = [
     accuracy, centroid_alignment, gnomon.jacobian_alignment, gnomon.singular_values, nc1, gnomon.self_duality,
     gnomon.mse_decomposition, gnomon.nearest_mean_disagreement, gnomon.effective_rank, gnomon.ntk, gnomon.deepfool,
@@ -107,6 +138,25 @@ def test_samples_without_labels():
         torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
     with pytest.raises(RangeError, match=r"accuracy: Probe\(data\): expected labels, got samples alone"):
         Probe(model, DataLoader(X, 7), [accuracy])
+
+
+def test_lists_of_two_tensors_are_read_where_it_is_clear_what_they_are():
+    """Batches of a loader are lists; labels are in a list beside their samples."""
+    model = network()
+    expected = Probe(model, X, [jacobian_norm]).read().values
+    pairs = [[X[:9], X[:9]], [X[9:], X[9:]]]
+    for data in ([X, LABELS], (X, X), pairs, DataLoader(pairs, None)):
+        torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_object_that_gives_a_loaders_batches_can_be_gone_through_again(workers):
+    """Also if the loader keeps its workers, and with them its iterator; random numbers are as they were."""
+    loader = DataLoader(TensorDataset(X), 7, num_workers=workers, persistent_workers=workers > 0)
+    before = torch.get_rng_state()
+    probe = Probe(network(), Wrapper(loader), [jacobian_norm])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert probe.read().values["jacobian_norm"].shape == (N,)
 
 
 # Splits.
@@ -336,12 +386,15 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
     [
         (((X, LABELS) for _ in range(2)), RangeError, r"gone through at each reading, got a generator, which ends\. P"),
         (iter([(X, LABELS)]), RangeError, r"got a list_iterator, which ends\. Pass a list of them, or a DataLoader"),
+        (Once(), RangeError, r"gone through at each reading, got a Once, which ends\. P"),
+        (Spent(), EmptyError, r"Probe\(data\): expected batches at each reading, got none\. Pass"),
         ([], EmptyError, r"Probe\(data\): expected at least one batch, got none"),
         ({}, EmptyError, r"Probe\(data\): expected at least one split, got none"),
         ({1: X}, RangeError, r"expected splits that have a name, got 1"),
         (3, RangeError, r"Probe\(data\): expected tensors or batches, got int"),
         ([{"pixels": X, "labels": X}], RangeError, r"got dict\. Make batches \(x, labels\) of pixels, labels"),
         (X.numpy(), RangeError, r"expected tensors, got ndarray\. Convert it"),
+        ([X[:6], X[6:]], RangeError, r"got two tensors that may be either in a list\. .*\[\(x1,\), \(x2,\)\]"),
         ([(X, LABELS), X], RangeError, r"expected tensors, got tuple"),
         ([(X, LABELS), (X,)], RangeError, r"expected batches with x and labels as the first has, got one with x\. "),
         ([(X, LABELS), (X[:3], LABELS)], ShapeError, r"Probe\(labels\): expected 3 samples as in x, got 60"),
@@ -350,6 +403,16 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
 def test_samples_that_cannot_be_read_are_said(data, error, message):
     with pytest.raises(error, match=message):
         Probe(network(), data, [jacobian_norm]).read()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["seconds", "samples", "step", "arm"])
+def test_names_that_a_line_of_a_history_uses_are_said_before_training(name):
+    says = rf"Probe\(quantities\): expected names other than arm, samples, seconds, step, got {name}\. Rename"
+    with pytest.raises(RangeError, match=says):
+        Probe(network(), TRAIN, {name: lambda logits: logits.mean()})
+    probe = Probe(network(), {"train": TRAIN}, {name: lambda logits: logits.mean()})
+    assert probe(0).values.keys() == {f"train/{name}"}
 
 
 @pytest.mark.bad_input
@@ -419,3 +482,67 @@ def test_the_training_set_may_be_read_from_the_loader_that_trains(options):
 
     for with_probe, without in zip(trained(True), trained(False), strict=True):
         torch.testing.assert_close(with_probe, without, rtol=0, atol=0)
+
+
+class Draws:
+    """Adds numbers of generators of its own, of all kinds, to samples or to the batches that it collates."""
+
+    def __init__(self):
+        self.generators = {"torch": torch.Generator().manual_seed(0), "python": [random.Random(0)]}
+        self.numpy = np.random.default_rng(0), np.random.RandomState(0)
+
+    def __call__(self, x):
+        own = torch.rand(1, generator=self.generators["torch"]).item() + self.generators["python"][0].random()
+        return x.float() + own + sum(each.uniform() for each in self.numpy)
+
+    def collate(self, batch):
+        x, labels = zip(*batch, strict=True)
+        return self(torch.stack(x)), torch.stack(labels)
+
+
+class Held:
+    """An object that holds another, and leads to its samples or its batches."""
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.inside(X[i]) if isinstance(self.inside, Draws) else self.inside[i]
+
+    def __call__(self, batch):
+        return self.inside.collate(batch)
+
+
+class Transformed(Dataset):
+    def __init__(self, transform):
+        self.transform, self.many = transform, [[0]] * 20_000
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.transform(X[i]), LABELS[i]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda draws: Transformed(draws),
+        lambda draws: DataLoader(Held(Held(Transformed(draws))), 4),
+        lambda draws: DataLoader([(X[i].float(), LABELS[i]) for i in range(12)], 4, collate_fn=Held(draws)),
+        lambda draws: DataLoader([(X[i].float(), LABELS[i]) for i in range(12)], 4, collate_fn=draws.collate),
+    ],
+    ids=["transform", "wrappers", "collate", "method"],
+)
+def test_generators_that_any_object_of_the_data_holds_are_restored(build):
+    def drawn(probed):
+        data = build(Draws())
+        if probed:
+            Probe(nn.Linear(5, 3), data, [accuracy]).read()
+        batches = data if isinstance(data, DataLoader) else (data[i] for i in range(12))
+        return torch.cat([x.view(-1, 5) for x, _ in batches])
+
+    torch.testing.assert_close(drawn(True), drawn(False), rtol=0, atol=0)

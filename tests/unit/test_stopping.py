@@ -1,6 +1,7 @@
 """Stopping rules: what the criterion is shown, what it may answer, and going on from a history."""
 
 import json
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -43,6 +44,15 @@ def test_the_criterion_is_asked_about_all_readings_so_far():
         [1, 2, 3, 4],
         {"size": [2.0, 4.0, 6.0, 8.0], "parts.half": [1.0, 2.0, 3.0, 4.0]},
     )
+
+
+@pytest.mark.parametrize("spoiled", [math.nan, math.inf])
+def test_a_reading_without_a_finite_value_is_left_out(spoiled):
+    stop = stop_when(lambda steps, size: len(steps) == 2)
+    first, second, third, _ = readings()
+    second.values["size"] = torch.tensor(spoiled)
+    assert [stop(reading) for reading in (first, second, third)] == [False, False, True]
+    assert stop.steps == [1, 3]
 
 
 def test_a_criterion_cannot_change_the_history():

@@ -11,6 +11,7 @@ import gnomon
 from gnomon import History, Probe, plot, stop_when, verdict
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.history import TRAITS, Corpus, _verdict, corpus, traits
+from gnomon_lab.report.worth import worth
 
 STEPS = [0, *(round(8 * 2 ** (half / 2)) for half in range(12))]
 NAMES = corpus().quantities
@@ -81,6 +82,13 @@ def test_traits_are_levels_and_changes_by_doublings():
 def test_traits_in_between_lie_on_lines_over_the_logarithm():
     found = traits(2 ** np.array([0.0, 0.8, 1.6, 2.4]), {"accuracy": np.array([0.0, 0.2, 0.6, 1.0])})
     assert found["accuracy, change"] == pytest.approx(1 - (0.2 + 0.75 * 0.4))
+
+
+def test_traits_are_those_of_all_multiples_of_the_steps():
+    steps = np.array([0.0, 1, 2, 4, 8, 16])
+    values = {"parameter_norm": 3 * (1 + steps) ** 0.5, "accuracy": steps / 16}
+    for unit in (1e-3, 1 / 16, 100.0):
+        assert traits(unit * steps, values) == pytest.approx(traits(steps, values))
 
 
 @pytest.mark.parametrize("steps", [[0, 1], [0, 1, 2], [1, 2, 3], [4, 8, 12], [1, 2, 3, 64], [1, 8, 64, 70]])
@@ -176,7 +184,7 @@ def test_bad_readings_are_refused():
 
 
 def history(**changes):
-    """Of a probe with two splits, whose first reading lacks a value."""
+    """Of a probe with two splits."""
     found = History()
     values = readings(**changes)
     rows = [
@@ -195,6 +203,36 @@ def test_a_history_is_asked_by_its_names(made_up):
         verdict(STEPS, **readings(), validation_accuracy=[0.5] * len(STEPS)), similar=()
     )
     assert history().verdict(validation="none").agrees is None
+
+
+@pytest.mark.parametrize("spoiled", [math.nan, math.inf])
+def test_a_history_that_diverged_is_not_judged_by_an_earlier_step(made_up, spoiled):
+    diverged, last = history(), STEPS[-1]
+    [*diverged][-1].numbers["train/jacobian_norm"] = spoiled
+    says = rf"expected finite values at step {last}, got NaN or infinity in train/jacobian_norm\. "
+    with pytest.raises(RangeError, match=says):
+        diverged.verdict()
+    assert worth(diverged) == f"No verdict: the readings lack finite values at step {last}."
+    recovered = history()
+    [*recovered][3].numbers["train/jacobian_norm"] = spoiled
+    assert recovered.verdict().evidence == history().verdict().evidence
+
+
+@pytest.mark.parametrize("spoiled", [math.nan, math.inf, None])
+def test_a_validation_split_that_the_last_step_lacks_is_left_out(made_up, spoiled):
+    without = history()
+    numbers = [*without][-1].numbers
+    del numbers["validation/accuracy"]
+    if spoiled is not None:
+        numbers["validation/accuracy"] = spoiled
+    assert without.verdict().agrees is None
+    assert without.verdict().evidence.startswith(f"At step {STEPS[-1]} training accuracy")
+
+
+def test_a_reading_of_other_quantities_is_passed_over(made_up):
+    also = history()
+    also._extend([gnomon.probe._history.Row(2 * STEPS[-1], {"test/accuracy": math.nan})])
+    assert also.verdict().evidence == history().verdict().evidence
 
 
 @pytest.mark.bad_input

@@ -51,13 +51,13 @@ def traits(steps: Series, values: Mapping[str, Series]) -> dict[str, float] | No
     """The traits at the last reading, by `quantity, form`.
 
     Args:
-        steps: the steps of the readings, increasing; those before step 1 are ignored.
+        steps: the steps of the readings, increasing and in any unit; that of step 0 is ignored.
         values: for some of the quantities in `TRAITS`, one number per step each.
 
     Returns:
         NaN where a quantity has no value; None if the last two doublings do not have at least one reading each.
     """
-    there = steps >= 1
+    there = steps > 0
     times = np.log2(steps[there].astype(float))
     if len(times) == 0 or times[-1] - times[0] < 2 - 0.05:
         return None

@@ -18,10 +18,11 @@ class ProbeCallback(Callback):
     """Reads the network while it trains, and gives the readings' scalars to each of the trainer's loggers.
 
     Steps are `trainer.global_step`, those of the optimizer: a batch that only accumulates gradients does not count, and
-    several optimizers each count their own. A reading at step s sees the network after s of them, in the precision of
-    its parameters. The probe is built once the module is on its device, before anything is trained: whatever it lacks
-    is reported then. In distributed training every process reads, and the loggers write on the first process, which
-    also decides whether to stop.
+    several optimizers each count their own. After a batch that makes several steps the network is read once, if a
+    reading is due at any of them. A reading at step s sees the network after s of them, in the precision of its
+    parameters. The probe is built once the module is on its device, before anything is trained: whatever it lacks is
+    reported then. In distributed training every process reads, and the loggers write on the first process, which also
+    decides whether to stop.
 
         Trainer(callbacks=[ProbeCallback(lambda module: Probe(module, (x, labels), [accuracy], every(100)))])
 
@@ -41,7 +42,7 @@ class ProbeCallback(Callback):
         """Reads step 0; the step of a checkpoint was read before it was written."""
         self._step = trainer.global_step
         if self._step == 0:
-            self._read(trainer)
+            self._read(trainer, since=-1)
 
     def on_train_batch_end(
         self,
@@ -51,10 +52,10 @@ class ProbeCallback(Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Reads if the batch made a step."""
+        """Reads if the batch made a step at which a reading is due."""
         if trainer.global_step > self._step:
-            self._step = trainer.global_step
-            self._read(trainer)
+            since, self._step = self._step, trainer.global_step
+            self._read(trainer, since)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Adds the history; not as this callback's state, of which Lightning takes one per class."""
@@ -71,11 +72,11 @@ class ProbeCallback(Callback):
         place = [callback for callback in callbacks if isinstance(callback, ProbeCallback)].index(self)
         return f"gnomon.stop_when {place}: {', '.join(self.stop.histories if self.stop else ())}"
 
-    def _read(self, trainer: Trainer) -> None:
-        if reading := self._probe(self._step):
+    def _read(self, trainer: Trainer, since: int) -> None:
+        if reading := self._probe(self._step, since=since):
             for logger in trainer.loggers:
                 logger.log_metrics(reading.scalars(), reading.step)
         # Where a reading is due, all processes meet, though for some it may be beyond the budget.
-        if self.stop and self._probe.schedule(self._step):
+        if self.stop and self._probe.is_due(self._step, since=since):
             reached = reading is not None and self.stop(reading)
             trainer.should_stop |= trainer.strategy.broadcast(reached)

@@ -62,12 +62,12 @@ class ProbeCallback(TrainerCallback):
             )
         if self.stop:
             names = self.stop.histories.keys()
-            # The trainer's own entries, and those of other probes, lack some quantity; rules leave out NaN.
+            # The trainer's own entries, and those of other probes, lack some quantity; rules use finite values only.
             read = [
                 entry
                 for entry in state.log_history
                 if entry.keys() >= names
-                and not any(math.isnan(entry[name]) for name in names)
+                and all(math.isfinite(entry[name]) for name in names)
                 and all(any(f"{key}.".startswith(f"{name}.") for key in entry) for name in quantities)
             ]
             histories = {name: [entry[name] for entry in read] for name in names}

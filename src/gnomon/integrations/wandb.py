@@ -1,5 +1,6 @@
 """Logs readings to Weights & Biases."""
 
+import math
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -31,10 +32,15 @@ def wandb_sink(run: wandb.Run) -> Callable[[Reading], None]:
         values = {"gnomon_step": reading.step} | {f"gnomon/{name}": value for name, value in reading.scalars().items()}
         row = run.step
         held = _held.get(run, {}).get(row, {})
-        if any(held.get(name, value) != value for name, value in values.items()):
+        if any(not same(held[name], value) for name, value in values.items() if name in held):
             run.log({}, commit=True)
             row, held = row + 1, {}
         run.log(values, commit=False)
         _held[run] = {row: held | values}
 
     return sink
+
+
+def same(one: float, other: float) -> bool:
+    """Whether two values are the same; NaN is the same as NaN."""
+    return one == other or (math.isnan(one) and math.isnan(other))

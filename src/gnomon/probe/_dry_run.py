@@ -127,8 +127,7 @@ def ready(model: nn.Module, samples: Samples) -> bool:
     """Whether the network is on the samples' device, or they can be moved to its own, and it has all its shapes."""
     at = samples.first["x"].device
     return has_shapes(model) and all(
-        parameter.device == at if samples.tensors else parameter.device.type != "meta"
-        for parameter in model.parameters()
+        parameter.device == at if samples.stay else parameter.device.type != "meta" for parameter in model.parameters()
     )
 
 

@@ -16,7 +16,7 @@ from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of
+from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together
 
 if TYPE_CHECKING:
     import pandas
@@ -28,11 +28,13 @@ class History:
     """Readings by step, as plain numbers: for each quantity the mean over the samples, extremes and quartiles.
 
     `history["test/accuracy"]` is one number per step, NaN at steps without one. `Probe.history` is a probe's own
-    history, and `append` adds a reading of any probe. A step that comes again, as when training resumes from a
+    history, and `append` adds a reading of any probe. Readings of the same step that have no name in common, as those
+    of two probes that share a history, are one row. A step that otherwise comes again, as when training resumes from a
     checkpoint, replaces what was read from there on.
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
-    NaN and infinity. The records of `gnomon run` and of `jsonlines_sink` are such files.
+    NaN and infinity. The records of `jsonlines_sink` are such files, and so are those of `gnomon run`, which have arms
+    and are read with `History.load`.
 
     Args:
         path: the file. What it already holds is read first; default: in memory only.
@@ -42,7 +44,7 @@ class History:
         steps: the steps of the readings, increasing.
         names: the names of all numbers.
     Raises:
-        DataError: if the file is not a history, or holds those of several arms.
+        DataError: if the file is not a history, or its readings have an arm.
     Example:
         >>> import torch, gnomon
         >>> history, layer = gnomon.History(), torch.nn.Linear(2, 2)
@@ -61,7 +63,7 @@ class History:
         self._names: tuple[str, ...] | None = None  # those of the rows, once they are requested
         self._docstrings: dict[str, str] = {}
         if self.path is not None and self.path.exists():
-            self._extend(rows_of(self.path, None))
+            self._extend(rows_to_continue(self.path))
 
     @classmethod
     @public
@@ -82,7 +84,7 @@ class History:
 
     @within("History")
     def append(self, reading: Reading) -> None:
-        """Adds a reading, replacing those at its step and after it.
+        """Adds a reading, replacing those at its step and after it; one at the last step with other names joins it.
 
         Raises:
             DataError: if a quantity has the name of something else that a line holds, or the line cannot be written;
@@ -193,12 +195,15 @@ class History:
     def verdict(self, split: str = "train", validation: str = "validation") -> Verdict:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
+        The step judged is the last at which all quantities that it uses were read.
+
         Args:
             split: the split of the training data; a probe of one split has no names before its quantities.
-            validation: the split of held-out samples; it is not used if it has no accuracy.
+            validation: the split of held-out samples; it is not used if it has no finite accuracy at the step judged.
 
         Raises:
-            RangeError: if a quantity that it uses is not read, or no step has a value of all of them.
+            RangeError: if a quantity that it uses is not read, or no step has all of them; if one is NaN or infinite at
+                the step judged, as in a training that diverged.
         """
         wanted = corpus().quantities
         splits = any(name.startswith(f"{split}/") for name in self.names)
@@ -207,12 +212,11 @@ class History:
         if missing:
             there = ", ".join(self.quantities) or "none"
             raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, "Measure them too.")
+        last = self._last_of([f"{prefix}{name}" for name in wanted])
         columns = {name: self[f"{prefix}{name}"] for name in wanted}
-        if (held_out := f"{validation}/accuracy") in self.names:
+        if math.isfinite(last.numbers.get(held_out := f"{validation}/accuracy", math.nan)):
             columns["validation_accuracy"] = self[held_out]
-        whole = ~torch.stack([*columns.values()]).isnan().any(0)
-        if not whole.any():
-            raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
+        whole = torch.stack([*columns.values()]).isfinite().all(0)
         steps = torch.tensor(self.steps, dtype=torch.float64)[whole]
         return verdict(steps, **{name: column[whole] for name, column in columns.items()})
 
@@ -235,6 +239,20 @@ class History:
 
         return table(f"History of {self._span()}", {"": self})
 
+    def _last_of(self, names: list[str]) -> Row:
+        """The last reading that has all of these, if they are finite there."""
+        last = next((row for row in reversed(self._rows) if row.numbers.keys() >= {*names}), None)
+        if last is None:
+            raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
+        if lost := [name for name in names if not math.isfinite(last.numbers[name])]:
+            raise RangeError(
+                "split",
+                f"finite values at step {last.step}",
+                f"NaN or infinity in {', '.join(lost)}",
+                "Judge the training before it diverged, from a history that ends there.",
+            )
+        return last
+
     def _span(self) -> str:
         """How many readings, from which step to which."""
         if len(self) < 2:
@@ -244,6 +262,9 @@ class History:
     def _extend(self, rows: Iterable[Row]) -> None:
         self._names = None
         for row in rows:
+            if self._rows and self._rows[-1].step == row.step and self._rows[-1].numbers.keys().isdisjoint(row.numbers):
+                self._rows[-1] = together(self._rows[-1], row)
+                continue
             while self._rows and self._rows[-1].step >= row.step:
                 self._rows.pop()
             self._rows.append(row)

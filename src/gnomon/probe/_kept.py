@@ -26,9 +26,9 @@ NOTHING = object()
 class Kept:
     """A network's state: modes, attributes of its modules, including containers and generators, and tensors.
 
-    Buffers and plain tensors are kept by value. Parameters are kept by value if their module acts on `train` or `eval`,
-    as modules that merge weights do, or if requested; for the others their location in memory is kept, which costs
-    nothing. What modules keep in objects of other kinds, or outside of them, is not seen.
+    Buffers, plain tensors and NumPy arrays of numbers are kept by value. Parameters are kept by value if their module
+    acts on `train` or `eval`, as modules that merge weights do, or if requested; for the others their location in
+    memory is kept, which costs nothing. What modules keep in objects of other kinds, or outside of them, is not seen.
 
     Args:
         model: the network.
@@ -101,6 +101,8 @@ class Kept:
                 inside = value
             elif isinstance(value, tuple | frozenset):
                 inside = value
+            elif isinstance(value, np.ndarray) and value.flags.writeable and not value.dtype.hasobject:
+                self._others.append(partial(np.copyto, value, value.copy()))
             elif put_back := generator_as_it_is(value):
                 self._others.append(put_back)
             if not ATOMS.issuperset(map(type, inside)):  # Long lists of numbers are not walked.
@@ -169,6 +171,9 @@ def generator_as_it_is(value: object) -> Callable[[], object] | None:
     if isinstance(value, random.Random):
         state = value.getstate()
         return lambda: value.setstate(state)
+    if isinstance(value, np.random.RandomState):
+        legacy = value.get_state(legacy=False)
+        return lambda: value.set_state(legacy)
     if isinstance(value, np.random.Generator):
         bits, at = value.bit_generator, value.bit_generator.state
         return lambda: setattr(bits, "state", at)

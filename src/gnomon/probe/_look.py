@@ -84,6 +84,8 @@ class Look:
         self._compute(Level.NETWORK, {}, alone=True)
         for batch in samples.batches(device):
             self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
+        if self._n == 0 and self.positions is None:
+            raise EmptyError("data", "batches at each reading", "none", "Pass a list of them, or a DataLoader.")
         if self._n == 0:
             raise EmptyError("labels", "positions that have one", f"{IGNORED} at all", "Pass some that have.")
         rows: dict[str, Any] = {name: pieces.joined() for name, pieces in self._pieces.items()}

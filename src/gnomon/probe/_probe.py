@@ -27,7 +27,7 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
-from gnomon.probe._splits import AskedBySplit, at_split, by_split, docstrings_of, names_of, of_splits
+from gnomon.probe._splits import AskedBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, unwrapped
 
@@ -90,7 +90,7 @@ class Probe:
             torch.compile, the network inside is used.
         data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
             can be iterated again; or a mapping from the names of splits to these. A loader keeps its own order, and its
-            random numbers are restored; batches are moved to the network's device.
+            random numbers are restored; batches and data sets are moved to the network's device.
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
             what is read on that split alone.
         schedule: a function from a step to whether to read; default: every step.
@@ -113,8 +113,9 @@ class Probe:
     Raises:
         EmptyError: if there are no quantities, or all samples are of one class and a quantity needs more.
         RangeError: if the model is not a module, the schedule not a function, or the data are not samples; if a
-            quantity requests what is not there, or has an observation's name; if the samples are not floating-point, or
-            the labels not classes, and a quantity needs this; if max_overhead is not above 0.
+            quantity requests what is not there, or has an observation's name or, without a split before it, one that a
+            history uses; if the samples are not floating-point, or the labels not classes, and a quantity needs this;
+            if max_overhead is not above 0.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs other
             shapes.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
@@ -166,20 +167,26 @@ class Probe:
             split: plan(asked, names_of(self._samples, split), layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
+        check_names(self.quantities)
         self._docstrings = docstrings_of(self._plans)
         require_layers(model, layers, head)
         self._written: set[str] = set()
         self._settled: set[str] = set()
         whole(model, self._dry_run)
 
-    def __call__(self, step: int) -> Reading | None:
+    def __call__(self, step: int, *, since: int | None = None) -> Reading | None:
         """The reading at this step, or None if none is due.
 
         Training continues if a quantity has no value, as after a step that made the network NaN: the quantity is then
         NaN, which `Reading.missing` and, the first time, a warning explain.
+
+        Args:
+            step: how many steps the network has been trained for.
+            since: the step of the call before, if training makes several between calls: a reading is due if one is at
+                any step after that; default: at this step alone.
         """
         step = operator.index(step)  # from NumPy and torch too
-        if not (self.schedule(step) and self._has_room()):
+        if not (self.is_due(step, since=since) and self._has_room()):
             return None
         reading = self._read(step, tolerant=True)
         for name in reading.missing.keys() - self._warned:
@@ -187,6 +194,10 @@ class Probe:
             warnings.warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", stacklevel=2)
         self.history.append(reading)
         return reading
+
+    def is_due(self, step: int, *, since: int | None = None) -> bool:
+        """Whether the schedule holds at this step, or at any after `since` up to it; whatever the budget says."""
+        return any(map(self.schedule, [step] if since is None else range(since + 1, step + 1)))
 
     def read(self, step: int = 0) -> Reading:
         """A reading now, whatever the schedule and the budget say.

@@ -3,7 +3,7 @@
 import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,16 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
     return Row(reading.step, numbers, dict(reading.seconds), kept)
 
 
+def together(one: Row, other: Row) -> Row:
+    """Two readings of the same step as one."""
+    return Row(one.step, one.numbers | other.numbers, added(one.seconds, other.seconds), one.samples | other.samples)
+
+
+def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The seconds of two readings, added up for what both observed."""
+    return {**one, **{name: one.get(name, 0.0) + took for name, took in other.items()}}
+
+
 def line_of(row: Row) -> bytes:
     """The row as JSON."""
     return json.dumps(_plainly(row), allow_nan=False, separators=(",", ":")).encode()
@@ -77,7 +87,37 @@ def _plain(value: float | int) -> float | None:
 
 
 def rows_of(path: Path, arm: str | None) -> list[Row]:
-    """The readings in a file, or those of one arm; an incomplete last line is left out: it is being written."""
+    """The readings in a file, or those of one arm."""
+    found = records_of(path)
+    arms = arms_of(found)
+    if arm is not None and arm not in arms:
+        raise DataError("arm", f"one of {', '.join(map(str, arms))}", repr(arm), "Name one that the file has.")
+    if arm is None and len(arms) > 1:
+        names = ", ".join(map(str, arms))
+        raise DataError("path", "readings of one arm", f"those of {names}", "Name one: History.load(path, arm=...).")
+    return [row_in(record) for record in found if arm is None or record.get("arm") == arm]
+
+
+def rows_to_continue(path: Path) -> list[Row]:
+    """The readings in a file to which more are added, which have no arm."""
+    found = records_of(path)
+    if (arms := arms_of(found)) not in ([], [None]):
+        raise DataError(
+            "path",
+            "readings without an arm, to which more can be added",
+            f"those of {', '.join(map(str, arms))}",
+            "Read them with History.load(path, arm=...).",
+        )
+    return [*map(row_in, found)]
+
+
+def arms_of(records: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    """The arms of records, in the order in which they first appear; None for those without one."""
+    return [*dict.fromkeys(record.get("arm") for record in records)]
+
+
+def records_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file that hold a reading; an incomplete last line is left out: it is being written."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
@@ -90,15 +130,9 @@ def rows_of(path: Path, arm: str | None) -> list[Row]:
     if broken:
         lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
         warnings.warn(
-            f"History: {path} has no reading in {lost}, as a killed process leaves; the others are taken.", stacklevel=4
+            f"History: {path} has no reading in {lost}, as a killed process leaves; the others are taken.", stacklevel=5
         )
-    arms = [*dict.fromkeys(record.get("arm") for record in found)]
-    if arm is not None and arm not in arms:
-        raise DataError("arm", f"one of {', '.join(map(str, arms))}", repr(arm), "Name one that the file has.")
-    if arm is None and len(arms) > 1:
-        names = ", ".join(map(str, arms))
-        raise DataError("path", "readings of one arm", f"those of {names}", "Name one: History.load(path, arm=...).")
-    return [row_in(record) for record in found if arm is None or record.get("arm") == arm]
+    return found
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

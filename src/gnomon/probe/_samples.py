@@ -1,17 +1,21 @@
 """The samples at which a network is read: tensors, or batches that can be iterated again at any time."""
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, RangeError
-from gnomon.probe._kept import generator_as_it_is
+from gnomon.probe._kept import ATOMS, generator_as_it_is
 from gnomon.probe._surroundings import surroundings
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
@@ -21,6 +25,10 @@ Batch = dict[str, Tensor]
 BATCH = 256
 """How many samples of a data set are taken at once."""
 PARTS = ("x", "labels")
+CLOSED = (Tensor, np.ndarray, nn.Module, ModuleType, type)
+"""What is not searched for random number generators."""
+MOST_OBJECTS, MOST_ENTRIES = 10_000, 1_000
+"""How many objects are searched for them, and the containers of how many entries."""
 
 
 class Samples:
@@ -32,10 +40,12 @@ class Samples:
             and samples that have none there are left out.
     Attributes:
         first: the first batch; all samples if these are tensors.
-        tensors: whether the samples are tensors.
+        tensors: whether the samples are tensors, which are one batch.
+        stay: whether they are left on the device where they are, as tensors are; a data set's are moved.
     """
 
     def __init__(self, data: Data, positions: Positions | None = None) -> None:
+        check_clear(data)
         self._batches = data
         self._position = positions if positions is not None and positions.one else None
         if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
@@ -43,12 +53,13 @@ class Samples:
         elif isinstance(data, Dataset):
             self._batches = DataLoader(data, BATCH)
         self.tensors = is_batch(self._batches)
+        self.stay = self.tensors and not isinstance(data, Dataset)
         if self.tensors:
             self.first = self._labelled(batch_of(self._batches))
         else:
-            check_again(self._batches)
             put_back = [*surroundings(set()), *self.streams()]
             try:
+                check_again(self._batches)
                 self.first = next(self._each(), {})
             finally:
                 for each in put_back:
@@ -59,9 +70,9 @@ class Samples:
             raise EmptyError("labels", "some at the position that is read", f"{IGNORED} at all", "Read another.")
 
     def batches(self, device: torch.device | None) -> Iterator[Batch]:
-        """All samples, batch by batch, on this device; tensors are one batch, and stay where they are."""
+        """All samples, batch by batch, on this device unless they `stay`; tensors are one batch."""
         if self.tensors:
-            yield self.first
+            yield self.first_on(device)
             return
         for batch in self._each():
             if batch.keys() != self.first.keys():
@@ -75,7 +86,7 @@ class Samples:
 
     def first_on(self, device: torch.device | None) -> Batch:
         """The first batch as `batches` yields it."""
-        return self.first if self.tensors else {name: part.to(device) for name, part in self.first.items()}
+        return self.first if self.stay else {name: part.to(device) for name, part in self.first.items()}
 
     def count(self) -> int:
         """How many samples there are, for which batches are iterated."""
@@ -83,26 +94,17 @@ class Samples:
 
     def joined(self, device: torch.device | None) -> Batch:
         """All samples at once."""
+        if self.tensors:
+            return self.first_on(device)
         batches = [*self.batches(device)]
-        return self.first if self.tensors else {name: torch.cat([b[name] for b in batches]) for name in self.first}
+        return {name: torch.cat([batch[name] for batch in batches]) for name in self.first}
 
     def streams(self) -> list[Callable[[], object]]:
-        """What restores the current state of the random number generators of a loader, its sampler or its data set."""
-        found: list[Callable[[], object]] = []
-        waiting: list[object] = [self._batches, *vars_of(self._batches)]
-        seen: set[int] = set()
-        while waiting:
-            value = waiting.pop()
-            if id(value) in seen or isinstance(value, Tensor):
-                continue
-            seen.add(id(value))
-            if put_back := generator_as_it_is(value):
-                found.append(put_back)
-            elif isinstance(value, DataLoader | Sampler | Dataset):
-                waiting += vars_of(value)
-            elif isinstance(value, list | tuple) and value and isinstance(value[0], DataLoader | Sampler | Dataset):
-                waiting += value
-        return found
+        """What restores the current state of the random number generators that the data hold, in objects of any kind.
+
+        A loader, its sampler, its data set and what collates are among them.
+        """
+        return [] if self.tensors else generators_in(self._batches)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.first.items())
@@ -110,11 +112,7 @@ class Samples:
 
     def _each(self) -> Iterator[Batch]:
         batches: Any = self._batches
-        if isinstance(batches, DataLoader) and batches.persistent_workers:
-            # Training may be in the middle of it: its workers are left alone.
-            batches = copy.copy(batches)
-            vars(batches).update(persistent_workers=False, _iterator=None)
-        for batch in batches:
+        for batch in beside_training(batches):
             if len((labelled := self._labelled(batch_of(batch)))["x"]) > 0:
                 yield labelled
 
@@ -137,6 +135,20 @@ def split_samples(data: Data | Mapping[str, Data], positions: Positions | None =
     if not data:
         raise EmptyError("data", "at least one split", "none", "Pass samples.")
     return {name: Samples(part, positions) for name, part in data.items()}
+
+
+def check_clear(data: object) -> None:
+    """Raises RangeError if a list of two tensors may be samples with labels as well as two batches of samples."""
+    if not (isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)):
+        return
+    one, other = data
+    if one.ndim > 1 and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]):
+        raise RangeError(
+            "data",
+            "samples with their labels, or batches",
+            "two tensors that may be either in a list",
+            "Pass a tuple (x, labels), or batches [(x1,), (x2,)].",
+        )
 
 
 def is_batch(data: object) -> bool:
@@ -173,10 +185,14 @@ def advice(part: object) -> str:
 
 
 def check_again(data: object) -> None:
-    """Raises RangeError unless these are batches that can be iterated more than once."""
+    """Raises RangeError unless these are batches that can be iterated more than once; may draw random numbers."""
     if not isinstance(data, Iterable):
         raise RangeError("data", "tensors or batches", type(data).__name__, advice(data))
-    if isinstance(data, Iterator):
+    if isinstance(data, DataLoader | list | tuple):
+        return
+    begun = iter(data)
+    # A loader that keeps its workers keeps their iterator, which begins anew.
+    if begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter):
         raise RangeError(
             "data",
             "batches that can be gone through at each reading",
@@ -185,6 +201,52 @@ def check_again(data: object) -> None:
         )
 
 
-def vars_of(value: object) -> list[object]:
-    """What an object keeps in attributes."""
-    return [*getattr(value, "__dict__", {}).values()]
+class Untold:
+    """Takes the place of what Accelerate tells where training is in its loader."""
+
+    def _add_dataloader(self, loader: object) -> None:
+        """Notes nothing."""
+
+    def _remove_dataloader(self, loader: object) -> None:
+        """Notes nothing."""
+
+
+def beside_training(batches: Iterable[Any]) -> Iterable[Any]:
+    """The same batches, which may be iterated while training is in the middle of them."""
+    if hasattr(batches, "gradient_state") and hasattr(batches, "base_dataloader"):  # that Accelerate has prepared
+        own = object.__new__(type(batches))
+        base = beside_training(batches.base_dataloader)
+        vars(own).update(vars(batches) | {"gradient_state": Untold(), "base_dataloader": base})
+        return own
+    if isinstance(batches, DataLoader) and batches.persistent_workers:
+        own = copy.copy(batches)
+        vars(own).update(persistent_workers=False, _iterator=None)  # training's workers are left alone
+        return own
+    return batches
+
+
+def generators_in(data: object) -> list[Callable[[], object]]:
+    """What restores the generators that are reached from there, those next to it first, as they are now."""
+    found: list[Callable[[], object]] = []
+    waiting: deque[object] = deque([data])
+    seen: set[int] = set()
+    while waiting and len(seen) < MOST_OBJECTS:
+        value = waiting.popleft()
+        if id(value) in seen or (type(value) in ATOMS and not isinstance(value, MethodType)):
+            continue
+        seen.add(id(value))
+        if put_back := generator_as_it_is(value):
+            found.append(put_back)
+        elif not isinstance(value, CLOSED):
+            waiting.extend(inside(value))
+    return found
+
+
+def inside(value: object) -> list[object]:
+    """What an object keeps in attributes, and if it is a container that is not long, in itself."""
+    if isinstance(value, MethodType):
+        return [value.__self__]
+    kept = [*getattr(value, "__dict__", {}).values()]
+    if isinstance(value, list | tuple | dict) and len(value) <= MOST_ENTRIES:
+        kept += value.values() if isinstance(value, dict) else value
+    return kept

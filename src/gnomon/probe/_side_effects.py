@@ -1,15 +1,20 @@
 """What forward passes do in addition to computing outputs, and what a reading would not restore."""
 
+import random
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from types import ModuleType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from gnomon.errors import UnsupportedModuleError
+from gnomon.probe._kept import ATOMS
 
 T = TypeVar("T")
+LIBRARIES = frozenset({"torch", "numpy"})
+"""Packages whose objects are known."""
 
 
 def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
@@ -52,15 +57,25 @@ def held(model: nn.Module) -> dict[str, Any]:
         if foreign(kind):
             found[kind.__name__] = kind
         for name, value in vars(module).items():
-            if foreign(type(value)) and hasattr(value, "__dict__") and not isinstance(value, nn.Module | Tensor):
+            if unseen(value):
                 found[f"{kind.__name__}.{name}"] = value
     return found
 
 
+def unseen(value: object) -> bool:
+    """Whether a value has attributes, which `Kept` does not look into."""
+    seen = type(value) in ATOMS or isinstance(value, nn.Module | Tensor | ModuleType | random.Random)
+    return not seen and hasattr(value, "__dict__") and not of(type(value), LIBRARIES)
+
+
 def foreign(kind: type) -> bool:
     """Whether a class is not one of Python's, NumPy's or torch's."""
-    place = kind.__module__.partition(".")[0]
-    return place not in sys.stdlib_module_names and place not in ("torch", "numpy")
+    return not of(kind, sys.stdlib_module_names | LIBRARIES)
+
+
+def of(kind: type, packages: Set[str]) -> bool:
+    """Whether a class is of one of these packages."""
+    return kind.__module__.partition(".")[0] in packages
 
 
 def differ(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._about import docstring_of
 from gnomon.probe._plan import Asked, Plan, Quantity, named
+from gnomon.probe._rows import RESERVED
 from gnomon.probe._samples import Samples
 
 FEW = 8
@@ -62,6 +63,17 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
     return found
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Raises RangeError if a quantity, without a split before its name, is called what a line of a history holds."""
+    if taken := sorted(RESERVED.intersection(names)):
+        raise RangeError(
+            "quantities",
+            f"names other than {', '.join(sorted(RESERVED))}",
+            ", ".join(taken),
+            "Rename it in a mapping from names.",
+        )
+
+
 def at_split(split: str, name: str) -> str:
     """The name of a quantity on this split: `SPLIT/NAME`, or its name alone if there are no splits."""
     return f"{split}/{name}" if split else name
@@ -74,8 +86,8 @@ def of_splits(
     found: dict[str, Tensor] = {}
     for name, samples in splits.items():
         if name and not asked.isdisjoint(f"{name}_{part}" for part in samples.first):
-            batch = {part: tensor[:FEW] for part, tensor in samples.first.items()} if few else samples.joined(device)
-            found |= {f"{name}_{part}": tensor for part, tensor in batch.items()}
+            batch = samples.first_on(device) if few else samples.joined(device)
+            found |= {f"{name}_{part}": tensor[:FEW] if few else tensor for part, tensor in batch.items()}
     return found
 
 

@@ -32,7 +32,7 @@ class Stop:
 
     @within("stop_when")
     def __call__(self, reading: Reading) -> bool:
-        """Whether the criterion holds, this reading included; a reading without a value that it needs is left out.
+        """Whether the criterion holds, this reading included; without a finite value that it needs a reading is not.
 
         Raises:
             RangeError: if the reading lacks a quantity, or is not after those before it; if the criterion returns
@@ -40,7 +40,7 @@ class Stop:
         """
         scalars = reading.scalars()
         self._check(reading, scalars)
-        if any(math.isnan(scalars.get(name, math.nan)) for name in self.histories):
+        if not all(math.isfinite(scalars.get(name, math.nan)) for name in self.histories):
             return False  # The criterion is about steps at which there are values.
         self.steps.append(reading.step)
         for name, history in self.histories.items():

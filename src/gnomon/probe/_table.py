@@ -18,18 +18,14 @@ class Course:
     Attributes:
         steps: the training steps.
         means: one number per step, NaN where there is none.
-        middle: the quartiles of the last reading; None if there is one value, or if each sample is right or wrong, 1 or
-            0.
+        last: the mean in the last reading that has the quantity; NaN if that is not finite.
+        middle: the quartiles of that reading; None if there is one value, or if each sample is right or wrong, 1 or 0.
     """
 
     steps: list[int]
     means: list[float]
+    last: float
     middle: tuple[float, float] | None
-
-    @property
-    def last(self) -> float:
-        """The mean in the last reading that has one."""
-        return next((mean for mean in reversed(self.means) if math.isfinite(mean)), math.nan)
 
 
 @dataclass(frozen=True)
@@ -64,11 +60,11 @@ def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
 def course(history: "History", name: str) -> Course:
     """The course of a quantity that the history has."""
     means = history[name].tolist()
-    known = (row.numbers for row in reversed([*history]) if math.isfinite(row.numbers.get(name, math.nan)))
-    last = next(known, dict[str, float]())
-    least, most, low, high = (last.get(f"{name}{end}", math.nan) for end in (".min", ".max", ".q25", ".q75"))
+    known = next(row.numbers for row in reversed([*history]) if name in row.numbers)
+    last = known[name] if math.isfinite(known[name]) else math.nan
+    least, most, low, high = (known.get(f"{name}{end}", math.nan) for end in (".min", ".max", ".q25", ".q75"))
     spread = math.isfinite(low) and math.isfinite(high) and not (least in (0, 1) and most in (0, 1))
-    return Course(history.steps, means, (low, high) if spread else None)
+    return Course(history.steps, means, last, (low, high) if spread else None)
 
 
 def number(value: float) -> str:
