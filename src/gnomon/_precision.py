@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import ExitStack
 from itertools import chain
 from typing import ParamSpec, TypeVar, cast
@@ -102,12 +102,14 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
     return wide
 
 
-def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
+def narrowed(result: object, dtypes: Set[torch.dtype], to: torch.dtype) -> object:
     """The result, with its tensors of these dtypes converted to one that holds less.
 
     Raises:
         RangeError: if it does not hold them.
     """
+    if dtypes == {to}:
+        return result
     given = changed(result, dtypes, to)
     for before, after in zip(floating([result]), floating([given]), strict=True):
         if (before.isfinite() & ~after.isfinite()).any():

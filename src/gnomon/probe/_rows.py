@@ -60,8 +60,9 @@ def together(one: Row, other: Row) -> Row:
 
 
 def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The seconds of two readings, added up for what both observed."""
-    return {**one, **{name: one.get(name, 0.0) + took for name, took in other.items()}}
+    """The seconds of two readings, added up for what both observed; what is no number, as in records, is the latter."""
+    both = {name: one[name] + took for name, took in other.items() if name in one and isinstance(took, int | float)}
+    return {**one, **other, **both}
 
 
 def line_of(row: Row) -> bytes:
