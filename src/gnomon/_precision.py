@@ -103,7 +103,7 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
-    """The result, with its tensors of these dtypes converted to one that holds less.
+    """The result, with its tensors of these dtypes converted to half precision.
 
     Raises:
         RangeError: if it does not hold them.
@@ -111,8 +111,8 @@ def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> 
     given = changed(result, dtypes, to)
     for before, after in zip(floating([result]), floating([given]), strict=True):
         if (before.isfinite() & ~after.isfinite()).any():
-            most, wider = float(before.detach().abs().amax()), "float32" if to in HALF else "float64"
-            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", f"Pass {wider}.")
+            most = float(before.detach().abs().amax())
+            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", "Pass float32.")
     return given
 
 
