@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from typing import ParamSpec, TypeVar, cast
@@ -102,19 +102,17 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
     return wide
 
 
-def narrowed(result: object, dtypes: Set[torch.dtype], to: torch.dtype) -> object:
-    """The result, with its tensors of these dtypes converted to one that holds less.
+def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
+    """The result, with its tensors of these dtypes converted to half precision.
 
     Raises:
         RangeError: if it does not hold them.
     """
-    if dtypes == {to}:
-        return result
     given = changed(result, dtypes, to)
     for before, after in zip(floating([result]), floating([given]), strict=True):
         if (before.isfinite() & ~after.isfinite()).any():
-            most, wider = float(before.detach().abs().amax()), "float32" if to in HALF else "float64"
-            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", f"Pass {wider}.")
+            most = float(before.detach().abs().amax())
+            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", "Pass float32.")
     return given
 
 

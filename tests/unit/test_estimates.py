@@ -194,7 +194,7 @@ def test_later_values_that_few_passes_leave_open_are_said():
     with pytest.warns(RuntimeWarning, match=r"singular_values: .* at 2 of 4 values"):
         found = gnomon.singular_values(layer, torch.zeros(1, 200).double(), k=4, rtol=0.9, passes=16)
     steep = torch.tensor([100.0, 14.0, 14.0, 14.0]).double()
-    assert ((found.value - steep).abs()[0] <= found.error[0]).all()
+    assert ((found.value - steep).abs()[0] <= found.error[0] + 1e-9).all()
 
 
 def test_a_zero_jacobian_is_zero_without_an_error():

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import narrowed
+from gnomon._precision import HALF, narrowed
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
 from gnomon.linalg import Estimate, Krylov, Products, SquaredNorm, joined, krylov, length, squared_norm
 
@@ -223,9 +223,11 @@ def to_dtype(estimate: Estimate, dtype: torch.dtype) -> Estimate:
     """The same estimate in the dtype of the network's outputs.
 
     Raises:
-        RangeError: if that cannot hold it.
+        RangeError: if half precision cannot hold it.
     """
-    return cast(Estimate, narrowed(estimate, {estimate.value.dtype, estimate.error.dtype}, dtype))
+    if dtype in HALF:
+        return cast(Estimate, narrowed(estimate, {estimate.value.dtype, estimate.error.dtype}, dtype))
+    return Estimate(estimate.value.to(dtype), estimate.error.to(dtype), estimate.passes)
 
 
 def in_single(tensor: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
