@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 Rows = Sequence[Sequence[str]]
 
-NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+SIGN = r"(?:(?<![\w%])[-+\N{MINUS SIGN}])?"
+"""A sign; after a digit, a letter or a percent sign it is a dash."""
+NUMBER = re.compile(SIGN + r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -63,13 +65,16 @@ def _of_a_kind(cells: Sequence[str]) -> str:
 
 
 def _numbers(numbers: Sequence[str], unit: str) -> str:
-    """The mean with as many decimals as the numbers have, the lowest and the highest as they were given."""
+    """The mean with as many decimals as the numbers have, the lowest and the highest as they were given.
+
+    A mean of integers has one decimal unless it is an integer.
+    """
     values = {_value(number): number for number in numbers}
     low, high = values[min(values)], values[max(values)]
     if low == high:
         return low + unit
     mean = sum(map(_value, numbers)) / len(numbers)
-    decimals = max(len(number.partition(".")[2]) for number in numbers)
+    decimals = max(len(number.partition(".")[2]) for number in numbers) or int(not mean.is_integer())
     separator = "," if any("," in number for number in numbers) else ""
     how = ".2g" if any("e" in number for number in numbers) else f"{separator}.{decimals}f"
     return f"{mean:{how}}{unit} ({low}{unit} to {high}{unit})"
