@@ -227,7 +227,7 @@ def test_stopped_it_goes_on_where_it_was(ask, monkeypatch):
     fill = Refilled.fill
     options = (*ASKED, "--history", "h.jsonl")
     with monkeypatch.context() as patch:
-        stop = lambda self, path: fill(self, path) if path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
+        stop = lambda self, one: fill(self, one) if one.path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
         patch.setattr(Refilled, "fill", stop)
         code, out, said = ask(*NAMES, options=options)
     assert (code, out) == (130, "")
@@ -246,7 +246,7 @@ def test_without_a_history_what_was_measured_is_printed(ask, monkeypatch):
     from gnomon_lab.measuring.refilled import Refilled
 
     fill = Refilled.fill
-    stop = lambda self, path: fill(self, path) if path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
+    stop = lambda self, one: fill(self, one) if one.path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
     monkeypatch.setattr(Refilled, "fill", stop)
     code, out, _ = ask(*NAMES, options=(*ASKED, "--json"))
     assert (code, json.loads(out)["steps"]) == (130, [0, 2])
@@ -301,6 +301,20 @@ class Picky(nn.Sequential):
 
 def made():
     return Picky(*small())
+"""
+
+
+SCALED = """
+
+class Scaled(nn.Sequential):
+    def forward(self, x):
+        return self.scale * super().forward(x)
+
+
+def scaled(scale):
+    made = Scaled(*small())
+    made.scale = scale
+    return made
 """
 
 
@@ -455,6 +469,21 @@ def test_factories_get_what_the_network_was_made_with(ask):
     torch.save({**content, "hyper_parameters": {"width": "wide"}}, "made.pt")
     said = ask("made.pt", model=("--model", "nets:needy"))[2]
     assert "expected nets:needy to build a network with width of the checkpoint, got " in said
+
+
+def test_a_network_made_otherwise_than_the_first_is_named(ask, many, monkeypatch):
+    """Its weights fit the first one's network too, but it computes something else."""
+    (many / "nets.py").write_text(NETS + SCALED)
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    for name, step, told in zip(
+        NAMES, STEPS, ({"scale": 2}, {"scale": 3, "lr": 1}, {"scale": 2, "lr": 2}, {}), strict=True
+    ):
+        torch.save({"state_dict": trained(step), "hyper_parameters": told}, name)
+    options = ("--quantities", "accuracy", "jacobian_norm", "--json")
+    code, out, said = ask(*NAMES, options=options, model=("--model", "nets:scaled"))
+    assert (code, json.loads(out)["steps"]) == (2, [0, 10, 30])
+    words = "expected the network of ckpt-0.pt, got one made with scale=3 and not scale=2, of ckpt-2.pt. Measure them"
+    assert words in said.splitlines()[-1]
 
 
 # How it is shown

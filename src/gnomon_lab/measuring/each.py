@@ -66,7 +66,7 @@ class Reader:
         Raises:
             CheckpointError: if it cannot be read, or its weights are not the network's.
         """
-        network, taken = self._refilled.fill(one.path)
+        network, taken = self._refilled.fill(one)
         if taken.said != self._taken:
             self._say(f"{one.path}: {taken.said}")
             self._taken = taken.said
