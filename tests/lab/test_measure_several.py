@@ -304,6 +304,44 @@ def made():
 """
 
 
+def test_one_that_is_written_over_while_it_is_read_is_named(ask, monkeypatch):
+    from gnomon_lab.measuring.refilled import Refilled
+
+    fill = Refilled.fill
+
+    def late(self, one):
+        if one.path.name == NAMES[1]:
+            torch.save(trained(5), NAMES[1])
+        return fill(self, one)
+
+    monkeypatch.setattr(Refilled, "fill", late)
+    code, out, said = ask(*NAMES, options=(*ASKED, "--json"))
+    assert (code, json.loads(out)["steps"]) == (2, [0, 10, 30])
+    words = (
+        "measure(checkpoint): expected a file that stays the same while it is read, got ckpt-2.pt, which was written"
+    )
+    assert words in said.splitlines()[-1]
+
+
+def test_a_step_that_changes_before_it_is_read_is_named(ask, monkeypatch):
+    """Of a training run that writes the same file again and again."""
+    from gnomon_lab.measuring.about import Checkpoint
+
+    torch.save({"model": trained(1), "step": 1}, "first.pt")
+    torch.save({"model": trained(2), "step": 2}, "last.pt")
+    contents = Checkpoint.sha256.func
+
+    def late(one):
+        if one.path.name == "last.pt" and one.said.step == 2:
+            torch.save({"model": trained(3), "step": 3}, "last.pt")
+        return contents(one)
+
+    monkeypatch.setattr(Checkpoint, "sha256", property(late))
+    code, out, said = ask("first.pt", "last.pt", options=(*ASKED, "--json"))
+    assert (code, json.loads(out)["steps"]) == (2, [1])
+    assert "got last.pt, which was written meanwhile. " in said.splitlines()[-1]
+
+
 SCALED = """
 
 class Scaled(nn.Sequential):
