@@ -15,6 +15,7 @@ from gnomon_lab.cli.verify_command import by_setting
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.report.setting import setting
 from gnomon_lab.runs import Run, all_runs, open_run
+from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
 TINY = ["run", "grok-digits", "--steps", "2", "--width", "8", "--train", "20"]
 CONFIG = grok_digits.Config(steps=2, width=8, train=20)
@@ -183,3 +184,32 @@ def test_a_checkpoint_that_is_a_link_to_nowhere_stops_no_list(gnomon, tmp_path):
     listed = gnomon("list")
     assert listed.returncode == 0
     assert "seed 0, not finished: load_checkpoint(" in listed.stdout
+
+
+@pytest.mark.parametrize("lacking", ["arm", "step", "finished"])
+def test_a_checkpoint_that_lacks_something_stops_no_list(gnomon, tmp_path, lacking):
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    run = Run(found.folder, 0)
+    for step in run.steps("baseline", 1):
+        run.record(step)
+    path = run.checkpoint_path("baseline")
+    state = load_checkpoint(path)
+    del state[lacking]
+    save_checkpoint(path, state)
+    listed = gnomon("list")
+    assert listed.returncode == 0
+    assert f"seed 0, not finished: load_checkpoint(runs/{path.relative_to(tmp_path / 'runs')}): expected run" in (
+        listed.stdout
+    )
+    done = gnomon(*TINY)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "checkpoint-baseline.safetensors): expected run and arm " in done.stderr
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("seconds", "long"), ("seconds", -1), ("summary", 3)])
+def test_a_result_with_something_else_in_it_stops_no_list(gnomon, tmp_path, name, wrong):
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    found.finish(**{name: wrong})
+    listed = gnomon("list")
+    assert listed.returncode == 0
+    assert f"result.json): expected a sound {name}, got {wrong!r}. Restore it, or delete it" in listed.stdout

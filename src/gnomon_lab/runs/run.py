@@ -15,16 +15,12 @@ from torch import Tensor
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
-from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint, tensors_in
+from gnomon_lab.runs.checkpoint import State, load_of_run, save_checkpoint, tensors_in
 from gnomon_lab.runs.files import sync
 from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
 
 Show = Callable[[str, int, int], object]
 """Called with the name of a part, how many of its steps are done, and how many there are."""
-
-
-KEYS = frozenset(("run", "arm", "step", "finished", "records", "records_sha256", "read", "trained", "state"))
-"""What a checkpoint holds."""
 
 
 class Stateful(Protocol):
@@ -124,7 +120,7 @@ class Run:
         self._begun.add(arm)
         path, done, self._saved = self.checkpoint_path(arm), -1, None
         self._arm, self._kept, self._read, self._trained, self._stopped = arm, Kept(), 0.0, 0.0, False
-        saved = self._load(path) if path.exists() else None
+        saved = load_of_run(path) if path.exists() else None
         if saved is not None:
             self._check_parts(path, saved, state.keys())
             self._kept = self._left.get(arm, self._kept)
@@ -167,28 +163,9 @@ class Run:
         """What the checkpoints in the folder rely on, by arm."""
         seals = {}
         for path in sorted(self.folder.glob("checkpoint-*.safetensors")):
-            saved = self._load(path)
+            saved = load_of_run(path)
             seals[saved["arm"]] = Seal(path, saved["records"], saved["records_sha256"])
         return seals
-
-    def _load(self, path: Path) -> State:
-        """A checkpoint of this run and of the arm that the file is named after.
-
-        Raises:
-            CheckpointError: if it is damaged, or belongs to another run or arm.
-        """
-        saved = load_checkpoint(path)
-        arm = path.name.removeprefix("checkpoint-").removesuffix(".safetensors")
-        found = (saved.get("run"), saved.get("arm")) if isinstance(saved, dict) else None
-        if found != (self.folder.name, arm) or not saved.keys() >= KEYS:
-            raise CheckpointError(
-                path,
-                f"run and arm {(self.folder.name, arm)} and {sorted(KEYS)}",
-                f"{found}{('' if found is None else f' and {sorted(saved)}')}",
-                "Restore the file, or delete it to train this part again.",
-                where="load_checkpoint",
-            )
-        return saved
 
     def _check_parts(self, path: Path, saved: State, parts: Collection[str]) -> None:
         """Raises CheckpointError unless the checkpoint holds these parts."""
