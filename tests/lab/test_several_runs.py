@@ -1,6 +1,7 @@
 """What `gnomon` says of several runs: settings, seeds, and one of them that is damaged."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,11 @@ def made(tmp_path_factory):
     for arguments in (["--seeds", "0"], ["--seeds", "1"], ["--coefficient", "0.5"]):
         assert run_command.main([*TINY[1:], *arguments, "--runs", str(root)]) == 0
     return root
+
+
+def unfolded(said):
+    """What was printed, with the caption of a table on one line."""
+    return "\n".join(line.strip() for line in said.splitlines()) + "\n"
 
 
 @pytest.fixture
@@ -121,6 +127,49 @@ def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
     assert "report over" not in again.stdout, "nothing was run"
 
 
+@pytest.mark.parametrize("stale", [True, False])
+def test_a_finished_sweep_writes_the_page_that_is_missing_and_prints_the_claims(gnomon, runs, monkeypatch, stale):
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, others=(CONFIG,)))
+    page = runs[0].folder.parent / f"{runs[0].digest}-seeds" / "report.html"
+    if stale:
+        os.utime(page, (0, 0))
+    else:
+        page.unlink()
+    said = gnomon(*TINY, "--seeds", "0,1").stdout
+    assert " claims reproduced:" in said
+    assert f"report over 2 seeds: runs/grok-digits/{page.parent.name}/report.html" in said
+    assert page.stat().st_mtime > 0
+
+
+def test_a_page_over_seeds_without_a_damaged_one_says_so(gnomon, runs):
+    assert gnomon(*TINY, "--seeds", "2").returncode == 0
+    (runs[0].folder / "records.jsonl").write_text("")
+    (runs[2].folder / "records.jsonl").write_text("")
+    said = gnomon(*TINY, "--seeds", "1,2").stdout
+    assert "report over 2 seeds: " in said
+    (left,) = (line for line in said.splitlines() if line.startswith("left out: "))
+    assert f"{runs[0].folder.name}/records.jsonl): expected what the run finished with" in left, "not another setting's"
+
+
+def test_verify_says_which_seeds_are_not_finished(gnomon, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, others=(CONFIG,)))
+    assert f"{runs[0].digest}-*, seeds 0, 1\n" in unfolded(gnomon("verify", "grok-digits").stdout)
+    (runs[0].folder / "result.json").unlink()
+    said = unfolded(gnomon("verify", "grok-digits").stdout)
+    assert f"{runs[0].digest}-*, seed 1; unfinished: 0\n" in said
+    (runs[1].folder / "result.json").unlink()
+    done = gnomon("verify", "grok-digits")
+    assert done.stdout.endswith(": not run; unfinished: 0, 1\n")
+
+
+def test_verify_of_what_claims_nothing_says_so(gnomon, runs, monkeypatch):
+    silent = replace(grok_digits.EXPERIMENT, others=(CONFIG,), claims=lambda seeds: [])
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", silent)
+    done = gnomon("verify", "grok-digits")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.rstrip().endswith(": makes no claims")
+
+
 def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypatch):
     judged = replace(grok_digits.EXPERIMENT, others=(CONFIG,))
     monkeypatch.setattr(grok_digits, "EXPERIMENT", judged)
@@ -138,6 +187,33 @@ def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypa
     assert "seed 0: finished before" in swept.stdout
     assert "records.jsonl): expected what the run finished with, got another file or none" in swept.stdout
     assert swept.stdout.splitlines()[-1] == "1 of 1 runs failed: seed 1"
+
+
+def aged(found):
+    """The finished run as another version would have made it: its records lack what the table shows."""
+    path = found.folder / "records.jsonl"
+    records = [{"arm": record["arm"], "step": record["step"]} for record in found.records()]
+    (found.folder / "result.json").unlink()
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    found.finish()
+
+
+def test_one_run_of_another_version_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypatch):
+    others = tuple(grok_digits.Config(**found.config) for found in (runs[0], runs[2]))
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, others=others))
+    aged(runs[0])
+    done = gnomon("verify", "grok-digits")
+    assert done.returncode == 1
+    assert f"{runs[2].digest}-*" in done.stdout, "the other setting is judged"
+    (left,) = (line for line in done.stdout.splitlines() if line.startswith("left out: "))
+    assert ", as this version of gnomon makes them, got none in baseline at step " in left
+    again = gnomon(*TINY, "--seeds", "0-2")
+    assert (again.returncode, again.stderr) == (1, "")
+    said = again.stdout.splitlines()
+    (new,) = (line for line in said if line.startswith("report: "))
+    assert new.endswith("-seed2/report.html")
+    wrong = said[said.index(new) + 1 :]
+    assert sum(", as this version of gnomon makes them, got none in baseline at step " in line for line in wrong) == 1
 
 
 def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnomon, runs):

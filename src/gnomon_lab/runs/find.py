@@ -52,6 +52,11 @@ class Found:
         """Whether the run reached its end."""
         return self._result_path.exists()
 
+    @property
+    def ended_ns(self) -> int:
+        """When the run reached its end, in nanoseconds since 1970, as files have it."""
+        return self._result_path.stat().st_mtime_ns
+
     def begin(self) -> None:
         """Notes in config.json what the run continues with, if the machine or the versions differ from those before."""
         here = machine()
