@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+import torch
 
 from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
@@ -221,6 +222,15 @@ def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnom
         done = gnomon(*TINY, *wrong)
         assert done.returncode == 2
         assert done.stderr.startswith(f"gnomon: run({wrong[0]}): expected ")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is the device that is to be missing")
+@pytest.mark.parametrize("seeds", ["0", "0,1"])
+def test_a_device_that_is_not_there_is_one_line_and_begins_no_run(gnomon, seeds):
+    done = gnomon("run", "deep-rfm", "--device", "cuda", "--seeds", seeds)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith("gnomon: run(--device): expected a device of this machine, got 'cuda' (")
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("seeds", ["1" * 23, "0-" + "9" * 23, "1" * 5000, "-1", "٣", "1-2-3", ""])

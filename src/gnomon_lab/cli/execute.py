@@ -32,6 +32,9 @@ from gnomon_lab.settings import Settings
 def execute(experiment: Experiment[Settings], config: Settings, seed: int, root: Path, data_dir: Path | None) -> int:
     """Executes one run here if unfinished; prints its table, its claims, the path of its page and what to do next."""
     console, name = Terminal(), experiment.name
+    begun = find_run(root, name, config, seed)
+    if begun is None or not begun.finished:
+        require_device(config)
     found = open_run(root, name, config, seed)
     if found.finished:
         say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
@@ -70,6 +73,8 @@ def execute_many(
     tasks = [Task(name, config, seed, root.resolve(), make) for seed, found in looked.items() if found is None]
     finished = list[Found]()
     if tasks:
+        if on is None:
+            require_device(config)
         with open_executor(on, workers, config.threads, root.resolve() / ".slurm") as executor:
             finished = executed(experiment, tasks, executor, root, console, failed, wrong)
     if runs := [*before, *finished]:
@@ -90,6 +95,14 @@ def execute_many(
     for sentence in dict.fromkeys(map(str, wrong)):
         say(sentence, console, style="red")
     return int(bool(failed or wrong))
+
+
+def require_device(config: Settings) -> None:
+    """Raises RangeError if a configuration names a device that this machine does not have."""
+    if (device := getattr(config, "device", None)) is not None:
+        from gnomon_lab.measuring import device_of
+
+        device_of(device)
 
 
 def executed(
