@@ -136,3 +136,14 @@ def test_a_picture_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         main([str(path), "--picture", str(picture)])
     assert picture.read_bytes() == before
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_damaged_records_of_a_run_are_no_history(tmp_path, folder):
+    path = write(tmp_path / "records.jsonl", ["a"])
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:3], "{broken\n", *lines[3:]]))
+    with pytest.raises(DataError, match=r"records.jsonl\): expected a record with arm and step in line 4, got"):
+        main([str(tmp_path if folder else path)])
+    with pytest.raises(DataError, match=r"records.jsonl\): expected a record with arm and step in line 4, got"):
+        main([str(tmp_path if folder else path), "--arm", "a"])

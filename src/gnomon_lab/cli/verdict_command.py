@@ -132,17 +132,18 @@ def of_checkpoints(options: Options, data: str) -> "Verdict | str":
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
-    """The readings of each arm, with its name; for a file without arms, with an empty name."""
+    """The readings of each arm, with its name; for a file without arms, with an empty name.
+
+    Raises:
+        DataError: if the records of arms are damaged.
+    """
     from gnomon import History
     from gnomon_lab.runs.records import read_records
 
-    if arm is not None:
-        yield arm, History.load(path, arm=arm)
-        return
-    try:
-        arms = list(dict.fromkeys(record["arm"] for record in read_records(path)))
-    except DataError:
-        arms = []  # a history, whose lines have no arm
+    with path.open("rb") as lines:
+        has_arms = b'"arm"' in lines.readline()
+    records = read_records(path) if has_arms else []  # which raises where a history would warn
+    arms = dict.fromkeys(record["arm"] for record in records) if arm is None else [arm]
     if not arms:
         yield "", History.load(path)
     for each in arms:
