@@ -1,6 +1,7 @@
 """Runs: what is written stays, what is broken is said, and a killed run ends as an unbroken one."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -129,6 +130,23 @@ def test_a_state_that_became_nan_never_replaces_a_checkpoint(tmp_path):
 def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path):
     with pytest.raises(ConvergenceError, match=r"at step 0, got nan\. .* Last good checkpoint: none was written yet\."):
         diverge(tmp_path, at=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"loss": math.inf}, "loss"),
+        ({"rows": [[1.0], [0.0, math.nan]]}, "rows.1.1"),
+        ({"s": {"t": (math.nan,)}}, "s.t.0"),
+    ],
+)
+def test_a_number_that_is_not_finite_ends_the_run_wherever_it_is_in_a_record(tmp_path, values, name):
+    run = Run(tmp_path, 0)
+    next(run.steps("a", 1))
+    named = rf"run\(a\): expected a finite {re.escape(name)} at step 0, got (nan|inf)\."
+    with pytest.raises(ConvergenceError, match=named):
+        run.record(0, **values)
+    assert not run.records()
 
 
 def test_torn_last_line_is_dropped(tmp_path):

@@ -225,12 +225,21 @@ class Run:
             if twice := sorted(scalars.keys() & {*values, "seconds"}):
                 raise DataError("readings", "distinct names", f"{twice} twice", "Rename a quantity.", where="record")
             values |= scalars
-        for name, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise self._diverged(f"a finite {name}", f"{value:g}")
+        for name, number in _numbers(values):
+            if not math.isfinite(number):
+                raise self._diverged(f"a finite {name}", f"{number:g}")
         self._count(read=cost.total())
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
         self._kept.add(append_record(self.records_path, values | {"seconds": seconds}))
+
+
+def _numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every floating-point number of a record with its path in it, such as `bends.0`."""
+    if isinstance(value, float):
+        yield path, value
+    elif isinstance(value, dict | list | tuple):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(part, f"{path}.{key}" if path else str(key))
 
 
 def _state(part: Stateful | torch.Generator) -> State:
