@@ -116,6 +116,15 @@ def test_table_page_and_files(ask, monkeypatch):
     ]
 
 
+def test_a_page_names_a_checkpoint_whose_name_is_no_text(ask):
+    """Names of files are bytes, which need not be UTF-8."""
+    name = os.fsdecode(b"ckpt-\xff-40.pt")
+    torch.save(trained(40), name)
+    code, _, said = ask(*NAMES, name, options=(*ASKED, "--report", "a.html"))
+    assert code == 0, said
+    assert r"ckpt-\udcff-40.pt" in Path("a.html").read_text(encoding="utf-8")
+
+
 def test_several_end_with_a_verdict_or_why_there_is_none(ask, many):
     """What it looks at beside the default quantities is read where there are labels, and no more is asked for."""
     whole, _ = found(ask, *NAMES, options=())
