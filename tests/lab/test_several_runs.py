@@ -118,6 +118,24 @@ def test_the_records_of_several_seeds_are_one_table(gnomon, runs, tmp_path, monk
     )  # fmt: skip
 
 
+def test_no_table_is_written_of_an_unfinished_run_or_over_what_is_no_file(gnomon, runs, tmp_path):
+    (tmp_path / "folder.parquet").mkdir()
+    Path("link.parquet").symlink_to(runs[0].folder / "records.jsonl")
+    for name, words in (
+        ("folder.parquet", "report(--table): expected a file, or none yet, got 'folder.parquet', which is a folder."),
+        ("link.parquet", "report(--table): expected a file, or none yet, got 'link.parquet', which is a link."),
+        ("none/all.parquet", "report(--table): expected a file in a folder, got 'none/all.parquet'. Make its folder."),
+    ):
+        done = gnomon("report", str(runs[0].folder), "--table", name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+    (runs[0].folder / "result.json").unlink()
+    done = gnomon("report", str(runs[0].folder), "--table", "all.parquet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected a finished run, got an unfinished one." in done.stderr
+    assert not Path("all.parquet").exists()
+
+
 def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
     page = (tmp_path / "runs" / "grok-digits" / f"{runs[0].digest}-seeds" / "report.html").read_text()
     assert "grok-digits, 2 seeds: " in page
