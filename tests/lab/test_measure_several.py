@@ -509,6 +509,29 @@ def test_the_same_weights_at_one_step_are_one(ask):
     assert "left out last.pt: the weights of best.pt, at the same step" in said
 
 
+@pytest.mark.parametrize("broken", ["best.pt", "last.pt"])
+def test_a_damaged_one_of_two_at_one_step_is_named_and_the_others_are_measured(ask, broken):
+    torch.save({"model": trained(1), "step": 1}, "first.pt")
+    for name in ("best.pt", "last.pt"):
+        torch.save({"model": trained(3), "step": 3}, name)
+    content = bytearray(Path(broken).read_bytes())
+    weights = trained(3)["0.weight"].numpy().tobytes()
+    content[content.index(weights)] ^= 1
+    Path(broken).write_bytes(content)
+    code, out, said = ask("first.pt", "best.pt", "last.pt", options=(*ASKED, "--json"))
+    whole = {"best.pt": "last.pt", "last.pt": "best.pt"}[broken]
+    assert (code, json.loads(out)["checkpoints"]) == (2, ["first.pt", whole])
+    assert f"of {broken}. Copy or save it again. Measured: 2 checkpoints." in said.splitlines()[-1]
+
+
+def test_a_number_of_a_history_that_is_no_quantity_has_no_explanation(ask):
+    found(ask, *NAMES, options=(*ASKED, "--history", "h.jsonl"))
+    lines = Path("h.jsonl").read_text().splitlines()
+    Path("h.jsonl").write_text("".join(line[:-1] + ',"mine":1.0}\n' for line in lines))
+    written = (*ASKED, "--history", "h.jsonl", "--report", "a.html")
+    assert found(ask, *NAMES, options=written)[0]["quantities"]["mine"] == {"explanation": "", "value": [1.0] * 4}
+
+
 def test_factories_get_what_the_network_was_made_with(ask):
     content = {"state_dict": trained(0), "hyper_parameters": {"width": 8, "lr": 0.1, 3: 4}}
     torch.save({**content, "state_dict": {n: t for n, t in trained(0).items() if "weight" in n}}, "made.pt")
