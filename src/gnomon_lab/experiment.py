@@ -102,4 +102,5 @@ class Experiment(Generic[ConfigT]):
             self.run(config, run)
             records = run.records()
             columns, rows = self.table(records)
+            run.require_own()
             found.finish(columns=columns, rows=rows, summary=self.summary(records), seconds=seconds_of(records))

@@ -116,6 +116,15 @@ def test_table_page_and_files(ask, monkeypatch):
     ]
 
 
+def test_a_page_names_a_checkpoint_whose_name_is_no_text(ask):
+    """Names of files are bytes, which need not be UTF-8."""
+    name = os.fsdecode(b"ckpt-\xff-40.pt")
+    torch.save(trained(40), name)
+    code, _, said = ask(*NAMES, name, options=(*ASKED, "--report", "a.html"))
+    assert code == 0, said
+    assert r"ckpt-\udcff-40.pt" in Path("a.html").read_text(encoding="utf-8")
+
+
 def test_several_end_with_a_verdict_or_why_there_is_none(ask, many):
     """What it looks at beside the default quantities is read where there are labels, and no more is asked for."""
     whole, _ = found(ask, *NAMES, options=())
@@ -227,7 +236,7 @@ def test_stopped_it_goes_on_where_it_was(ask, monkeypatch):
     fill = Refilled.fill
     options = (*ASKED, "--history", "h.jsonl")
     with monkeypatch.context() as patch:
-        stop = lambda self, path: fill(self, path) if path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
+        stop = lambda self, one: fill(self, one) if one.path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
         patch.setattr(Refilled, "fill", stop)
         code, out, said = ask(*NAMES, options=options)
     assert (code, out) == (130, "")
@@ -246,7 +255,7 @@ def test_without_a_history_what_was_measured_is_printed(ask, monkeypatch):
     from gnomon_lab.measuring.refilled import Refilled
 
     fill = Refilled.fill
-    stop = lambda self, path: fill(self, path) if path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
+    stop = lambda self, one: fill(self, one) if one.path.name != NAMES[2] else os.kill(os.getpid(), 2)  # noqa: E731
     monkeypatch.setattr(Refilled, "fill", stop)
     code, out, _ = ask(*NAMES, options=(*ASKED, "--json"))
     assert (code, json.loads(out)["steps"]) == (130, [0, 2])
@@ -301,6 +310,58 @@ class Picky(nn.Sequential):
 
 def made():
     return Picky(*small())
+"""
+
+
+def test_one_that_is_written_over_while_it_is_read_is_named(ask, monkeypatch):
+    from gnomon_lab.measuring.refilled import Refilled
+
+    fill = Refilled.fill
+
+    def late(self, one):
+        if one.path.name == NAMES[1]:
+            torch.save(trained(5), NAMES[1])
+        return fill(self, one)
+
+    monkeypatch.setattr(Refilled, "fill", late)
+    code, out, said = ask(*NAMES, options=(*ASKED, "--json"))
+    assert (code, json.loads(out)["steps"]) == (2, [0, 10, 30])
+    words = (
+        "measure(checkpoint): expected a file that stays the same while it is read, got ckpt-2.pt, which was written"
+    )
+    assert words in said.splitlines()[-1]
+
+
+def test_a_step_that_changes_before_it_is_read_is_named(ask, monkeypatch):
+    """Of a training run that writes the same file again and again."""
+    from gnomon_lab.measuring.about import Checkpoint
+
+    torch.save({"model": trained(1), "step": 1}, "first.pt")
+    torch.save({"model": trained(2), "step": 2}, "last.pt")
+    contents = Checkpoint.sha256.func
+
+    def late(one):
+        if one.path.name == "last.pt" and one.said.step == 2:
+            torch.save({"model": trained(3), "step": 3}, "last.pt")
+        return contents(one)
+
+    monkeypatch.setattr(Checkpoint, "sha256", property(late))
+    code, out, said = ask("first.pt", "last.pt", options=(*ASKED, "--json"))
+    assert (code, json.loads(out)["steps"]) == (2, [1])
+    assert "got last.pt, which was written meanwhile. " in said.splitlines()[-1]
+
+
+SCALED = """
+
+class Scaled(nn.Sequential):
+    def forward(self, x):
+        return self.scale * super().forward(x)
+
+
+def scaled(scale):
+    made = Scaled(*small())
+    made.scale = scale
+    return made
 """
 
 
@@ -448,6 +509,29 @@ def test_the_same_weights_at_one_step_are_one(ask):
     assert "left out last.pt: the weights of best.pt, at the same step" in said
 
 
+@pytest.mark.parametrize("broken", ["best.pt", "last.pt"])
+def test_a_damaged_one_of_two_at_one_step_is_named_and_the_others_are_measured(ask, broken):
+    torch.save({"model": trained(1), "step": 1}, "first.pt")
+    for name in ("best.pt", "last.pt"):
+        torch.save({"model": trained(3), "step": 3}, name)
+    content = bytearray(Path(broken).read_bytes())
+    weights = trained(3)["0.weight"].numpy().tobytes()
+    content[content.index(weights)] ^= 1
+    Path(broken).write_bytes(content)
+    code, out, said = ask("first.pt", "best.pt", "last.pt", options=(*ASKED, "--json"))
+    whole = {"best.pt": "last.pt", "last.pt": "best.pt"}[broken]
+    assert (code, json.loads(out)["checkpoints"]) == (2, ["first.pt", whole])
+    assert f"of {broken}. Copy or save it again. Measured: 2 checkpoints." in said.splitlines()[-1]
+
+
+def test_a_number_of_a_history_that_is_no_quantity_has_no_explanation(ask):
+    found(ask, *NAMES, options=(*ASKED, "--history", "h.jsonl"))
+    lines = Path("h.jsonl").read_text().splitlines()
+    Path("h.jsonl").write_text("".join(line[:-1] + ',"mine":1.0}\n' for line in lines))
+    written = (*ASKED, "--history", "h.jsonl", "--report", "a.html")
+    assert found(ask, *NAMES, options=written)[0]["quantities"]["mine"] == {"explanation": "", "value": [1.0] * 4}
+
+
 def test_factories_get_what_the_network_was_made_with(ask):
     content = {"state_dict": trained(0), "hyper_parameters": {"width": 8, "lr": 0.1, 3: 4}}
     torch.save({**content, "state_dict": {n: t for n, t in trained(0).items() if "weight" in n}}, "made.pt")
@@ -455,6 +539,21 @@ def test_factories_get_what_the_network_was_made_with(ask):
     torch.save({**content, "hyper_parameters": {"width": "wide"}}, "made.pt")
     said = ask("made.pt", model=("--model", "nets:needy"))[2]
     assert "expected nets:needy to build a network with width of the checkpoint, got " in said
+
+
+def test_a_network_made_otherwise_than_the_first_is_named(ask, many, monkeypatch):
+    """Its weights fit the first one's network too, but it computes something else."""
+    (many / "nets.py").write_text(NETS + SCALED)
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    for name, step, told in zip(
+        NAMES, STEPS, ({"scale": 2}, {"scale": 3, "lr": 1}, {"scale": 2, "lr": 2}, {}), strict=True
+    ):
+        torch.save({"state_dict": trained(step), "hyper_parameters": told}, name)
+    options = ("--quantities", "accuracy", "jacobian_norm", "--json")
+    code, out, said = ask(*NAMES, options=options, model=("--model", "nets:scaled"))
+    assert (code, json.loads(out)["steps"]) == (2, [0, 10, 30])
+    words = "expected the network of ckpt-0.pt, got one made with scale=3 and not scale=2, of ckpt-2.pt. Measure them"
+    assert words in said.splitlines()[-1]
 
 
 # How it is shown

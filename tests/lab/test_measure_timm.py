@@ -66,6 +66,16 @@ def test_a_folder_of_timm_needs_no_factory(folder, measured, timm):
     assert timm == [("mlp8", False, {"num_classes": 3, "in_chans": 1})]
 
 
+def test_another_network_of_timm_is_named(folder, timm, monkeypatch, capsys):
+    written("checkpoint-0.pth.tar", 0, num_classes=3)
+    written("checkpoint-1.pth.tar", 1, num_classes=3, in_chans=3)
+    names = ["checkpoint-0.pth.tar", "checkpoint-1.pth.tar"]
+    code, out, said = call(monkeypatch, capsys, *names, "--data", "some.npz", *ASKED, "--json")
+    assert (code, json.loads(out)["steps"]) == (2, [0])
+    words = "expected the network of checkpoint-0.pth.tar, got mlp8 with num_classes=3, in_chans=3 in checkpoint-1.pth"
+    assert words in said.splitlines()[-1]
+
+
 def test_what_timm_cannot_make_is_one_line(folder, complaint, timm, monkeypatch):
     written("a.pt", 0, num_classes=2)
     assert "expected the shapes of the network's tensors, got size mismatch for 2.weight" in complaint("a.pt", None)

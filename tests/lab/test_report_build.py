@@ -105,17 +105,37 @@ def test_what_differs_between_the_seeds_is_not_said_of_all():
         (["3 of 10", "5 of 10"], "4 (3 to 5) of 10"),
         (["never", "step 3", "step 5"], "never in 1 of 3; step 4 (3 to 5) in 2 of 3"),
         (["yes", "yes"], "yes"),
+        (["step 1,000, then 5", "step 3,000, then 5"], "step 2,000 (1,000 to 3,000), then 5"),
+        (["3,5", "3,7"], "3,6 (5 to 7)"),
+        (["3-5", "3-7"], "3-6 (5 to 7)"),
+        (["90%-91%", "90%-93%"], "90%-92% (91% to 93%)"),
+        (["3", "4"], "3.5 (3 to 4)"),
+        (["1,000", "2,001"], "1,500.5 (1,000 to 2,001)"),
         (["7"], "7"),
     ],
 )
 def test_a_cell_over_seeds(cells, expected):
-    assert over(cells) == expected
+    assert over(cells, len(cells)) == expected
 
 
 def test_tables_are_joined_by_the_names_of_their_rows():
     first = (("", "test"), [("a", "1.0"), ("b", "2.0")])
     second = (("", "test"), [("b", "4.0"), ("c", "5.0")])
-    assert spread([first, second]) == (("", "test"), (("a", "1.0"), ("b", "3.0 (2.0 to 4.0)"), ("c", "5.0")))
+    assert spread([first, second]) == (
+        ("", "test"),
+        (("a, in 1 of 2 seeds", "1.0"), ("b", "3.0 (2.0 to 4.0)"), ("c, in 1 of 2 seeds", "5.0")),
+    )
+
+
+def test_rows_of_one_table_that_share_a_name_stay_apart():
+    tables = [(("", "depth", "test"), [("a", "1", f"{seed}.0"), ("a", "2", f"{seed}.5")]) for seed in (1, 3)]
+    rows = (("a", "1", "2.0 (1.0 to 3.0)"), ("a", "2", "2.5 (1.5 to 3.5)"))
+    assert spread(tables) == (("", "depth", "test"), rows)
+
+
+def test_a_column_that_only_some_seeds_have_says_how_many():
+    tables = [(("", "test"), [("a", "1.0")]), (("", "test", "time"), [("a", "3.0", "7 s")])]
+    assert spread(tables) == (("", "test", "time"), (("a", "2.0 (1.0 to 3.0)", "7 s in 1 of 2"),))
 
 
 def test_a_page_shows_all_seeds_of_its_setting(tmp_path):

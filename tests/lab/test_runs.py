@@ -1,8 +1,11 @@
 """Runs: what is written stays, what is broken is said, and a killed run ends as an unbroken one."""
 
+import fcntl
 import json
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +132,23 @@ def test_a_state_that_became_nan_never_replaces_a_checkpoint(tmp_path):
 def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path):
     with pytest.raises(ConvergenceError, match=r"at step 0, got nan\. .* Last good checkpoint: none was written yet\."):
         diverge(tmp_path, at=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"loss": math.inf}, "loss"),
+        ({"rows": [[1.0], [0.0, math.nan]]}, "rows.1.1"),
+        ({"s": {"t": (math.nan,)}}, "s.t.0"),
+    ],
+)
+def test_a_number_that_is_not_finite_ends_the_run_wherever_it_is_in_a_record(tmp_path, values, name):
+    run = Run(tmp_path, 0)
+    next(run.steps("a", 1))
+    named = rf"run\(a\): expected a finite {re.escape(name)} at step 0, got (nan|inf)\."
+    with pytest.raises(ConvergenceError, match=named):
+        run.record(0, **values)
+    assert not run.records()
 
 
 def test_torn_last_line_is_dropped(tmp_path):
@@ -283,6 +303,49 @@ def test_two_processes_cannot_share_a_run(tmp_path):
         second.locked(),
     ):
         pass
+
+
+def test_a_folder_that_was_begun_anew_is_not_written_to_by_the_run_before(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    first, second = (Run(folder, 0, checkpoint_seconds=0.0) for _ in range(2))
+    with first.locked():
+        steps = first.steps("a", 3)
+        next(steps)
+        first.record(0)
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with second.locked():
+            named = r"expected the folder in which the run began, got another or none.*Stop this one"
+            with pytest.raises(CheckpointError, match=named):
+                first.record(1)
+            with pytest.raises(CheckpointError, match=named):
+                next(steps)
+            assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+def test_a_lock_on_a_folder_that_is_gone_is_taken_again(tmp_path, monkeypatch):
+    """Between opening the lock's file and locking it, the folder was deleted and begun anew."""
+    folder, taken = tmp_path / "run", []
+    folder.mkdir()
+
+    def late(file, how):
+        if not taken:
+            shutil.rmtree(folder)
+            folder.mkdir()
+        taken.append(file)
+        flock(file, how)
+
+    flock = fcntl.flock
+    monkeypatch.setattr("fcntl.flock", late)
+    first, second = Run(folder, 0), Run(folder, 0)
+    with (
+        first.locked(),
+        pytest.raises(CheckpointError, match="expected a folder that nobody works in"),
+        second.locked(),
+    ):
+        pass
+    assert len(taken) == 3
 
 
 def test_same_configuration_same_folder(tmp_path):

@@ -1,6 +1,7 @@
 """What `gnomon` says of several runs: settings, seeds, and one of them that is damaged."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+import torch
 
 from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.report.setting import setting
 from gnomon_lab.runs import Run, all_runs, open_run
+from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
 TINY = ["run", "grok-digits", "--steps", "2", "--width", "8", "--train", "20"]
 CONFIG = grok_digits.Config(steps=2, width=8, train=20)
@@ -41,6 +44,11 @@ def made(tmp_path_factory):
     for arguments in (["--seeds", "0"], ["--seeds", "1"], ["--coefficient", "0.5"]):
         assert run_command.main([*TINY[1:], *arguments, "--runs", str(root)]) == 0
     return root
+
+
+def unfolded(said):
+    """What was printed, with the caption of a table on one line."""
+    return "\n".join(line.strip() for line in said.splitlines()) + "\n"
 
 
 @pytest.fixture
@@ -110,6 +118,24 @@ def test_the_records_of_several_seeds_are_one_table(gnomon, runs, tmp_path, monk
     )  # fmt: skip
 
 
+def test_no_table_is_written_of_an_unfinished_run_or_over_what_is_no_file(gnomon, runs, tmp_path):
+    (tmp_path / "folder.parquet").mkdir()
+    Path("link.parquet").symlink_to(runs[0].folder / "records.jsonl")
+    for name, words in (
+        ("folder.parquet", "report(--table): expected a file, or none yet, got 'folder.parquet', which is a folder."),
+        ("link.parquet", "report(--table): expected a file, or none yet, got 'link.parquet', which is a link."),
+        ("none/all.parquet", "report(--table): expected a file in a folder, got 'none/all.parquet'. Make its folder."),
+    ):
+        done = gnomon("report", str(runs[0].folder), "--table", name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+    (runs[0].folder / "result.json").unlink()
+    done = gnomon("report", str(runs[0].folder), "--table", "all.parquet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected a finished run, got an unfinished one." in done.stderr
+    assert not Path("all.parquet").exists()
+
+
 def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
     page = (tmp_path / "runs" / "grok-digits" / f"{runs[0].digest}-seeds" / "report.html").read_text()
     assert "grok-digits, 2 seeds: " in page
@@ -118,6 +144,49 @@ def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
     again = gnomon(*TINY, "--seeds", "0,1")
     assert again.returncode == 0
     assert "report over" not in again.stdout, "nothing was run"
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_a_finished_sweep_writes_the_page_that_is_missing_and_prints_the_claims(gnomon, runs, monkeypatch, stale):
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, others=(CONFIG,)))
+    page = runs[0].folder.parent / f"{runs[0].digest}-seeds" / "report.html"
+    if stale:
+        os.utime(page, (0, 0))
+    else:
+        page.unlink()
+    said = gnomon(*TINY, "--seeds", "0,1").stdout
+    assert " claims reproduced:" in said
+    assert f"report over 2 seeds: runs/grok-digits/{page.parent.name}/report.html" in said
+    assert page.stat().st_mtime > 0
+
+
+def test_a_page_over_seeds_without_a_damaged_one_says_so(gnomon, runs):
+    assert gnomon(*TINY, "--seeds", "2").returncode == 0
+    (runs[0].folder / "records.jsonl").write_text("")
+    (runs[2].folder / "records.jsonl").write_text("")
+    said = gnomon(*TINY, "--seeds", "1,2").stdout
+    assert "report over 2 seeds: " in said
+    (left,) = (line for line in said.splitlines() if line.startswith("left out: "))
+    assert f"{runs[0].folder.name}/records.jsonl): expected what the run finished with" in left, "not another setting's"
+
+
+def test_verify_says_which_seeds_are_not_finished(gnomon, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, others=(CONFIG,)))
+    assert f"{runs[0].digest}-*, seeds 0, 1\n" in unfolded(gnomon("verify", "grok-digits").stdout)
+    (runs[0].folder / "result.json").unlink()
+    said = unfolded(gnomon("verify", "grok-digits").stdout)
+    assert f"{runs[0].digest}-*, seed 1; unfinished: 0\n" in said
+    (runs[1].folder / "result.json").unlink()
+    done = gnomon("verify", "grok-digits")
+    assert done.stdout.endswith(": not run; unfinished: 0, 1\n")
+
+
+def test_verify_of_what_claims_nothing_says_so(gnomon, runs, monkeypatch):
+    silent = replace(grok_digits.EXPERIMENT, others=(CONFIG,), claims=lambda seeds: [])
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", silent)
+    done = gnomon("verify", "grok-digits")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.rstrip().endswith(": makes no claims")
 
 
 def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypatch):
@@ -139,11 +208,47 @@ def test_one_damaged_run_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypa
     assert swept.stdout.splitlines()[-1] == "1 of 1 runs failed: seed 1"
 
 
+def aged(found):
+    """The finished run as another version would have made it: its records lack what the table shows."""
+    path = found.folder / "records.jsonl"
+    records = [{"arm": record["arm"], "step": record["step"]} for record in found.records()]
+    (found.folder / "result.json").unlink()
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    found.finish()
+
+
+def test_one_run_of_another_version_stops_neither_verify_nor_a_sweep(gnomon, runs, monkeypatch):
+    others = tuple(grok_digits.Config(**found.config) for found in (runs[0], runs[2]))
+    monkeypatch.setattr(grok_digits, "EXPERIMENT", replace(grok_digits.EXPERIMENT, others=others))
+    aged(runs[0])
+    done = gnomon("verify", "grok-digits")
+    assert done.returncode == 1
+    assert f"{runs[2].digest}-*" in done.stdout, "the other setting is judged"
+    (left,) = (line for line in done.stdout.splitlines() if line.startswith("left out: "))
+    assert ", as this version of gnomon makes them, got none in baseline at step " in left
+    again = gnomon(*TINY, "--seeds", "0-2")
+    assert (again.returncode, again.stderr) == (1, "")
+    said = again.stdout.splitlines()
+    (new,) = (line for line in said if line.startswith("report: "))
+    assert new.endswith("-seed2/report.html")
+    wrong = said[said.index(new) + 1 :]
+    assert sum(", as this version of gnomon makes them, got none in baseline at step " in line for line in wrong) == 1
+
+
 def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnomon, runs):
     for wrong in (["--on", "nonsense"], ["--workers", "0"], ["--on", "dask://here"]):
         done = gnomon(*TINY, *wrong)
         assert done.returncode == 2
         assert done.stderr.startswith(f"gnomon: run({wrong[0]}): expected ")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is the device that is to be missing")
+@pytest.mark.parametrize("seeds", ["0", "0,1"])
+def test_a_device_that_is_not_there_is_one_line_and_begins_no_run(gnomon, seeds):
+    done = gnomon("run", "deep-rfm", "--device", "cuda", "--seeds", seeds)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith("gnomon: run(--device): expected a device of this machine, got 'cuda' (")
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("seeds", ["1" * 23, "0-" + "9" * 23, "1" * 5000, "-1", "٣", "1-2-3", ""])
@@ -183,3 +288,32 @@ def test_a_checkpoint_that_is_a_link_to_nowhere_stops_no_list(gnomon, tmp_path):
     listed = gnomon("list")
     assert listed.returncode == 0
     assert "seed 0, not finished: load_checkpoint(" in listed.stdout
+
+
+@pytest.mark.parametrize("lacking", ["arm", "step", "finished"])
+def test_a_checkpoint_that_lacks_something_stops_no_list(gnomon, tmp_path, lacking):
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    run = Run(found.folder, 0)
+    for step in run.steps("baseline", 1):
+        run.record(step)
+    path = run.checkpoint_path("baseline")
+    state = load_checkpoint(path)
+    del state[lacking]
+    save_checkpoint(path, state)
+    listed = gnomon("list")
+    assert listed.returncode == 0
+    assert f"seed 0, not finished: load_checkpoint(runs/{path.relative_to(tmp_path / 'runs')}): expected run" in (
+        listed.stdout
+    )
+    done = gnomon(*TINY)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "checkpoint-baseline.safetensors): expected run and arm " in done.stderr
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("seconds", "long"), ("seconds", -1), ("summary", 3)])
+def test_a_result_with_something_else_in_it_stops_no_list(gnomon, tmp_path, name, wrong):
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    found.finish(**{name: wrong})
+    listed = gnomon("list")
+    assert listed.returncode == 0
+    assert f"result.json): expected a sound {name}, got {wrong!r}. Restore it, or delete it" in listed.stdout

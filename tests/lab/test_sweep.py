@@ -43,6 +43,7 @@ class Config(Settings):
     steps: int = 3
     seconds: float = 0.0
     fail: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
     die: tuple[int, ...] = ()
 
 
@@ -53,6 +54,8 @@ def run(config, run):
         run.record(step, draw=torch.rand((), generator=generator).item())
         if step == 2 and run.seed in config.fail:
             raise ValueError("two is too many")
+        if step == 2 and run.seed in config.lost:
+            raise FileNotFoundError(os.fsdecode(b"no \\xff"))
         if step == 2 and run.seed in config.die:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -156,6 +159,13 @@ def test_any_executor_makes_the_runs_and_their_failures_are_said(made_up, tmp_pa
     assert ended[1][-1] == "ValueError: two is too many"
     assert [steps_of(task) for task in tasks] == [(True, [0, 1, 2, 3]), (False, [0, 1, 2]), (True, [0, 1, 2, 3])]
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["made-up"]
+
+
+def test_an_error_that_names_what_is_no_text_is_said(made_up, tmp_path):
+    """Names of files are bytes, which need not be UTF-8."""
+    tasks = tasks_of(made_up, tmp_path / "runs", [0], lost=(0,))
+    with ThreadPoolExecutor() as executor:
+        assert ends(tasks, executor)[0][-1] == r"FileNotFoundError: no \udcff"
 
 
 def test_gnomon_s_own_errors_are_one_line(made_up, tmp_path):

@@ -1,6 +1,7 @@
 """`gnomon verdict`: on a run with arms, on a history, with a picture, and on what it cannot read."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,46 @@ def test_what_cannot_be_told_says_why(tmp_path):
         main(["a.pt", "b.pt"])
     with pytest.raises(DataError, match=r"--picture\): expected a verdict to draw, got none"):
         main([str(path), "--arm", "a", "--split", "held out", "--picture", str(tmp_path / "runs.svg")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--data", "some.npz", "--split", "test"], "--split): expected none beside --data, got 'test'"),
+        (["--data", "some.npz", "--validation", "v"], "--validation): expected none beside --data, got 'v'"),
+        (["--data", "some.npz", "--arm", "a"], "--arm): expected none beside --data, got 'a'"),
+        (["--model", "nets:small"], "--model): expected none without --data, got 'nets:small'"),
+        (["--picture", "a.foo"], r"--picture): expected a name that ends in .png or .svg, got 'a.foo'. Rename it."),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(tmp_path, arguments, words):
+    path = write(tmp_path / "readings.jsonl", [""])
+    with pytest.raises(DataError, match=re.escape(words)):
+        main([str(path), *arguments])
+
+
+def test_a_picture_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
+    path, picture = write(tmp_path / "readings.jsonl", [""]), tmp_path / "runs.png"
+    main([str(path), "--picture", str(picture)])
+    before = picture.read_bytes()
+    assert before.startswith(b"\x89PNG")
+
+    def fail(figure, file, **options):
+        Path(file).write_bytes(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
+    with pytest.raises(OSError, match="no space left"):
+        main([str(path), "--picture", str(picture)])
+    assert picture.read_bytes() == before
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_damaged_records_of_a_run_are_no_history(tmp_path, folder):
+    path = write(tmp_path / "records.jsonl", ["a"])
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:3], "{broken\n", *lines[3:]]))
+    with pytest.raises(DataError, match=r"records.jsonl\): expected a record with arm and step in line 4, got"):
+        main([str(tmp_path if folder else path)])
+    with pytest.raises(DataError, match=r"records.jsonl\): expected a record with arm and step in line 4, got"):
+        main([str(tmp_path if folder else path), "--arm", "a"])

@@ -1,8 +1,9 @@
 """Executing runs, one here or many in workers, and showing their progress and results."""
 
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.build import build, then
-from gnomon_lab.report.over_seeds import build_over_seeds
+from gnomon_lab.report.over_seeds import build_over_seeds, folder_over_seeds
 from gnomon_lab.report.page import UNJUDGED
 from gnomon_lab.runs import Found, find_run, finished_runs, open_run
 from gnomon_lab.runs.claims import reproduced
@@ -31,6 +32,9 @@ from gnomon_lab.settings import Settings
 def execute(experiment: Experiment[Settings], config: Settings, seed: int, root: Path, data_dir: Path | None) -> int:
     """Executes one run here if unfinished; prints its table, its claims, the path of its page and what to do next."""
     console, name = Terminal(), experiment.name
+    begun = find_run(root, name, config, seed)
+    if begun is None or not begun.finished:
+        require_device(config)
     found = open_run(root, name, config, seed)
     if found.finished:
         say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
@@ -57,20 +61,62 @@ def execute_many(
     on: str | None,
     workers: int | None,
 ) -> int:
-    """Executes the unfinished runs in workers, and prints each one's table or last lines; returns 1 if one failed."""
-    console, finished, failed, name = Terminal(), list[Found](), list[int](), experiment.name
+    """Executes the unfinished runs in workers, and prints each one's table or last lines; returns 1 if one failed.
+
+    What is wrong with a finished run, such as records of another version, is printed last, and returns 1 too.
+    """
+    console, failed, wrong, name = Terminal(), list[int](), list[GnomonError](), experiment.name
     require_place(on, workers, config.threads)
     looked = {seed: finished_before(experiment, config, seed, root, console) for seed in seeds}
     before = [found for found in looked.values() if found is not None]
     make = partial(experiment.finish, config, data_dir=data_dir and data_dir.resolve())
     tasks = [Task(name, config, seed, root.resolve(), make) for seed, found in looked.items() if found is None]
-    if not tasks:
-        return 0
-    with (
-        open_executor(on, workers, config.threads, root.resolve() / ".slurm") as executor,
-        Board(console, len(tasks)) as board,
-        closing(sweep(tasks, executor)) as events,
+    finished = list[Found]()
+    if tasks:
+        if on is None:
+            require_device(config)
+        with open_executor(on, workers, config.threads, root.resolve() / ".slurm") as executor:
+            finished = executed(experiment, tasks, executor, root, console, failed, wrong)
+    if runs := [*before, *finished]:
+        with noted(wrong):
+            show_claims(experiment, runs, console)
+    # A run that was finished before has no page if the command ended in between.
+    for found in sorted(
+        finished + [run for run in before if not (run.folder / "report.html").exists()], key=lambda run: run.seed
     ):
+        with noted(wrong):
+            show_page(experiment, found, console)
+    if runs:
+        with noted(wrong):
+            show_page_of_seeds(experiment, runs[0], root, console, again=bool(finished))
+    if failed:
+        which = ", ".join(map(str, sorted(failed)))
+        say(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", console)
+    for sentence in dict.fromkeys(map(str, wrong)):
+        say(sentence, console, style="red")
+    return int(bool(failed or wrong))
+
+
+def require_device(config: Settings) -> None:
+    """Raises RangeError if a configuration names a device that this machine does not have."""
+    if (device := getattr(config, "device", None)) is not None:
+        from gnomon_lab.measuring import device_of
+
+        device_of(device)
+
+
+def executed(
+    experiment: Experiment[Settings],
+    tasks: Sequence[Task],
+    executor: Executor,
+    root: Path,
+    console: Terminal,
+    failed: list[int],
+    wrong: list[GnomonError],
+) -> list[Found]:
+    """The runs that workers finished, each shown as it ends; adds to `failed` the seeds of the others."""
+    finished = list[Found]()
+    with Board(console, len(tasks)) as board, closing(sweep(tasks, executor)) as events:
         for event in events:
             board.show(event)
             if isinstance(event, Moved):
@@ -78,24 +124,25 @@ def execute_many(
             seed = event.task.seed
             if event.lines:
                 failed.append(seed)
-                say(f"{name}, seed {seed}: failed", console, style="red")
+                say(f"{experiment.name}, seed {seed}: failed", console, style="red")
                 for line in event.lines:
                     say(line, console)
             else:
-                found = open_run(root, name, config, seed)
+                found = open_run(root, experiment.name, event.task.config, seed)
                 finished.append(found)
-                say(f"{name}, seed {seed}: finished, in {found.folder}", console)
-                show_table(experiment, found, console)
-    if finished:
-        show_claims(experiment, [*before, *finished], console)
-    for found in sorted(finished, key=lambda run: run.seed):
-        show_page(experiment, found, console)
-    if finished:
-        show_page_of_seeds(experiment, finished[0], root, console)
-    if failed:
-        which = ", ".join(map(str, sorted(failed)))
-        say(f"{len(failed)} of {len(tasks)} runs failed: seed {which}", console)
-    return int(bool(failed))
+                say(f"{experiment.name}, seed {seed}: finished, in {found.folder}", console)
+                with noted(wrong):
+                    show_table(experiment, found, console)
+    return finished
+
+
+@contextmanager
+def noted(wrong: list[GnomonError]) -> Iterator[None]:
+    """Adds an error to the list, for later: the rest of the work does not need what failed."""
+    try:
+        yield
+    except GnomonError as error:
+        wrong.append(error)
 
 
 def finished_before(
@@ -114,8 +161,6 @@ def finished_before(
     if found is None or not found.finished:
         return None
     say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
-    if not (found.folder / "report.html").exists():  # the command ended between a run and its page
-        show_page(experiment, found, console)
     return found
 
 
@@ -200,8 +245,28 @@ def show_page(experiment: Experiment[Settings], found: Found, console: Terminal)
     say(f"report: {build(experiment, found)}", console)
 
 
-def show_page_of_seeds(experiment: Experiment[Settings], found: Found, root: Path, console: Terminal) -> None:
-    """Writes the page of all finished seeds of a run's setting and says where, if there are several."""
-    runs = [run for run in finished_runs(root, found.experiment)[0] if run.digest == found.digest]
-    if len(runs) > 1:
+def show_page_of_seeds(
+    experiment: Experiment[Settings], found: Found, root: Path, console: Terminal, *, again: bool = True
+) -> None:
+    """Writes the page of all finished seeds of a run's setting and says where, if there are several.
+
+    Args:
+        experiment: the experiment.
+        found: one of the runs.
+        root: the folder that holds all runs.
+        console: where to print.
+        again: whether to write it even if a run has not been finished since it was written.
+    """
+    finished, damaged = finished_runs(root, found.experiment)
+    runs = [run for run in finished if run.digest == found.digest]
+    left_out = [sentence for sentence in damaged if f"{found.digest}-seed" in sentence]  # of other settings none
+    if len(runs) > 1 and (again or left_out or is_stale(runs)):
         say(f"report over {len(runs)} seeds: {build_over_seeds(experiment, runs)}", console)
+    for sentence in left_out:
+        say(f"left out: {sentence}", console)
+
+
+def is_stale(runs: Sequence[Found]) -> bool:
+    """Whether the page over these runs is missing, or older than one of them."""
+    page = folder_over_seeds(runs[0]) / "report.html"
+    return not page.exists() or page.stat().st_mtime_ns < max(run.ended_ns for run in runs)

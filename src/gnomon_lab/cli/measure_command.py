@@ -159,8 +159,9 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, moved_to, ready
 
     quantities, device, dtype = chosen(options.quantities), *place_of(options)
-    refilled = Refilled(look(path), options.model, options.key)
-    network, taken = refilled.fill(path)
+    checkpoint = look(path)
+    refilled = Refilled(checkpoint, options.model, options.key)
+    network, taken = refilled.fill(checkpoint)
     moved_to(network, device, dtype)
     data = samples_of(options)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])

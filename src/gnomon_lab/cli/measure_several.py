@@ -79,7 +79,7 @@ def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "t
     first, last = min(steps.by_step), max(steps.by_step)
     span = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
     say(f"{in_words(len(steps.by_step))}, {span}: {SAID[steps.source]}", beside)
-    return steps, failed
+    return steps, failed | steps.damaged
 
 
 def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kept, Reader]":

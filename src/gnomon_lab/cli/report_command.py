@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from gnomon.errors import DataError
+from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS, experiment
@@ -31,13 +32,15 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Writes the page and prints its path."""
     options = parse(Options, arguments, "gnomon report")
-    from gnomon_lab.report.build import build
+    from gnomon_lab.report.build import build, require_finished
     from gnomon_lab.report.over_seeds import build_over_seeds
     from gnomon_lab.report.table import write_table
     from gnomon_lab.runs import load_run
 
     seeds = latest(options.run, options.runs) if options.run in EXPERIMENTS else [load_run(Path(options.run))]
+    require_finished(seeds[0])
     if options.table is not None:
+        refuse({"table": options.table}, [run.folder / "records.jsonl" for run in seeds])
         write_table(seeds, options.table)
     shown = experiment(seeds[0].experiment)
     say(str(build(shown, seeds[0]) if len(seeds) == 1 else build_over_seeds(shown, seeds)))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar")
 """The suffixes of checkpoints."""
+PICTURES = (".png", ".svg")
+"""The suffixes of pictures."""
 CHECKPOINTS = "Of checkpoints say what they were trained on: --data DATA, as `gnomon measure` takes it."
 MEASURED = (
     "For checkpoints: the training data, as for `gnomon measure`. That has more options: measure with it and "
@@ -51,7 +53,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Options, arguments, "gnomon verdict")
     from gnomon_lab.report.worth import once, sentences
 
-    refuse({"picture": options.picture} if options.picture is not None else {}, options.path)
+    require_used(options)
+    if options.picture is not None:
+        if options.picture.suffix not in PICTURES:
+            got = repr(str(options.picture))
+            raise DataError("--picture", f"a name that ends in {' or '.join(PICTURES)}", got, "Rename it.")
+        refuse({"picture": options.picture}, options.path)
     told = {"": of_checkpoints(options, options.data)} if options.data is not None else of_readings(options)
     for arm, found in once(told).items():
         first, *others = sentences(found)
@@ -59,6 +66,19 @@ def main(arguments: Sequence[str]) -> int:
     if options.picture is not None:
         draw(told, options.picture)
     return int(all(isinstance(found, str) or found.probability is None for found in told.values()))
+
+
+def require_used(options: Options) -> None:
+    """Raises DataError if an option would be ignored: some are for checkpoints, others for readings."""
+    if options.data is None:
+        unused = {"model": options.model}
+    else:
+        given = {"arm": options.arm, "split": options.split, "validation": options.validation}
+        unused = {name: value for name, value in given.items() if value != getattr(Options, name)}
+    for name, value in unused.items():
+        if value is not None:
+            which = "without" if options.data is None else "beside"
+            raise DataError(f"--{name}", f"none {which} --data", repr(value), "Leave it out.")
 
 
 def of_readings(options: Options) -> "dict[str, Verdict | str]":
@@ -112,17 +132,18 @@ def of_checkpoints(options: Options, data: str) -> "Verdict | str":
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
-    """The readings of each arm, with its name; for a file without arms, with an empty name."""
+    """The readings of each arm, with its name; for a file without arms, with an empty name.
+
+    Raises:
+        DataError: if the records of arms are damaged.
+    """
     from gnomon import History
     from gnomon_lab.runs.records import read_records
 
-    if arm is not None:
-        yield arm, History.load(path, arm=arm)
-        return
-    try:
-        arms = list(dict.fromkeys(record["arm"] for record in read_records(path)))
-    except DataError:
-        arms = []  # a history, whose lines have no arm
+    with path.open("rb") as lines:
+        has_arms = b'"arm"' in lines.readline()
+    records = read_records(path) if has_arms else []  # which raises where a history would warn
+    arms = dict.fromkeys(record["arm"] for record in records) if arm is None else [arm]
     if not arms:
         yield "", History.load(path)
     for each in arms:
@@ -132,6 +153,7 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
 def draw(told: "dict[str, Verdict | str]", picture: Path) -> None:
     """Writes the picture of the similar runs of the only arm."""
     from gnomon import plot
+    from gnomon_lab.runs.files import replace_file
 
     if len(told) > 1:
         raise DataError("--picture", "one arm", f"{len(told)} of them", f"Add --arm {next(iter(told))!r}.")
@@ -139,5 +161,5 @@ def draw(told: "dict[str, Verdict | str]", picture: Path) -> None:
     if isinstance(found, str):
         raise DataError("--picture", "a verdict to draw", "none", "Leave it out.")
     figure, _ = plot.similar_runs(found)
-    figure.savefig(picture)
+    replace_file(picture, lambda beside: figure.savefig(beside, format=picture.suffix[1:]))
     say(f"written: {picture}")

@@ -1,13 +1,13 @@
 """`gnomon verify`: check the papers' claims against the finished runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
-from gnomon.errors import DataError, EmptyError
+from gnomon.errors import DataError, EmptyError, GnomonError
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
 from gnomon_lab.papers import EXPERIMENTS, experiment
@@ -15,8 +15,9 @@ from gnomon_lab.papers import EXPERIMENTS, experiment
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.experiment import Experiment
-    from gnomon_lab.runs import Claim, Record
+    from gnomon_lab.runs import Claim, Found
     from gnomon_lab.settings import Settings
 
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 class Options:
     """Check the papers' claims against the finished runs of the --small and --paper settings.
 
-    Exit code 1 if one is not reproduced, or a run was left out because its files are damaged.
+    Exit code 1 if one is not reproduced, or a run was left out because its files are damaged or of
+    another version.
     """
 
     name: tyro.conf.Positional[str] = ""
@@ -34,7 +36,7 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the board: reproduced, not reproduced (with what was measured), not run."""
+    """Prints the boards: reproduced, not reproduced (with what was measured), not run."""
     options = parse(Options, arguments, "gnomon verify")
     if options.name:
         experiment(options.name)
@@ -42,18 +44,14 @@ def main(arguments: Sequence[str]) -> int:
         raise DataError("--runs", "a folder of runs", f"{str(options.runs)!r}, which is none", "Correct the path.")
     from gnomon_lab.cli.terminal import Terminal
 
-    console, verdicts, left_out = Terminal(), list[bool](), list[str]()
+    console, verdicts, left_out, judged = Terminal(), list[bool](), list[str](), False
     for name in [options.name] if options.name else EXPERIMENTS:
-        groups, damaged = by_setting(options.runs, experiment(name))
-        left_out += damaged
-        say(f"{name} ({EXPERIMENTS[name].source})" + ("" if groups else ": not run"), console, style="bold")
-        for digest, seeds in groups.items():
-            claims = experiment(name).claims(seeds)
-            verdicts += [claim.holds for claim in claims]
-            console.print(board(claims, f"{options.runs / name / digest}-*"))
+        for found in verified(name, options.runs, console, left_out):
+            judged = True
+            verdicts += found
     for sentence in left_out:
         say(f"left out: {sentence}", console, style="red")
-    if not verdicts:
+    if not (judged or left_out):
         raise EmptyError(
             "--runs",
             "finished runs of the settings that claims are about",
@@ -63,16 +61,54 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(left_out) or not all(verdicts))
 
 
-def by_setting(root: Path, of: "Experiment[Settings]") -> tuple[dict[str, list[list["Record"]]], list[str]]:
-    """The records of the finished runs that claims are about, by their setting's digest; and errors in others."""
-    from gnomon_lab.runs import finished_runs
+def verified(name: str, root: Path, console: "Terminal", left_out: list[str]) -> Iterator[list[bool]]:
+    """Prints an experiment's board for each setting that claims are about; which claims hold in it.
 
-    groups: dict[str, list[list[Record]]] = {}
+    Adds to `left_out` what is wrong with runs that cannot be judged.
+    """
+    chosen = experiment(name)
+    groups, damaged = by_setting(root, chosen)
+    left_out += damaged
+    finished = {digest: [run for run in runs if run.finished] for digest, runs in groups.items()}
+    title = f"{name} ({EXPERIMENTS[name].source})"
+    if not any(finished.values()):
+        under_way = "".join(f"; {of_seeds(runs)}" for runs in groups.values())
+        say(f"{title}: not run{under_way}", console, style="bold")
+        return
+    say(title, console, style="bold")
+    for digest, runs in finished.items():
+        place = f"{root / name / digest}-*, {of_seeds(groups[digest])}"
+        try:
+            claims = chosen.claims([run.records() for run in runs]) if runs else []
+        except GnomonError as error:  # such as of records that another version made
+            left_out.append(str(error))
+            continue
+        if claims:
+            console.print(board(claims, place))
+        else:
+            say(f"{place}: {'makes no claims' if runs else 'not finished'}", console)
+        if runs:
+            yield [claim.holds for claim in claims]
+
+
+def by_setting(root: Path, of: "Experiment[Settings]") -> "tuple[dict[str, list[Found]], list[str]]":
+    """The runs that claims are about, by their setting's digest; and what is wrong with others."""
+    from gnomon_lab.runs import all_runs, finished_runs
+
+    groups: dict[str, list[Found]] = {}
     finished, damaged = finished_runs(root, of.name)
-    for found in sorted(finished, key=lambda run: run.digest):
+    begun = [found for found in all_runs(root, of.name)[0] if not found.finished]
+    for found in sorted([*finished, *begun], key=lambda run: run.digest):
         if found.has_one_of(of.settings):
-            groups.setdefault(found.digest, []).append(found.records())
+            groups.setdefault(found.digest, []).append(found)
     return groups, damaged
+
+
+def of_seeds(runs: Sequence["Found"]) -> str:
+    """The seeds of runs, those that are not finished apart."""
+    done, begun = (sorted(run.seed for run in runs if run.finished is state) for state in (True, False))
+    said = [f"seed{'s' * (len(done) > 1)} {', '.join(map(str, done))}"] if done else []
+    return "; ".join(said + ([f"unfinished: {', '.join(map(str, begun))}"] if begun else []))
 
 
 def board(claims: Sequence["Claim"], caption: str) -> "Table":

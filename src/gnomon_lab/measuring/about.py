@@ -70,6 +70,17 @@ class Checkpoint:
                 raise damaged(file, cause) from cause
         return whole.hexdigest()
 
+    def require_unchanged(self) -> None:
+        """Raises CheckpointError if its files are no longer those that it was found with and hashed by."""
+        now = look(self.path)
+        if (now.sha256, now.said.step, now.said.epoch) != (self.sha256, self.said.step, self.said.epoch):
+            raise CheckpointError(
+                "checkpoint",
+                "a file that stays the same while it is read",
+                f"{self.path}, which was written meanwhile",
+                "Measure it again when it is finished.",
+            )
+
 
 def contents(path: Path) -> list[Path]:
     """The files of a checkpoint that a measurement reads.

@@ -64,9 +64,10 @@ class Reader:
         A quantity that has no value, as in a network that is NaN, is null, and the reason is next to it.
 
         Raises:
-            CheckpointError: if it cannot be read, or its weights are not the network's.
+            CheckpointError: if it cannot be read or was written meanwhile, or its weights are not the network's.
         """
-        network, taken = self._refilled.fill(one.path)
+        network, taken = self._refilled.fill(one)
+        one.require_unchanged()  # such as last.ckpt of a training run that goes on
         if taken.said != self._taken:
             self._say(f"{one.path}: {taken.said}")
             self._taken = taken.said

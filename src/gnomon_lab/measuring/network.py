@@ -30,13 +30,19 @@ def build(factory: str, made_with: Mapping[str, object] | None = None) -> nn.Mod
         DataError: if it cannot be imported or called, or returns no network.
     """
     made = function_of(factory)
-    given = {name: value for name, value in (made_with or {}).items() if name in arguments_of(made)}
+    given = taken_by(factory, made_with or {})
     words = f"with {', '.join(given)} of the checkpoint" if given else "without arguments"
     with foreign(f"{factory} to build a network {words}", "Write a function that gives it its arguments."):
         network = made(**given)
     if not isinstance(network, nn.Module):
         raise DataError("--model", f"a torch.nn.Module from {factory}", type(network).__name__, "Return one.")
     return network
+
+
+def taken_by(factory: str, made_with: Mapping[str, object]) -> dict[str, object]:
+    """Those of the arguments that a checkpoint keeps that the factory takes, by name."""
+    names = arguments_of(function_of(factory))
+    return {name: made_with[name] for name in names if name in made_with}
 
 
 def function_of(factory: str) -> Callable[..., object]:

@@ -70,9 +70,12 @@ def also(asked: Iterable[str]) -> dict[str, Quantity]:
 
 
 def explanation(name: str) -> str:
-    """The first sentence about a quantity, or the one this is a part of; formulas as plain text, and any caution."""
+    """The first sentence about a quantity, or the one this is a part of; formulas as plain text, and any caution.
+
+    Empty for a name that is not a quantity's, as a line of a history may have.
+    """
     quantity = name.partition(".")[0]
-    caution = [CAUTION] if QUANTITIES[quantity] in CENTROIDS else []
+    caution = [CAUTION] if QUANTITIES.get(quantity) in CENTROIDS else []
     return " ".join([about(quantity).sentence, *caution])
 
 

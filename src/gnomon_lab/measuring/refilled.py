@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import nn
@@ -12,7 +13,7 @@ from gnomon_lab.measuring.by_timm import Architecture, create, of_config
 from gnomon_lab.measuring.checkpoint import read_weights
 from gnomon_lab.measuring.filling import Taken, load
 from gnomon_lab.measuring.hugging_face import CONFIG, described, of_folder
-from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign
+from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign, taken_by
 
 
 class Refilled:
@@ -31,7 +32,7 @@ class Refilled:
     """
 
     def __init__(self, first: Checkpoint, factory: str | None, key: str | None = None) -> None:
-        self._first, self._key = first.path, key
+        self._first, self._factory, self._key = first, factory, key
         self._made: nn.Module | None = None
         self._network: nn.Module | None = None  # for a folder: it has weights from the start
         architecture = None if factory is not None else architecture_of(first)
@@ -45,26 +46,49 @@ class Refilled:
             require_described(first.path, key)
             self.name, self.code = CONFIG, digest(json.dumps(described(first.path), sort_keys=True))
 
-    def fill(self, path: Path) -> tuple[nn.Module, Taken]:
+    def fill(self, one: Checkpoint) -> tuple[nn.Module, Taken]:
         """The network, the same object each time, with the weights of a checkpoint, and what was taken from it.
 
         Raises:
-            CheckpointError: if it cannot be read, or its weights are not the network's.
+            CheckpointError: if it cannot be read, or its weights are not the network's, or it belongs to another.
         """
-        weights = read_weights(path)
+        path, weights = one.path, read_weights(one.path)
+        self._require_same(one)
         if self._made is not None:
             with foreign("a network that takes its weights", "Measure it where it can be filled."):
                 return self._made, load(self._made, weights, self._key)
-        if path != self._first and described(path) != described(self._first):
-            raise CheckpointError(
-                "checkpoint", f"the network of {self._first}", f"another in {path / CONFIG}", "Measure them apart."
-            )
         made, taken = of_folder(path, weights)
         if self._network is None:
             self._network = made
         else:
             self._network.load_state_dict(made.state_dict())
         return self._network, taken
+
+    def _require_same(self, one: Checkpoint) -> None:
+        """Raises CheckpointError if a checkpoint says that its network is made otherwise than that of the first.
+
+        One that does not say is measured with that of the first.
+        """
+        first = self._first
+        if self._factory is not None:
+            given, own = (taken_by(self._factory, each.said.made_with) for each in (first, one))
+            if one.said.made_with and repr(given) != repr(own):  # among them may be tensors, which == does not compare
+                raise another(first, f"one made with {in_words(own)} and not {in_words(given)}")
+        elif self._made is not None:
+            if (named := architecture_of(one)) is not None and named != architecture_of(first):
+                raise another(first, f"{named.name} with {in_words(named.arguments)} in {one.path}")
+        elif one is not first and described(one.path) != described(first.path):
+            raise another(first, f"another in {one.path / CONFIG}")
+
+
+def another(first: Checkpoint, got: str) -> CheckpointError:
+    """The error for a checkpoint of another network than the first."""
+    return CheckpointError("checkpoint", f"the network of {first.path}", got, "Measure them apart.")
+
+
+def in_words(arguments: Mapping[str, object]) -> str:
+    """The arguments as they are written in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items()) or "no arguments"
 
 
 def architecture_of(first: Checkpoint) -> Architecture | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.about import Checkpoint
@@ -39,11 +40,13 @@ class Steps(NamedTuple):
         source: where the steps come from.
         by_step: the checkpoints.
         twice: those left out because they hold the same weights as another at the same step, each with that other.
+        damaged: those left out because they share a step with another and cannot be read, each with what is wrong.
     """
 
     source: Source
     by_step: dict[int, Checkpoint]
     twice: dict[Path, Path]
+    damaged: dict[Path, CheckpointError]
 
 
 def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> Steps:
@@ -61,9 +64,9 @@ def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> S
         if len(steps) < len(found):
             tried[source] = f"none in {listed([one.path.name for one in found if one not in steps])}"
             continue
-        alone, twice, tie = parted(steps)
+        found_at, tie = parted(source, steps)
         if tie is None:
-            return Steps(source, dict(sorted(alone.items())), twice)
+            return found_at
         tried[source] = tie
     got = "; ".join(f"{SAID[source]}: {words}" for source, words in tried.items())
     raise CheckpointError(
@@ -74,19 +77,31 @@ def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> S
     )
 
 
-def parted(
-    steps: Mapping[Checkpoint, int],
-) -> tuple[dict[int, Checkpoint], dict[Path, Path], str | None]:
-    """The checkpoints by step, those that are copies of another, and two that share a step without being copies."""
+def parted(source: Source, steps: Mapping[Checkpoint, int]) -> tuple[Steps, str | None]:
+    """The checkpoints by step, copies and damaged ones apart; and two that share a step without being copies."""
     alone: dict[int, Checkpoint] = {}
-    twice: dict[Path, Path] = {}
-    for one, step in steps.items():
+    parts = Steps(source, alone, {}, {})
+    for one, step in sorted(steps.items(), key=lambda pair: pair[1]):
         other = alone.setdefault(step, one)
-        if other is not one and not same(one.path, other.path):
-            return alone, twice, f"{step} in both {other.path.name} and {one.path.name}"
-        if other is not one:
-            twice[one.path] = other.path
-    return alone, twice, None
+        if other is one:
+            continue
+        first, second = (weights(each.path, parts.damaged) for each in (other, one))
+        if first is None:
+            alone[step] = one
+        elif second is not None and same(first, second):
+            parts.twice[one.path] = other.path
+        elif second is not None:
+            return parts, f"{step} in both {other.path.name} and {one.path.name}"
+    return parts, None
+
+
+def weights(path: Path, damaged: dict[Path, CheckpointError]) -> list[Mapping[str, Tensor]] | None:
+    """The tensors of a checkpoint; None if it cannot be read, and then what is wrong is added to `damaged`."""
+    try:
+        return [part.tensors for part in read_weights(path)]
+    except CheckpointError as error:
+        damaged[path] = error
+        return None
 
 
 def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int | None]:
@@ -125,9 +140,8 @@ def ranks(values: Sequence[int]) -> list[int | None]:
     return [places[value] for value in values]
 
 
-def same(one: Path, other: Path) -> bool:
+def same(first: Sequence[Mapping[str, Tensor]], second: Sequence[Mapping[str, Tensor]]) -> bool:
     """Whether two checkpoints hold the same weights."""
-    first, second = ([part.tensors for part in read_weights(path)] for path in (one, other))
     return len(first) == len(second) and all(
         a.keys() == b.keys() and all(a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]) for name in a)
         for a, b in zip(first, second, strict=True)

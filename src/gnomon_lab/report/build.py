@@ -21,14 +21,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
         EmptyError: if the run is not finished.
         DataError: if its records are damaged.
     """
-    if not found.finished:
-        raise EmptyError(
-            found.folder,
-            "a finished run",
-            "an unfinished one",
-            f"Call `gnomon run {found.experiment}` with the same options to finish it.",
-            where="report",
-        )
+    require_finished(found)
     records = found.records()
     columns, rows = experiment.table(records)
     told = by_arms(records)
@@ -51,6 +44,18 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
         then=then(experiment.name),
     )
     return published(page, found.folder)
+
+
+def require_finished(found: Found) -> None:
+    """Raises EmptyError if the run is not finished."""
+    if not found.finished:
+        raise EmptyError(
+            found.folder,
+            "a finished run",
+            "an unfinished one",
+            f"Call `gnomon run {found.experiment}` with the same options to finish it.",
+            where="report",
+        )
 
 
 def published(report: Report, folder: Path) -> Path:

@@ -56,7 +56,12 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
             ),
         },
     )
-    return published(page, first.folder.parent / f"{first.digest}-seeds")
+    return published(page, folder_over_seeds(first))
+
+
+def folder_over_seeds(run: Found) -> Path:
+    """The folder of the page over all seeds of a run's setting."""
+    return run.folder.parent / f"{run.digest}-seeds"
 
 
 def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:

@@ -14,7 +14,7 @@ from gnomon.errors import EmptyError, ShapeError
 from gnomon_lab.figures import Figure, ImageSlider, Space
 from gnomon_lab.report.drawing import interactive
 from gnomon_lab.runs.claims import Claim, reproduced
-from gnomon_lab.runs.files import replace_text
+from gnomon_lab.runs.files import replace_bytes
 
 UNJUDGED = "No claim is judged: the claims are about another setting."
 
@@ -113,13 +113,15 @@ def render(report: Report) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """Writes the page next to `path`, then renames it: a reader sees the old page or the new one.
+    r"""Writes the page next to `path`, then renames it: a reader sees the old page or the new one.
+
+    What is no text in the name of a file is written out, such as `\udcff`.
 
     Args:
         report: what it says.
         path: the file, in an existing folder.
     """
-    replace_text(path, render(report))
+    replace_bytes(path, render(report).encode(errors="backslashreplace"))
 
 
 @dataclass(frozen=True)

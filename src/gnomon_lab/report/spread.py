@@ -1,15 +1,20 @@
 """Tables of several seeds as one: the mean of each cell, and its lowest and highest."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 Rows = Sequence[Sequence[str]]
 
-NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+SIGN = r"(?:(?<![\w%])[-+\N{MINUS SIGN}])?"
+"""A sign; after a digit, a letter or a percent sign it is a dash."""
+NUMBER = re.compile(SIGN + r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The table over all seeds, its rows matched by their names.
+    """The table over all seeds, its rows matched by their names, and by their order where rows of one table share one.
+
+    A row that only some seeds have says so in its name, and a cell that only some of a row's seeds have in the cell.
 
     Args:
         tables: for each seed the columns and the rows, whose first cells are their names.
@@ -18,25 +23,32 @@ def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...
         The columns and the rows.
     """
     columns = tuple(dict.fromkeys(column for heads, _ in tables for column in heads))
-    cells: dict[str, dict[str, list[str]]] = {}
+    same: dict[tuple[str, int], list[dict[str, str]]] = {}
     for heads, rows in tables:
-        for row in rows:
-            found = cells.setdefault(row[0], {})
-            for column, cell in zip(heads[1:], row[1:], strict=True):
-                found.setdefault(column, []).append(cell)
+        before = Counter[str]()
+        for name, *cells in rows:
+            same.setdefault((name, before[name]), []).append(dict(zip(heads[1:], cells, strict=True)))
+            before[name] += 1
     return columns, tuple(
-        (name, *(over(found.get(column, [""])) for column in columns[1:])) for name, found in cells.items()
+        (
+            name if len(found) == len(tables) else f"{name}, in {len(found)} of {len(tables)} seeds",
+            *(over([row[column] for row in found if column in row], len(found)) for column in columns[1:]),
+        )
+        for (name, _), found in same.items()
     )
 
 
-def over(cells: Sequence[str]) -> str:
-    """One cell from several: `0.52 (0.50 to 0.55)`; if the words differ, how many seeds have which."""
+def over(cells: Sequence[str], seeds: int) -> str:
+    """One cell from those of so many seeds: `0.52 (0.50 to 0.55)`.
+
+    If the words differ, or some seeds have no cell, how many seeds have which.
+    """
     kinds: dict[str, list[str]] = {}
     for cell in cells:
         kinds.setdefault(NUMBER.sub("#", cell), []).append(cell)
-    if len(kinds) == 1:
+    if len(kinds) == 1 and len(cells) == seeds:
         return _of_a_kind(cells)
-    return "; ".join(f"{_of_a_kind(same)} in {len(same)} of {len(cells)}" for same in kinds.values())
+    return "; ".join(f"{_of_a_kind(same)} in {len(same)} of {seeds}" for same in kinds.values())
 
 
 def _of_a_kind(cells: Sequence[str]) -> str:
@@ -53,13 +65,16 @@ def _of_a_kind(cells: Sequence[str]) -> str:
 
 
 def _numbers(numbers: Sequence[str], unit: str) -> str:
-    """The mean with as many decimals as the numbers have, the lowest and the highest as they were given."""
+    """The mean with as many decimals as the numbers have, the lowest and the highest as they were given.
+
+    A mean of integers has one decimal unless it is an integer.
+    """
     values = {_value(number): number for number in numbers}
     low, high = values[min(values)], values[max(values)]
     if low == high:
         return low + unit
     mean = sum(map(_value, numbers)) / len(numbers)
-    decimals = max(len(number.partition(".")[2]) for number in numbers)
+    decimals = max(len(number.partition(".")[2]) for number in numbers) or int(not mean.is_integer())
     separator = "," if any("," in number for number in numbers) else ""
     how = ".2g" if any("e" in number for number in numbers) else f"{separator}.{decimals}f"
     return f"{mean:{how}}{unit} ({low}{unit} to {high}{unit})"

@@ -8,6 +8,7 @@ from typing import Any
 from gnomon._extras import extra
 from gnomon.errors import DataError
 from gnomon_lab.runs import Found
+from gnomon_lab.runs.files import replace_file
 
 
 def write_table(runs: Sequence[Found], path: Path) -> None:
@@ -30,16 +31,18 @@ def write_table(runs: Sequence[Found], path: Path) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = arrow.table({name: [row.get(name) for row in rows] for name in names})
     numbers = [field.name for field in table.schema if arrow.types.is_floating(field.type)]
-    beside = path.with_name(f"{path.name}.part")
-    parquet.write_table(
-        table,
-        beside,
-        compression="zstd",
-        compression_level=19,
-        use_dictionary=[name for name in names if name not in numbers],
-        use_byte_stream_split=numbers,
-    )
-    beside.replace(path)
+
+    def write(beside: Path) -> None:
+        parquet.write_table(
+            table,
+            beside,
+            compression="zstd",
+            compression_level=19,
+            use_dictionary=[name for name in names if name not in numbers],
+            use_byte_stream_split=numbers,
+        )
+
+    replace_file(path, write)
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

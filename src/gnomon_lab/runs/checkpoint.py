@@ -17,6 +17,9 @@ from gnomon_lab.runs.files import replace_bytes
 State = Any
 """A tensor, number, string, None, or a dictionary or list of states."""
 
+KEYS = frozenset(("run", "arm", "step", "finished", "records", "records_sha256", "read", "trained", "state"))
+"""What a checkpoint of a run holds."""
+
 
 def save_checkpoint(path: Path, state: State) -> None:
     """Writes the state next to `path` and renames it: a process killed meanwhile leaves the old checkpoint intact.
@@ -52,6 +55,26 @@ def load_checkpoint(path: Path) -> State:
         return _pack(json.loads(structure), tensors)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, f"a structure that was not written by gnomon ({type(error).__name__})") from error
+
+
+def load_of_run(path: Path) -> State:
+    """The checkpoint of one arm of a run, which are those that its folder and its file are named after.
+
+    Raises:
+        CheckpointError: if it is damaged, or belongs to another run or arm.
+    """
+    saved = load_checkpoint(path)
+    own = path.parent.name, path.name.removeprefix("checkpoint-").removesuffix(".safetensors")
+    found = (saved.get("run"), saved.get("arm")) if isinstance(saved, dict) else None
+    if found != own or not saved.keys() >= KEYS or type(saved["step"]) is not int:
+        raise CheckpointError(
+            path,
+            f"run and arm {own} and {sorted(KEYS)}",
+            f"{found}{('' if found is None else f' and {sorted(saved)}')}",
+            "Restore the file, or delete it to train this part again.",
+            where="load_checkpoint",
+        )
+    return saved
 
 
 def tensors_in(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:

@@ -53,12 +53,13 @@ def _alone(beside: Path) -> Iterator[None]:
             beside.unlink()
         with beside.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_at(file.fileno(), beside):  # not, if whoever held it renamed or removed it while we waited
+            if is_at(file.fileno(), beside):  # not, if whoever held it renamed or removed it while we waited
                 yield
                 return
 
 
-def _is_at(opened: int, path: Path) -> bool:
+def is_at(opened: int, path: Path) -> bool:
+    """Whether an opened file is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(opened), path.stat())
     except FileNotFoundError:

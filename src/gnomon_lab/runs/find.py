@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import DataError
-from gnomon_lab.runs.checkpoint import load_checkpoint
+from gnomon_lab.runs.checkpoint import load_of_run
 from gnomon_lab.runs.files import Json, read_bytes, read_json_object, sync, write_json
 from gnomon_lab.runs.machine import machine
 from gnomon_lab.runs.records import Finished, Record, parse_records
 
 SEEDS = 10**9
 """Seeds are below this number."""
+LONGEST = 10**12
+"""Runs take fewer seconds."""
 CONFIG: dict[str, Callable[[Json], object]] = {
     "experiment": lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII),
     "config": lambda value: isinstance(value, dict),
@@ -27,6 +29,11 @@ CONFIG: dict[str, Callable[[Json], object]] = {
     "started": lambda value: isinstance(value, str),
 }
 """The entries of config.json, in the order of Found, and what is valid for each."""
+RESULT: dict[str, Callable[[Json], object]] = {
+    "summary": lambda value: isinstance(value, str),
+    "seconds": lambda value: type(value) in (int, float) and 0 <= value < LONGEST,
+}
+"""The entries of result.json that are printed, and what is valid for each that is there."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,11 @@ class Found:
     def finished(self) -> bool:
         """Whether the run reached its end."""
         return self._result_path.exists()
+
+    @property
+    def ended_ns(self) -> int:
+        """When the run reached its end, in nanoseconds since 1970, as files have it."""
+        return self._result_path.stat().st_mtime_ns
 
     def begin(self) -> None:
         """Notes in config.json what the run continues with, if the machine or the versions differ from those before."""
@@ -63,7 +75,7 @@ class Found:
         """The contents of result.json.
 
         Raises:
-            DataError: if it or config.json was altered since the run finished.
+            DataError: if it or config.json was altered since the run finished, or an entry is not what it should be.
         """
         path = self._result_path
         result = read_json_object(path)
@@ -76,6 +88,14 @@ class Found:
                 where="run",
             )
         self._require_seal("config.json", result["config_sha256"])
+        if wrong := [name for name, right in RESULT.items() if name in result and not right(result[name])]:
+            raise DataError(
+                path,
+                f"a sound {' and '.join(wrong)}",
+                ", ".join(repr(result[name]) for name in wrong),
+                "Restore it, or delete it: the same `gnomon run` then finishes the run again.",
+                where="run",
+            )
         return result
 
     def records(self) -> list[Record]:
@@ -95,10 +115,10 @@ class Found:
         """The step of each arm's checkpoint, and whether the arm is finished; the arm trained last comes last.
 
         Raises:
-            CheckpointError: if a checkpoint is damaged.
+            CheckpointError: if a checkpoint is damaged, or belongs to another run or arm.
         """
         paths = sorted(self.folder.glob("checkpoint-*.safetensors"), key=lambda path: path.lstat().st_mtime_ns)
-        saved = [load_checkpoint(path) for path in paths]
+        saved = [load_of_run(path) for path in paths]
         return {state["arm"]: (state["step"], state["finished"]) for state in saved}
 
     def _require_seal(self, name: str, expected: str) -> None:

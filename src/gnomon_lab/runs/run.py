@@ -15,16 +15,12 @@ from torch import Tensor
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
-from gnomon_lab.runs.checkpoint import State, load_checkpoint, save_checkpoint, tensors_in
-from gnomon_lab.runs.files import sync
+from gnomon_lab.runs.checkpoint import State, load_of_run, save_checkpoint, tensors_in
+from gnomon_lab.runs.files import is_at, sync
 from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
 
 Show = Callable[[str, int, int], object]
 """Called with the name of a part, how many of its steps are done, and how many there are."""
-
-
-KEYS = frozenset(("run", "arm", "step", "finished", "records", "records_sha256", "read", "trained", "state"))
-"""What a checkpoint holds."""
 
 
 class Stateful(Protocol):
@@ -73,6 +69,7 @@ class Run:
         self._read = 0.0
         self._trained = 0.0
         self._mark = time.monotonic()
+        self._lock: int | None = None
 
     @property
     def records_path(self) -> Path:
@@ -90,12 +87,22 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the folder against a second process, which would write to the same records."""
-        # A link is not followed, and a named pipe not waited for: the folder may come from somewhere else.
-        file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        self._lock = self._locked()
         try:
+            yield
+        finally:
+            os.close(self._lock)
+            self._lock = None
+
+    def _locked(self) -> int:
+        """The opened file of the lock, locked."""
+        while True:
+            # A link is not followed, and a named pipe not waited for: the folder may come from somewhere else.
+            file = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
+                os.close(file)
                 raise CheckpointError(
                     self.folder,
                     "a folder that nobody works in",
@@ -103,9 +110,24 @@ class Run:
                     "Wait for it, or stop it.",
                     where="run",
                 ) from error
-            yield
-        finally:
+            if is_at(file, self._lock_path):  # not, if the folder was deleted and begun anew meanwhile
+                return file
             os.close(file)
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.folder / ".lock"
+
+    def require_own(self) -> None:
+        """Raises CheckpointError if the locked folder was deleted, and perhaps begun anew by another process."""
+        if self._lock is not None and not is_at(self._lock, self._lock_path):
+            raise CheckpointError(
+                self.folder,
+                "the folder in which the run began",
+                "another or none: it was deleted meanwhile",
+                "Stop this one before you delete the folder of a run.",
+                where="run",
+            )
 
     def steps(self, arm: str, total: int, **state: Stateful | torch.Generator) -> Iterator[int]:
         """The steps 0 to `total` of one arm of the experiment, resumed from its last checkpoint if there is one.
@@ -116,15 +138,16 @@ class Run:
         restores its state.
 
         Raises:
-            CheckpointError: if a checkpoint is damaged, or belongs to another run.
+            CheckpointError: if a checkpoint is damaged, or belongs to another run; or if the folder was deleted.
             DataError: if records that a checkpoint relies on are missing, or were altered.
         """
+        self.require_own()
         if not self._begun or arm in self._begun:
             self._left = keep_records(self.records_path, self._seals())
         self._begun.add(arm)
         path, done, self._saved = self.checkpoint_path(arm), -1, None
         self._arm, self._kept, self._read, self._trained, self._stopped = arm, Kept(), 0.0, 0.0, False
-        saved = self._load(path) if path.exists() else None
+        saved = load_of_run(path) if path.exists() else None
         if saved is not None:
             self._check_parts(path, saved, state.keys())
             self._kept = self._left.get(arm, self._kept)
@@ -148,6 +171,7 @@ class Run:
                 owner = {"run": self.folder.name, "arm": arm}
                 where = owner | {"step": step, "finished": finished}
                 seal = {"records": self._kept.count, "records_sha256": self._kept.sha256}
+                self.require_own()
                 sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
                 save_checkpoint(path, where | seal | seconds | {"state": parts})
                 self._saved = step
@@ -167,28 +191,9 @@ class Run:
         """What the checkpoints in the folder rely on, by arm."""
         seals = {}
         for path in sorted(self.folder.glob("checkpoint-*.safetensors")):
-            saved = self._load(path)
+            saved = load_of_run(path)
             seals[saved["arm"]] = Seal(path, saved["records"], saved["records_sha256"])
         return seals
-
-    def _load(self, path: Path) -> State:
-        """A checkpoint of this run and of the arm that the file is named after.
-
-        Raises:
-            CheckpointError: if it is damaged, or belongs to another run or arm.
-        """
-        saved = load_checkpoint(path)
-        arm = path.name.removeprefix("checkpoint-").removesuffix(".safetensors")
-        found = (saved.get("run"), saved.get("arm")) if isinstance(saved, dict) else None
-        if found != (self.folder.name, arm) or not saved.keys() >= KEYS:
-            raise CheckpointError(
-                path,
-                f"run and arm {(self.folder.name, arm)} and {sorted(KEYS)}",
-                f"{found}{('' if found is None else f' and {sorted(saved)}')}",
-                "Restore the file, or delete it to train this part again.",
-                where="load_checkpoint",
-            )
-        return saved
 
     def _check_parts(self, path: Path, saved: State, parts: Collection[str]) -> None:
         """Raises CheckpointError unless the checkpoint holds these parts."""
@@ -238,6 +243,7 @@ class Run:
 
         Raises:
             ConvergenceError: if a value is NaN or infinite.
+            CheckpointError: if the folder was deleted.
             DataError: if a name occurs twice.
         """
         cost: Counter[str] = Counter()
@@ -248,12 +254,22 @@ class Run:
             if twice := sorted(scalars.keys() & {*values, "seconds"}):
                 raise DataError("readings", "distinct names", f"{twice} twice", "Rename a quantity.", where="record")
             values |= scalars
-        for name, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise self._diverged(f"a finite {name}", f"{value:g}")
+        for name, number in _numbers(values):
+            if not math.isfinite(number):
+                raise self._diverged(f"a finite {name}", f"{number:g}")
         self._count(read=cost.total())
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
+        self.require_own()
         self._kept.add(append_record(self.records_path, values | {"seconds": seconds}))
+
+
+def _numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every floating-point number of a record with its path in it, such as `bends.0`."""
+    if isinstance(value, float):
+        yield path, value
+    elif isinstance(value, dict | list | tuple):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(part, f"{path}.{key}" if path else str(key))
 
 
 def _state(part: Stateful | torch.Generator) -> State:

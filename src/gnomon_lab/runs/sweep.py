@@ -114,7 +114,7 @@ def work(task: Task, place: Path) -> None:
         raise
     except Exception as error:
         said = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
-        _said(place).write_text(said, encoding="utf-8")
+        _said(place).write_text(said, encoding="utf-8", errors="backslashreplace")
         raise
     finally:
         place.unlink(missing_ok=True)
