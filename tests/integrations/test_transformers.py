@@ -284,6 +284,7 @@ def test_names_of_the_trainers_own_entries_are_refused(tmp_path):
     trainer.train()
     written = sorted({name for entry in trainer.state.log_history for name in entry})
     assert {"loss", "grad_norm", "epoch", "step", "train_tokens_per_second", "eval_loss"} <= {*written}
+    written.remove("step")  # which any probe refuses
     quantities = dict.fromkeys([*written, "losses"], accuracy)
     trainer = trainer_with(tmp_path)
     trainer.add_callback(ProbeCallback(of(quantities), trainer.log))

@@ -15,10 +15,11 @@ except Exception as cause:
     raise missing("gnomon.integrations", "transformers", "huggingface", cause) from cause
 
 TAKEN = {
-    *("epoch", "grad_norm", "learning_rate", "loss", "num_input_tokens_seen", "step", "total_flos", "train_loss"),
+    *("epoch", "grad_norm", "learning_rate", "loss", "num_input_tokens_seen", "total_flos", "train_loss"),
     *("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second"),
 }
-"""What the trainer itself writes into its log while it trains; what it evaluates begins with `eval_`."""
+"""What the trainer itself writes into its log while it trains, besides the step, which a probe refuses; what it
+evaluates begins with `eval_`."""
 
 
 class ProbeCallback(TrainerCallback):

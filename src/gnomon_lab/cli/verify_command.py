@@ -98,7 +98,7 @@ def by_setting(root: Path, of: "Experiment[Settings]") -> "tuple[dict[str, list[
     groups: dict[str, list[Found]] = {}
     finished, damaged = finished_runs(root, of.name)
     begun = [found for found in all_runs(root, of.name)[0] if not found.finished]
-    for found in sorted([*finished, *begun], key=lambda run: run.digest):
+    for found in sorted([*finished, *begun], key=lambda run: (run.digest, run.seed)):
         if found.has_one_of(of.settings):
             groups.setdefault(found.digest, []).append(found)
     return groups, damaged
