@@ -376,6 +376,10 @@ def test_bad_settings_are_listed_together(parameter):
         GrokfastEMA([parameter], 1.0, math.nan)
     with pytest.raises(RangeError, match=r"GrokfastMA: expected window a whole .*, got 0; lamb .*, got -1.0"):
         GrokfastMA([parameter], 0, -1.0)
+
+
+@pytest.mark.bad_input
+def test_a_window_is_a_whole_number(parameter):
     with pytest.raises(RangeError, match=r"GrokfastMA: expected window a whole number from 1 on, got 2.5"):
         GrokfastMA([parameter], 2.5)
 

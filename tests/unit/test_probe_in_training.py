@@ -143,7 +143,7 @@ def test_readings_stay_what_they_were():
         "last": lambda classifier: classifier,
         "first": lambda parameters: next(iter(parameters.values())),
         "rows": lambda parameters: next(iter(parameters.values()))[:2],
-        "samples": lambda x: x,
+        "inputs": lambda x: x,
     }
     x = X.clone()
     reading = Probe(model, x, quantities).read()
