@@ -142,7 +142,8 @@ def check_clear(data: object) -> None:
     if not (isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)):
         return
     one, other = data
-    if one.ndim > 1 and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]):
+    # Tokens and the labels at their positions are alike, but integers.
+    if one.is_floating_point() and one.ndim > 1 and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]):
         raise RangeError(
             "data",
             "samples with their labels, or batches",

@@ -69,7 +69,7 @@ class Batches:
             self.show(done, self.parts)
 
 
-def tensors(data: Data) -> tuple[Tensor, ...]:
+def tensors(data: Data) -> tuple[Tensor] | tuple[Tensor, Tensor]:
     """The samples, and their labels if there are any."""
     return (data.x,) if data.labels is None else (data.x, data.labels)
 
@@ -89,7 +89,7 @@ def left_out(
         RangeError: if the network has no layer of this name.
     """
     with running(data.x):
-        why = unavailable(model, list(tensors(data)), quantities, layers=layer, head=head, positions=of_each(position))
+        why = unavailable(model, tensors(data), quantities, layers=layer, head=head, positions=of_each(position))
     return {
         name: f"expected {error.expected}, got {error.got}. {error.advice}".rstrip(". ") for name, error in why.items()
     }
