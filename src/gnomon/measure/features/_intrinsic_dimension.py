@@ -80,7 +80,7 @@ def _two_nearest(rows: Float[Tensor, "n p"]) -> Tensor:
     """The indices of the two rows closest to each row, (n 2)."""
     size = max(1, _BLOCK // len(rows))
     found, distances = _closest(rows, torch.arange(len(rows), device=rows.device), size, "use_mm_for_euclid_dist")
-    # By products ten times as fast; of neighbours this close they leave no digits.
+    # By products it is several times as fast; of neighbours this close they leave no digits.
     close = distances <= _CLOSE * torch.linalg.vector_norm(rows, dim=1).amax()
     (lost,) = close.nonzero(as_tuple=True)
     if len(lost):
