@@ -8,7 +8,7 @@ from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
 from gnomon.linalg._gini import gini
 from gnomon.linalg._gram_sum import GramSum, Sketch
-from gnomon.linalg._krylov import Krylov, krylov
+from gnomon.linalg._krylov import Krylov, krylov, size_of
 from gnomon.linalg._lanczos import Lanczos, lanczos
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
@@ -47,6 +47,7 @@ __all__ = [
     "polar_decomposition",
     "psd_root",
     "share_of",
+    "size_of",
     "smaller",
     "squared_norm",
     "student",

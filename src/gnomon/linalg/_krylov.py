@@ -17,7 +17,9 @@ LEAST = 4
 ASIDE = 0.025
 """Up to this share of a value's square, a residual shows that no other value was found in its place."""
 SMALL = 0.1
-"""Values below this share of the first are known as accurately as one of this share would be."""
+"""Values below this share of the largest are known as accurately as one of this share would be."""
+AHEAD = 2
+"""Further values that must be known if several are requested, so that none of those close together is missed."""
 NEWTON = 8
 """Newton steps, each of which stays above the root."""
 
@@ -49,9 +51,9 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
 
     $A^\top v_j = \alpha_j u_j + \beta_{j-1} u_{j-1}$, $\quad A u_j = \alpha_j v_j + \beta_j v_{j+1}$, each v
     orthogonalised against all before it. $V^\top A = B U^\top$ with B bidiagonal. It ends when the values are known:
-    the first to the tolerance; the others when their errors are a tenth of it, and the residuals of the squares half of
-    it and small: they then mostly belong to the first singular values, and not to others that the random vector met
-    first, or to others that are within the tolerance of these.
+    the first to the tolerance; the others, and two more, when their errors are a tenth of it, and the residuals of the
+    squares half of it and small: they then mostly belong to the first singular values, and not to others that the
+    random vector met first, or to others that are within the tolerance of these.
 
     Source:
         Golub and Kahan 1965; Simon and Zha 2000 for orthogonalising one side alone.
@@ -65,8 +67,9 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
     n, c, d = products.shape
     like = products.like
     steps = max(1, min(c, d + 1, most // 2))
+    among = min(k + AHEAD, c, d) if k > 1 else 1
     basis, bidiagonal = like.new_zeros(n, steps, c), like.new_zeros(n, steps, steps)
-    values, errors, residuals = like.new_zeros(n, k), *like.new_full((2, n, k), torch.inf)
+    values, errors, residuals = like.new_zeros(n, among), *like.new_full((2, n, among), torch.inf)
     passes = torch.zeros(n, dtype=torch.long, device=like.device)
     v, before, beta = unit(products.normal(0, 1)[:, 0]), like.new_zeros(n, d), like.new_zeros(n)
     for step in range(steps):
@@ -94,25 +97,30 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
             for _ in range(2):
                 fresh = fresh - ((so_far @ fresh[:, :, None]).mT @ so_far)[:, 0]
             beta, v = torch.where(ended, 0, beta), torch.where(ended[:, None], unit(fresh), v)
-        found = ritz(bidiagonal[:, : step + 1, : step + 1], beta, k, c)
+        found = ritz(bidiagonal[:, : step + 1, : step + 1], beta, among, c)
         pairs = zip(found, (values, errors, residuals), strict=True)
         values, errors, residuals = (torch.where(going[:, None], new, old) for new, old in pairs)
     scale = sizes(bidiagonal)
     captured = (bidiagonal / scale[:, None, None]).square().sum((1, 2))
-    least = tolerance * torch.maximum(values, SMALL * values[:, :1])
-    later = of_later(values, errors, _far(values, errors, residuals, tolerance), least)
+    later = of_later(values, errors, _far(values, errors, residuals, tolerance), tolerance * size_of(values))
     whole = passes[:, None] >= 2 * min(c, d + 1)
-    return Krylov(so_far, scale, captured, values, torch.where(whole, errors, later), passes)
+    errors = torch.where(whole, errors, later)
+    return Krylov(so_far, scale, captured, values[:, :k], errors[:, :k], passes)
 
 
 def _far(
     values: Float[Tensor, "n k"], errors: Float[Tensor, "n k"], residuals: Float[Tensor, "n k"], tolerance: float | int
 ) -> Bool[Tensor, "n k"]:
     """Which values are not known yet."""
-    far = errors > tolerance / 10 * torch.maximum(values, SMALL * values[:, :1])
+    far = errors > tolerance / 10 * size_of(values)
     far |= residuals > min(tolerance / 2, ASIDE)
     far[:, 0] = errors[:, 0] > tolerance * values[:, 0]
     return far
+
+
+def size_of(values: Float[Tensor, "*n k"]) -> Float[Tensor, "*n k"]:
+    """The sizes relative to which the errors of singular values and of eigenvalues are measured."""
+    return torch.maximum(values.abs(), SMALL * values.abs().amax(-1, keepdim=True))
 
 
 def of_later(
@@ -157,7 +165,7 @@ def ritz(
     errors = (squares + error).sqrt() - values
     logs = [bidiagonal.diagonal(dim1=1, dim2=2), bidiagonal.diagonal(-1, 1, 2), beta[:, None]]
     errors[:, 0] = values[:, 0] * beyond(squares, (torch.cat(logs, 1) / scale).log().sum(1), c)
-    size = torch.maximum(squares, SMALL**2 * squares[:, :1])
+    size = size_of(values).square()
     some, later = min(s, k), (0, max(0, k - s))
     return (
         functional.pad(scale * values[:, :some], later),

@@ -9,10 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon.linalg._directions import length, unit
-from gnomon.linalg._krylov import ASIDE, LEAST, SMALL, above, of_later
+from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, of_later, size_of
 
-AHEAD = 2
-"""Further values that must be known if several are requested, so that none of those close together is missed."""
 ROOM = 32
 """Vectors for which memory is allocated at once."""
 Multiply = Callable[[Float[Tensor, "p"]], Float[Tensor, "p"]]
@@ -109,7 +107,7 @@ def _ritz(
     errors = torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
     product = (couplings / scale).log().sum()
     errors[0] = torch.where(product > -torch.inf, above(values[None], product[None], p)[0], 0)
-    size = values.abs().clamp_min(SMALL * values.abs().amax())
+    size = size_of(values)
     far = (errors > tolerance / 10 * size) | (residual > min(tolerance / 2, ASIDE) * size)
     far[0] = errors[0] > tolerance * size[0]
     among = min(k + AHEAD, p) if k > 1 else 1
@@ -117,6 +115,5 @@ def _ritz(
     later = (0, max(0, k - s))
     values, errors, far = values[:k], errors[:k], far[:k]
     if s < p:  # in the whole space nothing is sought elsewhere
-        least = tolerance * values.abs().clamp_min(SMALL * values.abs().amax())
-        errors = of_later(values, errors, far, least)
+        errors = of_later(values, errors, far, tolerance * size[:k])
     return functional.pad(scale * values, later), functional.pad(scale * errors, later, value=torch.inf), known

@@ -19,8 +19,6 @@ STEPS = 16
 """The number of vectors that span the space in which a trace is exact."""
 BLOCK = 8
 """The number of random vectors between two checks of the error."""
-SMALL = 0.1
-"""Errors of values below this fraction of the largest are measured relative to this fraction of it."""
 Matrix = LossOperator | GaussNewtonOperator
 """One of the two, as an operator."""
 
@@ -68,11 +66,6 @@ def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) 
     most = min(accuracy.passes, max(2 * k, _room(matrix, memory)))
     found = lanczos(matrix.multiply, matrix.vectors.zeros(), k, accuracy.rtol, most, accuracy.seed)
     return Estimate(found.values, found.errors, torch.tensor(found.passes, device=found.values.device))
-
-
-def size_of(values: Float[Tensor, "*n k"]) -> Float[Tensor, "*n k"]:
-    """The sizes relative to which the errors of eigenvalues and of singular values are measured."""
-    return torch.maximum(values.abs(), SMALL * values.abs().amax(-1, keepdim=True))
 
 
 def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:

@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
-from gnomon.linalg import Estimate
-from gnomon.measure._curvature import eigenvalues, hessian, size_of
+from gnomon.linalg import Estimate, size_of
+from gnomon.measure._curvature import eigenvalues, hessian
 from gnomon.measure._estimates import Accuracy, said
 from gnomon.measure._losses import Loss
 
