@@ -47,12 +47,9 @@ def finite(**tensors: Tensor) -> None:
         if bad.any():
             index = tuple(bad.nonzero()[0].tolist())
             value = float(tensor.detach()[index])
-            raise RangeError(
-                name,
-                "finite numbers",
-                f"{value} at index {index}",
-                f"Look at what produced {name}; a diverged network is the usual cause.",
-            )
+            cause = "a diverged network is the usual cause."
+            advice = "Leave such samples out." if name == "x" else f"Look at what produced {name}; {cause}"
+            raise RangeError(name, "finite numbers", f"{value} at index {index}", advice)
 
 
 def samples(least_dims: int = 2, **tensors: Tensor) -> None:

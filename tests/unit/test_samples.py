@@ -405,6 +405,15 @@ def test_samples_that_cannot_be_read_are_said(data, error, message):
         Probe(network(), data, [jacobian_norm]).read()
 
 
+def test_a_number_that_is_missing_in_a_batch_is_found_there():
+    lacking = X.clone()
+    lacking[45, 2] = torch.nan
+    batches = [(lacking[rows], LABELS[rows]) for rows in torch.arange(N).split(20)]
+    message = r"Probe\(x\): expected finite numbers, got nan at index \(5, 2\) of batch 2. Leave such samples out."
+    with pytest.raises(RangeError, match=message):
+        Probe(network(), batches, [accuracy]).read()
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize("name", ["seconds", "samples", "step", "arm"])
 def test_names_that_a_line_of_a_history_uses_are_said_before_training(name):

@@ -16,7 +16,7 @@ from gnomon.probe._derived import as_asked
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
 from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
-from gnomon.probe._samples import Batch, Samples
+from gnomon.probe._samples import Batch, Samples, in_batch
 from gnomon.probe._second_pass import SecondPass
 from gnomon.probe._sequences import rows_of, several
 from gnomon.probe._sums import Sum, sum_of
@@ -82,8 +82,9 @@ class Look:
         self._model, self._samples = model, samples
         self._second.begin(samples)
         self._compute(Level.NETWORK, {}, alone=True)
-        for batch in samples.batches(device):
-            self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
+        for number, batch in enumerate(samples.batches(device)):
+            with in_batch(None if samples.tensors else number):
+                self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
         if self._n == 0 and self.positions is None:
             raise EmptyError("data", "batches at each reading", "none", "Pass a list of them, or a DataLoader.")
         if self._n == 0:

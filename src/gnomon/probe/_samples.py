@@ -3,6 +3,7 @@
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
-from gnomon.errors import EmptyError, RangeError
+from gnomon.errors import EmptyError, GnomonError, RangeError
 from gnomon.probe._kept import ATOMS, generator_as_it_is
 from gnomon.probe._surroundings import surroundings
 
@@ -124,6 +125,17 @@ class Samples:
         there = labels != IGNORED
         some = batch | {"labels": labels}
         return some if there.all() else {name: value[there.to(value.device)] for name, value in some.items()}
+
+
+@contextmanager
+def in_batch(number: int | None) -> Iterator[None]:
+    """Adds the batch's number, from 0, to errors about its samples; None if there is one batch."""
+    try:
+        yield
+    except GnomonError as error:
+        if number is not None and error.argument in PARTS and error.got is not None:
+            error.got += f" of batch {number}"
+        raise
 
 
 def split_samples(data: Data | Mapping[str, Data], positions: Positions | None = None) -> dict[str, Samples]:
