@@ -1,6 +1,7 @@
 """Kernels, their random features and the AGOP of kernel machines, against loops, autodiff and closed forms."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -85,6 +86,46 @@ def test_coincident_and_close_points_are_exact(dtype):
     torch.testing.assert_close(squares[4, 5], (x[4] - x[5]).square().sum(), rtol=1e-2, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beside", [1e2, 1e3, 1e4, 1e6])
+def test_what_a_metric_of_low_rank_does_not_see_does_not_matter_much(beside, dtype):
+    """Far apart in directions that the metric maps to 0, where its products cancel."""
+    direction = unit(normal(1, 50))[0]
+    along, across = normal(30, 50, seed=1), normal(30, 50, seed=2)
+    x = (along + beside * (across - (across @ direction)[:, None] * direction)).to(dtype)
+    metric = torch.outer(direction, direction).to(dtype)
+    squares = squared_distances(x, x, metric)
+    torch.testing.assert_close(squares.diagonal(), torch.zeros(30, dtype=dtype), rtol=0, atol=0)
+    assert squares.min() >= 0
+    near = (x.double() @ metric.double()) @ direction  # the metric as rounded
+    exact = (near[:, None] - near).square()
+    # The rounding of a product of 50 numbers, twice.
+    assert (squares - exact).abs().max() <= 100 * torch.finfo(dtype).eps * float(x.square().sum(1).max())
+
+
+def test_squares_that_the_dtype_cannot_hold_are_said_and_nan_stays_nan():
+    far = torch.tensor([[1e20], [2e20]])
+    for function in (squared_distances, partial(kernel_gram, LaplaceKernel(1e20))):
+        with pytest.raises(RangeError, match=r"\(x\): expected lengths well below 2e\+19, whose squares torch.float32"):
+            function(far, far)
+    with pytest.raises(RangeError, match=r"kernel_agop\(x\): .* got more. Scale the points, or use float64"):
+        kernel_agop(LaplaceKernel(1e20), far, torch.ones(2, 1))
+    with pytest.raises(RangeError, match=r"kernel_agop\(coefficients\): expected an AGOP that torch.float32 can hold"):
+        kernel_agop(LaplaceKernel(1.0), far / 1e20, torch.tensor([[1e25], [0.0]]))
+    for kernel in KERNELS:
+        torch.testing.assert_close(
+            kernel.value(torch.tensor([math.nan, 0.0])), torch.tensor([math.nan, 1.0]), equal_nan=True
+        )
+        assert kernel.slope(torch.tensor([math.nan])).isnan().all()
+
+
+@pytest.mark.parametrize("bandwidth", [1e-200, 1e200, 1e-25])
+def test_bandwidths_whose_square_is_beyond_the_range_are_no_trouble(bandwidth):
+    kernel, squares = GaussianKernel(bandwidth), torch.tensor([0.0, 1.0]).double()
+    torch.testing.assert_close(kernel.value(squares), torch.tensor([1.0, float(bandwidth > 1)]).double())
+    assert not kernel.slope(squares).isnan().any()
+
+
 @every_kernel
 def test_gradients_are_those_of_autodiff_and_zero_at_coincident_points(kernel):
     x, z, metric = normal(5, 3), normal(6, 3, seed=1), some_metric(3)
@@ -142,9 +183,9 @@ def test_both_forms_agree_and_the_cheaper_is_taken(kernel, monkeypatch):
     x, coefficients = normal(30, 4), normal(30, 3, seed=1)
     slopes = over_pairs(kernel.slope, x, None, 7)
     whole = _by_samples(slopes, x, coefficients, 30)
-    for block in (1, 7, 16):
+    for block, budget in ((1, 1), (7, 2 * 8 * x.numel() * 2), (16, 2**20)):
         torch.testing.assert_close(_by_samples(slopes, x, coefficients, block), whole)
-        torch.testing.assert_close(_by_gradients(slopes, x, coefficients, block), whole)
+        torch.testing.assert_close(_by_gradients(slopes, x, coefficients, block, budget), whole)
     taken = []
     for name in ("_by_samples", "_by_gradients"):
         form = getattr(agop_module, name)
@@ -285,3 +326,8 @@ def test_bad_input_is_named():
         kernel_agop(kernel, x.long(), coefficients)
     with pytest.raises(RangeError, match="memory a number of bytes above 0, got 0"):
         kernel_agop(kernel, x, coefficients, memory=0)
+    for metric in (torch.tensor([[1.0, 5], [0, 1]]), torch.diag(torch.tensor([1.0, -1]))):
+        with pytest.raises(
+            RangeError, match=r"squared_distances\(metric\): expected a symmetric positive semi-definite"
+        ):
+            squared_distances(x[:, :2], x[:, :2], metric.double())

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
+from gnomon.errors import RangeError, ShapeError
 from gnomon.kernels._distances import check_metric, over_pairs
 from gnomon.kernels._radial import Kernel
 
@@ -46,14 +46,16 @@ def kernel_agop(
         metric: M, symmetric and positive semi-definite; the identity if left out.
         centred: whether the mean over the points is first subtracted from each class's gradients, as in the code of
             Mallinar et al., arXiv:2407.20199, whose machines otherwise learn half of modular addition (rfm-addition).
-        memory: bytes for blocks beyond the n x n slopes; default: 512 MiB.
+        memory: bytes for blocks beyond the n x n slopes, of which one class takes n d numbers; default: 512 MiB.
     Returns:
         Symmetric and positive semi-definite up to rounding; unit: squares of outputs per input. Invariant under shifts
         of x, under permutations of the points and under rotations of the outputs.
     Raises:
         ShapeError: if x is not (n d), coefficients not (n c) or the metric not (d d).
         EmptyError: if there are no points.
-        RangeError: if they are not of floating point or hold NaN or infinity, or if memory is not above 0.
+        RangeError: if they are not of floating point or hold NaN or infinity, if squared distances or the AGOP are
+            beyond the dtype's range, if the metric is not symmetric or has a negative diagonal, or if memory is not
+            above 0.
     Cost: the smaller of $n^3 + n^2d + 2nd^2$ and $2n^2dc + 2ncd^2$ operations, after $n^2d$ for the slopes; n² numbers.
         Precision: about half the digits. Products of slopes lose more where the Laplace kernel's points are close: use
         float64 where squared distances fall below 1e-3 of the squared lengths.
@@ -81,14 +83,17 @@ def kernel_agop(
     x = x - x.mean(0)
     block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
     # Slopes at coincident points do not matter, since their difference is 0, but would cost digits.
-    weights = over_pairs(lambda squares: torch.where(squares > 0, kernel.slope(squares), 0), x, metric, block)
+    weights = over_pairs(lambda squares: torch.where(squares != 0, kernel.slope(squares), 0), x, metric, block)
     mapped = x if metric is None else x @ metric
     if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
-        total = _by_gradients(weights, mapped, coefficients, block)
+        total = _by_gradients(weights, mapped, coefficients, block, budget)
     else:
         total = _by_samples(weights, mapped, coefficients, block)
         if _rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
-            total = _by_gradients(weights, mapped, coefficients, block)
+            total = _by_gradients(weights, mapped, coefficients, block, budget)
+    if not torch.isfinite(total.detach().sum()):
+        held = f"an AGOP that {x.dtype} can hold"
+        raise RangeError("coefficients", held, "a larger one", "Scale the coefficients or the points.")
     if not centred:
         return total / n
     mean = _mean_gradients(weights, mapped, coefficients)
@@ -124,17 +129,18 @@ def _by_samples(
 
 
 def _by_gradients(
-    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int
+    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int, budget: int
 ) -> Float[Tensor, "d d"]:
-    """The same from the gradients of all classes at a block of points."""
-    points = (coefficients.unsqueeze(2) * x.unsqueeze(1)).flatten(1)
-    pulls = weights @ coefficients
+    """The same from the gradients of some classes at a block of points."""
     total = x.new_zeros(x.shape[1], x.shape[1])
-    for start in range(0, len(x), block):
-        rows = slice(start, start + block)
-        gradients = (weights[rows] @ points).view(-1, coefficients.shape[1], x.shape[1])
-        gradients = (gradients - pulls[rows].unsqueeze(2) * x[rows].unsqueeze(1)).flatten(0, 1)
-        total += gradients.mT @ gradients
+    for some in torch.split(coefficients, max(1, budget // (2 * x.numel() * x.element_size())), 1):
+        points = (some.unsqueeze(2) * x.unsqueeze(1)).flatten(1)
+        pulls = weights @ some
+        for start in range(0, len(x), block):
+            rows = slice(start, start + block)
+            gradients = (weights[rows] @ points).view(-1, some.shape[1], x.shape[1])
+            gradients = (gradients - pulls[rows].unsqueeze(2) * x[rows].unsqueeze(1)).flatten(0, 1)
+            total += gradients.mT @ gradients
     return total
 
 

@@ -1,6 +1,8 @@
 """Squared distances between all pairs of two sets of points, exact where points coincide."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -8,10 +10,10 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
+from gnomon.errors import RangeError, ShapeError
 
 CLOSE = 1e4
-"""Epsilons of the points' own squared lengths below which a squared distance is computed from the difference."""
+"""Epsilons of what the squared lengths add up, below which a squared distance is computed from the difference."""
 
 BLOCK = 2**24
 """Entries of the differences that are held at once."""
@@ -35,10 +37,12 @@ def squared_distances(
     Raises:
         ShapeError: if x and z are not (n d) and (m d), or the metric not (d d).
         EmptyError: if there are no points.
-        RangeError: if they are not of floating point or hold NaN or infinity.
-    Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric. Precision: relative errors of
-        at most 1e-3, reached by pairs at the limit of what counts as close: a distance of 3 % of the lengths in
-        float32, 1e-6 in float64.
+        RangeError: if they are not of floating point or hold NaN or infinity, if their squares are beyond the dtype's
+            range, or if the metric is not symmetric or has a negative diagonal.
+    Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric. Precision: without a metric,
+        relative errors of at most 1e-3, reached by pairs at the limit of what counts as close: a distance of 3 % of the
+        lengths in float32, 1e-6 in float64. With one, errors of at most 1e-3 of the distance or some epsilons of what
+        adds up to it: of little of the points' difference, if M is of low rank.
     Example:
         >>> import torch
         >>> from gnomon.kernels import squared_distances
@@ -58,10 +62,7 @@ def squared_distances(
     _checks.finite(x=x, z=z)
     check_metric(metric, x.shape[1])
     centre = z.mean(0)
-    x, z = x - centre, z - centre
-    mapped = x if metric is None else x @ metric
-    other = z if metric is None else z @ metric
-    return _expanded(x, z, mapped, (mapped * x).sum(1), (other * z).sum(1), metric)
+    return _expanded(_Points.of(x - centre, metric), _Points.of(z - centre, metric), metric)
 
 
 def check_metric(metric: Tensor | None, width: int) -> None:
@@ -71,6 +72,11 @@ def check_metric(metric: Tensor | None, width: int) -> None:
     if metric.shape != (width, width):
         raise ShapeError("metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row per input.")
     _checks.finite(metric=metric)
+    found = metric.detach()
+    slack = torch.finfo(metric.dtype).eps ** 0.5 * found.abs().max()
+    if (found - found.mT).abs().max() > slack or found.diagonal().min() < -slack:
+        got = "one that is not symmetric" if found.diagonal().min() >= -slack else "a negative diagonal"
+        raise RangeError("metric", "a symmetric positive semi-definite matrix", got, "Pass an AGOP, for instance.")
 
 
 def over_pairs(
@@ -78,33 +84,62 @@ def over_pairs(
 ) -> Float[Tensor, "n n"]:
     """A function of the squared distances between all points, half of them computed, a block of rows at a time."""
     n = len(x)
-    x = x - x.mean(0)
-    mapped = x if metric is None else x @ metric
-    lengths = (mapped * x).sum(1)
+    points = _Points.of(x - x.mean(0), metric)
     values = x.new_empty(n, n)
     for start in range(0, n, block):
         rows, rest = slice(start, start + block), slice(start, None)
-        part = function(_expanded(x[rows], x[rest], mapped[rows], lengths[rows], lengths[rest], metric))
+        part = function(_expanded(points[rows], points[rest], metric))
         values[rows, rest] = part
         values[rest, rows] = part.mT
     return values
 
 
-def _expanded(
-    x: Float[Tensor, "n d"],
-    z: Float[Tensor, "m d"],
-    mapped: Float[Tensor, "n d"],
-    own: Float[Tensor, "n"],
-    other: Float[Tensor, "m"],
-    metric: Float[Tensor, "d d"] | None,
-) -> Float[Tensor, "n m"]:
+@dataclass(frozen=True)
+class _Points:
+    r"""Points, and what the metric makes of them.
+
+    Attributes:
+        x: the points.
+        mapped: M x.
+        lengths: $\|x\|_M^2$.
+        sizes: what is added up for that, by absolute value: it can be far more where M is of low rank.
+    """
+
+    x: Float[Tensor, "n d"]
+    mapped: Float[Tensor, "n d"]
+    lengths: Float[Tensor, "n"]
+    sizes: Float[Tensor, "n"]
+
+    @classmethod
+    def of(cls, x: Float[Tensor, "n d"], metric: Float[Tensor, "d d"] | None) -> "_Points":
+        """All of it.
+
+        Raises:
+            RangeError: if squared distances are beyond what the dtype can hold.
+        """
+        mapped = x if metric is None else x @ metric
+        terms = mapped * x
+        sizes = terms.detach() if metric is None else x.detach().abs() @ metric.detach().abs() * x.detach().abs()
+        found = cls(x, mapped, terms.sum(1), sizes.sum(1))
+        if not 8 * float(found.sizes.max()) <= torch.finfo(x.dtype).max:
+            advice = "Scale the points, or use float64." if x.dtype == torch.float32 else "Scale the points."
+            length = math.sqrt(torch.finfo(x.dtype).max)
+            raise RangeError("x", f"lengths well below {length:.0e}, whose squares {x.dtype} holds", "more", advice)
+        return found
+
+    def __getitem__(self, rows: slice) -> "_Points":
+        return _Points(self.x[rows], self.mapped[rows], self.lengths[rows], self.sizes[rows])
+
+
+def _expanded(x: _Points, z: _Points, metric: Float[Tensor, "d d"] | None) -> Float[Tensor, "n m"]:
     r"""$\|x\|_M^2 - 2\langle Mx, z\rangle + \|z\|_M^2$, or from the difference where that is small in comparison."""
-    lengths = own.unsqueeze(1) + other
-    squares = torch.addmm(lengths, mapped, z.mT, alpha=-2)
-    rows, columns = (squares.detach() <= CLOSE * torch.finfo(x.dtype).eps * lengths.detach()).nonzero(as_tuple=True)
-    step = max(1, BLOCK // x.shape[1])
+    squares = torch.addmm(x.lengths.unsqueeze(1) + z.lengths, x.mapped, z.x.mT, alpha=-2)
+    lost = CLOSE * torch.finfo(squares.dtype).eps * (x.sizes.unsqueeze(1) + z.sizes)
+    rows, columns = (squares.detach() <= lost).nonzero(as_tuple=True)
+    step = max(1, BLOCK // x.x.shape[1])
     exact = [
-        _between(x[i], z[j], metric) for i, j in zip(torch.split(rows, step), torch.split(columns, step), strict=True)
+        _between(x.x[i], z.x[j], metric)
+        for i, j in zip(torch.split(rows, step), torch.split(columns, step), strict=True)
     ]
     return squares.index_put((rows, columns), torch.cat(exact))
 

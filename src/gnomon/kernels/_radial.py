@@ -65,7 +65,7 @@ class LaplaceKernel:
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L) / (L\sqrt s)$, and 0 at 0."""
         distance = _root(squares)
-        apart = distance > 0
+        apart = distance != 0
         slopes = (distance / -self.bandwidth).exp() / (self.bandwidth * torch.where(apart, distance, 1))
         return torch.where(apart, slopes, 0)
 
@@ -101,12 +101,12 @@ class GaussianKernel:
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-s / 2L^2)$."""
-        return (squares / (-2 * self.bandwidth**2)).exp()
+        return (squares / self.bandwidth / self.bandwidth / -2).exp()  # the bandwidth's square may not be representable
 
     @half_as_single
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-s / 2L^2) / L^2$."""
-        return self.value(squares) / self.bandwidth**2
+        return self.value(squares) / self.bandwidth / self.bandwidth
 
 
 @half_as_single
@@ -127,6 +127,6 @@ def check_bandwidth(bandwidth: float | int) -> None:
 
 
 def _root(squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """The square root, whose gradient at 0 is 0."""
-    positive = squares > 0
+    """The square root, whose gradient at 0 is 0; NaN for NaN."""
+    positive = ~(squares <= 0)
     return torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)
