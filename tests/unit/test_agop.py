@@ -367,7 +367,7 @@ def test_bad_use_is_named():
         AGOP([])
     with pytest.raises(RangeError, match=r"AGOP: expected layers different names, got .*; sketch at least 1, got 0"):
         AGOP(["0", "0"], sketch=0)
-    with pytest.raises(RangeError, match=r"AGOP.update\(layer\): expected one of 0, 1, 2, got 'head'"):
+    with pytest.raises(RangeError, match=r"AGOP.update\(layers\): expected one of 0, 1, 2, got 'head'"):
         AGOP(["head"]).update(model, x)
     with pytest.raises(EmptyError, match=r"AGOP.compute\(x\): expected samples, got none"):
         AGOP().compute()

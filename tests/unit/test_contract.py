@@ -147,6 +147,17 @@ def test_zero_is_a_value_with_a_zero_gradient(name):
             torch.testing.assert_close(grad, torch.zeros_like(grad))
 
 
+@pytest.mark.parametrize("name", ["centroid_alignment", "jacobian_alignment", "robust_radius", "row_alignment"])
+def test_a_zero_beside_what_is_not_is_a_value_with_a_zero_gradient(name):
+    """Where both are zero, one may hide the other's gradient."""
+    contract = CONTRACTS[name]
+    for key in (arguments := arguments_of(contract, 2)):
+        zero = torch.zeros_like(arguments[key]).requires_grad_()
+        result = contract.quantity(**arguments | {key: zero})
+        torch.testing.assert_close(result, torch.zeros_like(result))
+        torch.testing.assert_close(torch.autograd.grad(result.sum(), zero)[0], torch.zeros_like(zero))
+
+
 @pytest.mark.bad_input
 @every_contract
 def test_bad_input_is_named(contract):

@@ -167,6 +167,14 @@ def test_dimension_of_tight_clusters_is_that_of_each():
         torch.testing.assert_close(gnomon.intrinsic_dimension(scale * tight), expected, rtol=1e-5, atol=0)
 
 
+def test_dimension_where_neighbours_are_at_exactly_one_distance():
+    """Whatever the largest entry is: it is not divided out with rounding."""
+    square = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    squares = torch.cat([square, square + torch.tensor([7.0, 0.0]), square + torch.tensor([0.0, 11.0])])
+    for size in (1.0, 1e-30, 1e30):
+        assert gnomon.intrinsic_dimension(squares.double() * 2.0 ** round(math.log2(size))) == math.inf
+
+
 def test_dimension_of_few_and_of_coinciding_samples():
     samples = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
     dimension = gnomon.intrinsic_dimension(samples)

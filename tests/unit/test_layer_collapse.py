@@ -213,7 +213,7 @@ def test_bad_input_is_named():
         layer_collapse(model, x, labels, layers=["1"])
     with pytest.raises(EmptyError, match=r"layer_collapse\(layers\): expected at least one linear layer"):
         layer_collapse(model, x, labels, layers=[])
-    with pytest.raises(RangeError, match=r"layer_collapse\(layer\): expected one of 0, 1, 2, got 'head'"):
+    with pytest.raises(RangeError, match=r"layer_collapse\(layers\): expected one of 0, 1, 2, got 'head'"):
         layer_collapse(model, x, labels, layers=["head"])
     with pytest.raises(ShapeError, match=r"layer_collapse\(labels\): expected shape \(40,\)"):
         layer_collapse(model, x, labels[1:])
@@ -234,3 +234,11 @@ def test_a_probe_reads_it():
     numbers = Probe(model, (x, labels), [layer_collapse]).read().scalars()
     expected = layer_collapse(model, x, labels).nc1_right.mean().item()
     torch.testing.assert_close(numbers["layer_collapse.nc1_right"], expected)
+
+
+@pytest.mark.parametrize(("part", "named"), [("weight", "weight"), ("bias", "features")])
+def test_a_diverged_network_is_said(part, named):
+    model, x = mlp((4, 5, 3), bias=True), torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    getattr(model[0], part).data[0] = torch.nan
+    with pytest.raises(RangeError, match=rf"layer_collapse\({named}\): expected finite numbers, got nan"):
+        layer_collapse(model, x, torch.arange(6) % 3)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import gnomon
 from gnomon import AGOP, nfa_correlation, nfa_table, psd_root
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Factored
@@ -61,6 +62,18 @@ def test_gradient_and_dtypes():
     assert nfa_correlation(weight, rows.T @ rows).dtype == torch.float64
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounding_of_an_agop_in_half_precision_is_no_negative_eigenvalue(dtype):
+    """Of rank 6 in 40 dimensions: what is zero is rounded to either side of it."""
+    generator = torch.Generator().manual_seed(0)
+    jacobian, weight = (torch.randn(*shape, generator=generator) for shape in ((2, 3, 40), (8, 40)))
+    found = nfa_correlation(weight.to(dtype), gnomon.agop(jacobian.to(dtype)))
+    assert found.dtype == dtype
+    # The root has half the digits.
+    expected = nfa_correlation(weight, gnomon.agop(jacobian))
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=2 * torch.finfo(dtype).eps ** 0.5)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     weight, agop = normal(3, 4), torch.eye(4).double()
@@ -112,5 +125,5 @@ def test_bad_layers_are_named():
         nfa_table(model, x, layers=["1"])
     with pytest.raises(EmptyError, match=r"nfa_table\(layers\): expected at least one linear layer"):
         nfa_table(nn.Tanh(), x)
-    with pytest.raises(RangeError, match=r"nfa_table\(layer\): expected one of 0, 1, 2, got 'head'"):
+    with pytest.raises(RangeError, match=r"nfa_table\(layers\): expected one of 0, 1, 2, got 'head'"):
         nfa_table(model, x, layers=["head"])

@@ -288,3 +288,13 @@ def test_peak_is_the_result_and_the_budget(layer, samples):
     # A tenth for the allocator's own needs.
     assert peak(layer, samples, budget) < 1.1 * (result + budget)
     assert peak(layer, samples, 2**30) > 2 * (result + budget), "all would have fitted: the test shows nothing"
+
+
+@pytest.mark.parametrize("rtol", [None, 0.1])
+def test_a_diverged_network_is_said(rtol):
+    model, x = mlp((4, 5, 3), generator=torch.Generator().manual_seed(0)), torch.ones(2, 4)
+    model[0].weight.data[0, 0] = torch.nan
+    with pytest.raises(RangeError, match=r"ntk\(ntk\): expected finite numbers, got nan at index \(0, 0\)"):
+        ntk(model, x, rtol=rtol)
+    with pytest.raises(RangeError, match=r"ntk_to_point\(ntk\): expected finite numbers, got nan at index \(0,\)"):
+        ntk_to_point(model, x, x[0], rtol=rtol)

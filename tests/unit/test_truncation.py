@@ -316,6 +316,13 @@ def test_sectors_by_signs_are_those_of_the_truncated_inputs(widths, seed):
     torch.testing.assert_close(total, torch.ones_like(total))
 
 
+def test_a_diverged_network_is_not_untruncated():
+    model = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2))
+    model[0].weight.data.fill_(torch.nan)
+    with pytest.raises(RangeError, match=r"truncation_sectors\(preactivations\): expected finite numbers, got nan"):
+        truncation_sectors(model, torch.ones(2, 2), torch.tensor([0, 1]))
+
+
 def test_on_a_face_a_coordinate_counts_as_truncated_and_does_not_move():
     """Errata: (2.14); h(0) = 0 puts the face outside the positive sector, though its points are fixed."""
     model = setting((torch.eye(2).double(), torch.zeros(2).double()))

@@ -48,7 +48,7 @@ def add_gradients(
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `AGOP`.
     """
-    layers = {name: layer_named(model, name) for name in sums if name}
+    layers = {name: layer_named(model, name, "layers") for name in sums if name}
     behind: dict[tuple[str, ...], tuple[Behind, GramSum]] = {}
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:

@@ -26,8 +26,8 @@ def weight_of(layer: nn.Module) -> Float[Tensor, "q *p"]:
     return weight.detach()
 
 
-def layer_named(model: Model, layer: str) -> nn.Module:
-    """The layer with this name.
+def layer_named(model: Model, layer: str, argument: str = "layer") -> nn.Module:
+    """The layer with this name, which was passed as this argument.
 
     Raises:
         RangeError: if the network has no such layer.
@@ -35,7 +35,7 @@ def layer_named(model: Model, layer: str) -> nn.Module:
     modules = modules_of(model)
     if layer not in modules:
         names = ", ".join(name for name in modules if name)
-        raise RangeError("layer", f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.")
+        raise RangeError(argument, f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.")
     return modules[layer]
 
 
@@ -52,7 +52,7 @@ def named_weights(model: Model, layers: Sequence[str] | None) -> dict[str, nn.Mo
         UnsupportedModuleError: if one is not a linear layer or convolution.
         EmptyError: if there are none.
     """
-    named = weighted_layers(model) if layers is None else {name: layer_named(model, name) for name in layers}
+    named = weighted_layers(model) if layers is None else {name: layer_named(model, name, "layers") for name in layers}
     if not named:
         raise EmptyError("layers", "at least one linear layer or convolution", "none", "Name one.")
     for name, layer in named.items():

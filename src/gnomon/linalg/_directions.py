@@ -14,7 +14,8 @@ def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     largest = v.detach().abs().amax(-1, keepdim=True)
     v = v / torch.where(largest > 0, largest, 1)
     length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-    return v / torch.where(largest > 0, length, 1)
+    # Over infinity, both the zero vector and its gradient are zero.
+    return v / torch.where(largest > 0, length, torch.inf)
 
 
 def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:

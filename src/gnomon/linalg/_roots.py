@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from gnomon import _checks
-from gnomon._precision import half_as_single
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 
-@half_as_single
+@full_precision
 def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     r"""The one positive semi-definite matrix whose square is the given matrix.
 
@@ -30,7 +30,8 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     Raises:
         ShapeError: if the matrix is not square.
         EmptyError: if it has no entries.
-        RangeError: at NaN or infinity, or at an eigenvalue below minus p single-precision epsilons of the largest.
+        RangeError: at NaN or infinity, or at an eigenvalue below minus p epsilons of the largest, those of the dtype,
+            but at least of single precision.
     Cost: O(p³). Precision: half the digits in directions whose eigenvalue is at the level of rounding compared with the
         largest. The gradient can be taken once.
     Example:
@@ -44,7 +45,10 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     if not len(matrix):
         raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a sum of outer products.")
     _checks.finite(matrix=matrix)
-    return root(matrix)
+    # Of single precision even in float64, whose sums may be of products that were computed in float32.
+    single = torch.promote_types(matrix.dtype, torch.float32)
+    eps = max(torch.finfo(dtype).eps for dtype in (matrix.dtype, torch.float32))
+    return root(matrix.to(single), eps).to(matrix.dtype)
 
 
 @runtime_checkable
@@ -58,12 +62,10 @@ class Root(torch.autograd.Function):
     """The root by eigenvectors, with the gradient of the Sylvester equation."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
-        """The root; keeps its eigenvalues and eigenvectors."""
+    def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
+        """The root; keeps its eigenvalues and eigenvectors. Eigenvalues are known to p epsilons of the largest."""
         values, vectors = torch.linalg.eigh(matrix)
-        # Of single precision whatever the dtype: sums in float64 may be of products that were computed in float32.
-        least = -len(values) * torch.finfo(torch.float32).eps * values.abs().amax()
-        if (values < least).any():
+        if (values < -len(values) * eps * values.abs().amax()).any():
             raise RangeError(
                 "matrix",
                 "no negative eigenvalues",
@@ -76,12 +78,12 @@ class Root(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: SavedTensors, gradient: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    def backward(ctx: SavedTensors, gradient: Float[Tensor, "p p"]) -> tuple[Float[Tensor, "p p"], None]:
         """The gradient with respect to the matrix."""
         roots, vectors = ctx.saved_tensors
         sums = roots.unsqueeze(1) + roots
         turned = vectors.mT @ gradient @ vectors
-        return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT
+        return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT, None
 
 
-root: Callable[[Tensor], Tensor] = Root.apply
+root: Callable[[Tensor, float], Tensor] = Root.apply

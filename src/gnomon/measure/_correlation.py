@@ -24,5 +24,6 @@ def root_of(covariance: Covariance) -> Covariance:
     r"""$G^{1/2}$, stored in the same form as G."""
     if isinstance(covariance, Dense):
         return Dense(psd_root(covariance.matrix))
-    _, values, directions = torch.linalg.svd(covariance.rows, full_matrices=False)
+    rows = covariance.rows.to(torch.promote_types(covariance.rows.dtype, torch.float32))
+    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
     return Factored(values.sqrt().unsqueeze(1) * directions)

@@ -119,6 +119,7 @@ def layer_collapse(
         # A single sample was run together with a copy of itself.
         classes = labels[rows].long()
         features = at_least_single(features[: len(classes)].flatten(1))
+        _checks.finite(features=features)
         if (name, place) not in spreads:
             spreads[name, place] = _Spread(outputs.shape[1], features)
         spreads[name, place].add(features, classes)
@@ -184,6 +185,7 @@ class _Spread:
 def _right(layer: nn.Module) -> Float[Tensor, "q *p"]:
     r"""$SV^\top$ of the layer's current weight, separately for each group of a convolution."""
     weight = weight_of(layer)
+    _checks.finite(weight=weight)
     grouped = at_least_single(weight.flatten(1)).reshape(getattr(layer, "groups", 1), -1, weight[0].numel())
     _, values, rows = torch.linalg.svd(grouped, full_matrices=False)
     return (values.unsqueeze(2) * rows).to(weight).reshape(-1, *weight.shape[1:])

@@ -58,9 +58,10 @@ def least_squares_classifier(
         weight_decay: λ of the loss above, on weight and bias alike; at least 0.
         with_bias: whether the classifier has a bias.
     Returns:
-        Weight and bias; the bias is zero where there is none. Without weight decay the predictions are invariant under
-        every invertible linear map of the features, and with a bias under every affine one. Where features do not span
-        all dimensions and there is no weight decay, the minimiser of least norm (with a bias: of least norm of W).
+        Weight and bias; the bias is zero where there is none. Without weight decay the predictions at these samples are
+        invariant under every invertible linear map of the features, and with a bias under every affine one. Where
+        features do not span all dimensions and there is no weight decay, the minimiser of least norm (with a bias: of
+        least norm of W).
     Raises:
         RangeError: if the weight decay is negative or not finite.
     Cost: O(p³), or O(n² p) where the scatter is stored as rows, n < p; no p x p matrix is formed then. Precision:

@@ -71,8 +71,8 @@ def mse_decomposition(
         ShapeError: if classifier or bias do not match the shape of the means.
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, or if the moments are in a
             lower precision than the classifier.
-    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64; for the deviation, that of a difference of
-        classifiers.
+    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64, for means of up to a million spreads; for the
+        deviation, that of a difference of classifiers.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)

@@ -40,7 +40,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the features,
         and, if the means span all dimensions, under every invertible linear map.
     Cost: O(k p min(k, p)), and O(k p²) for Σ_W stored in full, O(k n p) as rows; O(k p) memory. Precision: that of the
-        pseudo-inverse of A, which loses as many digits as the means lose by being close, not twice as many.
+        pseudo-inverse of A, which loses as many digits as the means lose by being close, and not twice as many unless
+        the scatter is as small along the same directions.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])

@@ -28,8 +28,8 @@ def nc2_orthogonal(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     Args:
         class_means: the class means, not centred, with k at least 2; `moments.means`.
     Returns:
-        In [0, k]; 0 exactly where all means are orthogonal. Invariant under positive scaling of each mean, and under
-        rotations of all; not under shifts.
+        In $[0, \sqrt{k(k-1)}]$; 0 exactly where all means are orthogonal and none is 0. Invariant under positive
+        scaling of each mean, and under rotations of all; not under shifts.
     Raises:
         ShapeError: if the means are not (k p) with k at least 2.
         EmptyError: if there are none.

@@ -34,8 +34,8 @@ def self_duality(classifier: Float[Tensor, "k p"], class_moments: ClassMoments) 
         class_moments: the class moments of that layer's inputs.
     Returns:
         In [0, 4] up to rounding; 0 exactly where W is a positive multiple of the centred means, 4 where it is a
-        negative one, 2 where they are orthogonal, 1 where either is zero. In the wider of the two dtypes. Invariant
-        under positive scaling of either, and under rotations of both.
+        negative one, 2 where they are orthogonal, 1 where one is zero, 0 where both are. In the wider of the two
+        dtypes. Invariant under positive scaling of either, and under rotations of both.
     Raises:
         ShapeError: if the classifier does not have the shape of the means.
         RangeError: at NaN or infinity.

@@ -40,7 +40,7 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     Raises:
         RangeError: if means differ by more than rounding, the root of the dtype's epsilon, in a direction in which
             samples of a class do not; always if there are fewer samples than features.
-    Cost: O(p³). Precision: relative to the largest ratio, the epsilon times the root of Σ_W's condition number.
+    Cost: O(p³). Precision: relative to the largest ratio, at most the epsilon times Σ_W's condition number.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[-2.0], [0.0], [4.0], [6.0]])

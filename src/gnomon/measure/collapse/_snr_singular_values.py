@@ -14,14 +14,15 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     r"""The singular values of the signal-to-noise ratio that can be other than zero, the largest first.
 
     Reading:
-        Low, high: High: classes are far apart compared with their spread. Equal: they form a simplex.
+        Low, high: High: classes are far apart compared with their spread. Equal, for equal classes: these form a
+            simplex.
         Generalising: On training digits the first is 2,158 with true labels (96 % accuracy on unseen digits), 52 from a
             large initialisation (84 %).
         Misleads: Shuffled labels end at 2,477.
 
     $\omega_j = \sigma_j(\Sigma_W^{-1/2}\bar M)$, $j < k$
 
-    If they are equal, the ratio is a simplex ETF; for a simplex ETF of equal classes, they are equal.
+    For classes of equal size and p at least k - 1 they are equal exactly where the ratio is a simplex ETF.
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, definition 2 and lemma 7.

@@ -31,13 +31,13 @@ def hessian_trace(
             groks, and is at 3,110 afterwards; in one that memorises it falls to 1,900.
         Misleads: As for `hessian_eigenvalues`. At the start, where eigenvalues of both signs cancel, its error can be
             as large as a third of it: `gauss_newton_trace` is more reliable, and has the same value in networks of
-            linear layers and ReLUs.
+            linear layers and ReLUs that share no weights.
 
     $\operatorname{tr}H$, $H = \nabla^2_\theta\,\frac1n\sum_i\ell(f(x_i), y_i)$
 
     The part in a Krylov space is exact, and the rest is the mean of $z^\top Hz$ over normal vectors z. A network of
-    linear layers and ReLUs is linear in each single parameter, almost everywhere: for it, this is the trace of the
-    Gauss-Newton matrix. With up to 64 parameters it is exact.
+    linear layers and ReLUs that share no weights is linear in each single parameter, almost everywhere: for it, this is
+    the trace of the Gauss-Newton matrix. With up to 64 parameters it is exact.
 
     Source:
         Hutchinson 1990; Meyer et al. 2021 (Hutch++), Chen and Hallman 2023 for the use of a Krylov space.

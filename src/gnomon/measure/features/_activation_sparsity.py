@@ -24,7 +24,7 @@ def activation_sparsity(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n"]:
     Args:
         features: a layer's output for each sample, after its ReLU; further axes are flattened.
     Returns:
-        In [0, 1], in the features' dtype. Piecewise constant: its gradient is zero. Invariant under scaling each unit.
+        In [0, 1], in the features' dtype. Piecewise constant, without a gradient. Invariant under scaling each unit.
     Raises:
         ShapeError: if the features have fewer than two axes.
         EmptyError: if there are no samples.

@@ -26,7 +26,7 @@ def dead_units(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
         features: a layer's output for each sample, after its ReLU; a unit is an entry of a sample's output, so that for
             a convolution each position counts.
     Returns:
-        In [0, 1], in the features' dtype. Piecewise constant: its gradient is zero. Invariant under reordering the
+        In [0, 1], in the features' dtype. Piecewise constant, without a gradient. Invariant under reordering the
         samples.
     Raises:
         ShapeError: if the features have fewer than two axes.

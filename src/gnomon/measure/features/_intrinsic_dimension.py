@@ -37,8 +37,8 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     Args:
         features: a layer's output for each sample; further axes are flattened.
     Returns:
-        At least 0; 0 for fewer than three distinct samples, infinite where each has its two neighbours at the same
-        distance. Invariant under scaling, shift and rotation of the features.
+        At least 0; 0 for fewer than three distinct samples, infinite where all that are not left out have their two
+        neighbours at the same distance. Invariant under scaling, shift and rotation of the features.
     Raises:
         ShapeError: if the features have fewer than two axes.
         EmptyError: if there are no samples.
@@ -53,8 +53,9 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     _checks.samples(features=features)
     _checks.finite(features=features)
     rows = _distinct(features.flatten(1).double())
-    largest = rows.detach().abs().amax()
-    rows = rows / torch.where(largest > 0, largest, 1)  # so that squares neither overflow nor underflow
+    # Divided by a power of two, which is exact, so that squares neither overflow nor underflow.
+    exponent = torch.frexp(rows.detach().abs().amax()).exponent
+    rows = rows / torch.ldexp(rows.new_ones(()), exponent - 1)
     n = len(rows)
     if n < 3:
         return (0 * features.sum()).to(features.dtype)

@@ -52,8 +52,8 @@ def gradient_disparity(
         labels: what the loss takes in addition to the outputs, as for `training_loss`.
         loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample.
         batches: the number of batches, s; at least 2.
-        size: the number of samples in each; default: all samples are distributed over the batches. The paper's is that
-            of training.
+        size: the number of samples in each; default: as many as fit, in equally large batches. The paper's is that of
+            training.
         rescaled: whether the losses of each batch are divided by their standard deviation, as the paper does.
         seed: the seed of the batches, which are drawn independently of training's random numbers.
         memory: bytes to use beyond the batches' gradients; default: 512 MiB.

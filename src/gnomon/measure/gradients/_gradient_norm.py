@@ -27,10 +27,10 @@ def gradient_norm(batch_gradients: BatchGradients) -> Float[Tensor, ""]:
     Args:
         batch_gradients: the gradients of the samples, however these are split into batches.
     Returns:
-        At least 0; unit: loss per parameter. Exact for these samples. Linear in the loss, and invariant under rotations
-        of the parameters.
+        At least 0; unit: loss per parameter. Exact for these samples. Grows in proportion with the loss, and is
+        invariant under rotations of the parameters.
     Raises:
-        RangeError: if the argument is anything else.
+        ArgumentTypeError: if the argument is anything else.
     Cost: that of `batch_gradients`.
     Example:
         >>> import torch, gnomon

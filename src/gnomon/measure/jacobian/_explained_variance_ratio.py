@@ -53,7 +53,7 @@ def explained_variance_ratio(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
     Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). For an operator, 10 to 20 products for the first
         singular value, and about 8 to 40 backward passes for the norm.
     Example:

@@ -63,7 +63,7 @@ def jacobian_alignment(
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
     Cost: O(n c d). For an operator, one product and the cost of `jacobian_norm`.
     Example:
         >>> import torch, gnomon

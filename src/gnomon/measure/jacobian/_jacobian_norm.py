@@ -53,7 +53,7 @@ def jacobian_norm(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
     Cost: O(n c d). For an operator, 8 to 48 backward passes, and about 15 more products where few directions carry the
         norm; nothing if `explained_variance_ratio` or `stable_rank` was computed from it before, to the same accuracy.
     Example:

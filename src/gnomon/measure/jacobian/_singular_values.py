@@ -81,7 +81,7 @@ def singular_values(
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does; if k is not from 1
             to r.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or the outputs do not lead back to x.
     Cost: c backward passes, and O(n c² d) for the Gram matrices; h for d where a linear layer of width h < d comes
         first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4 in
         float32, are noise. For the first value alone, 10 to 25 products, two of which cost three to four backward

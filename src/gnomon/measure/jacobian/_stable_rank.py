@@ -55,7 +55,7 @@ def stable_rank(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
     Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). For an operator, that of
         `explained_variance_ratio`.
     Example:

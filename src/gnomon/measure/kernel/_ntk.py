@@ -116,9 +116,12 @@ def ntk(
                 "Pass samples of one kind.",
             )
     if rtol is None:
-        return gradient_kernel(model, x, x2, trace=trace, memory=memory)
+        kernel = gradient_kernel(model, x, x2, trace=trace, memory=memory)
+        _checks.finite(ntk=kernel)
+        return kernel
     if not trace:
         raise RangeError("trace", "True with an accuracy", trace, "Leave out rtol: the full kernel is not estimated.")
     accuracy = Accuracy.of(rtol, passes, seed)
     found = kernel_between(model, x, x2, accuracy, memory)
+    _checks.finite(ntk=found.value)
     return said("ntk", found, accuracy, found.value.abs().amax().expand_as(found.value))

@@ -92,7 +92,10 @@ def ntk_to_point(
             "Pass one sample, without the axis of samples.",
         )
     if rtol is None:
-        return gradient_kernel(model, x, point.unsqueeze(0), trace=True, memory=memory).squeeze(1)
+        kernel = gradient_kernel(model, x, point.unsqueeze(0), trace=True, memory=memory).squeeze(1)
+        _checks.finite(ntk=kernel)
+        return kernel
     accuracy = Accuracy.of(rtol, passes, seed)
     found = kernel_to_point(model, x, point.unsqueeze(0), accuracy, memory)
+    _checks.finite(ntk=found.value)
     return said("ntk_to_point", found, accuracy, found.value.abs().amax().expand_as(found.value))

@@ -59,7 +59,7 @@ def agop(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
     Cost: O(n c p²) time, O(p²) memory. For an operator, about $(\operatorname{tr}G/\|G\|_F)^2 / (n\,\mathrm{rtol}^2)$
         backward passes: few where there are many samples, or few directions carry G.
     Example:

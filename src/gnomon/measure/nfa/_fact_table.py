@@ -70,8 +70,8 @@ def fact_table(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the training samples.
         labels: what the loss takes in addition to the outputs, as for `training_loss`.
-        weight_decay: $\lambda$, as in torch's SGD and Adam; without any, 0, all residuals are 1, and the correlations
-            are those with $\lambda F$.
+        weight_decay: $\lambda$, as in torch's SGD and Adam; without any, 0, the residuals are 1 (0 where there is no
+            gradient), and the correlations are those with $\lambda F$.
         loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample, as in training. In
             a probe, use `functools.partial(fact_table, weight_decay=..., loss=...)`.
         memory: bytes to use for a graph; default: 512 MiB.

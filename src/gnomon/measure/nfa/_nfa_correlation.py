@@ -5,13 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import half_as_single
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
-from gnomon.linalg import Covariance, covariance_of
+from gnomon.linalg import Covariance, Dense, covariance_of
 from gnomon.measure._correlation import correlation, root_of, weight_gram
 
 
-@half_as_single
+@full_precision
 def nfa_correlation(
     layer_weight: Float[Tensor, "q *p"],
     agop: Float[Tensor, "p p"] | Covariance,
@@ -53,7 +53,7 @@ def nfa_correlation(
         0; that in the root of a full matrix, as from `dense()`, where they are equal too.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).
-        RangeError: at NaN or infinity, or if `power` is neither 1/2 nor 1.
+        RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP has a negative eigenvalue.
     Cost: O(p³), or O(r² p + (q + r) p²) for r rows; O(p²) memory.
     Example:
         >>> import torch, gnomon
@@ -65,7 +65,10 @@ def nfa_correlation(
     _checks.samples(layer_weight=layer_weight)
     _checks.finite(layer_weight=layer_weight)
     held = covariance_of(agop)
-    matrix = (root_of(held) if power == 0.5 else held).dense()
+    given = held.matrix.dtype if isinstance(held, Dense) else held.rows.dtype
+    single = torch.promote_types(torch.promote_types(layer_weight.dtype, given), torch.float32)
+    # The root in the AGOP's own precision, which says what of its eigenvalues is rounding.
+    matrix = (root_of(held) if power == 0.5 else held).to(single).dense()
     p = layer_weight[0].numel()
     if matrix.shape != (p, p):
         raise ShapeError(
@@ -74,8 +77,8 @@ def nfa_correlation(
             _checks.shape_of(matrix),
             "Take it at the input of this layer.",
         )
-    wider = torch.promote_types(layer_weight.dtype, matrix.dtype)
     # The largest entry is divided out, so that products neither overflow nor underflow.
     largest = layer_weight.detach().abs().amax()
-    weight = (layer_weight / torch.where(largest > 0, largest, 1)).to(wider)
-    return correlation(weight_gram(weight), matrix.to(wider), centred=centred)
+    weight = (layer_weight / torch.where(largest > 0, largest, 1)).to(single)
+    found = correlation(weight_gram(weight), matrix, centred=centred)
+    return found.to(torch.promote_types(layer_weight.dtype, given))

@@ -103,7 +103,7 @@ def local_learning_coefficient(
         labels: their labels, as the loss takes them.
         loss: as for `training_loss`: `cross_entropy`, `mse`, or a function to one value per sample, made of torch
             operations that read no tensor's values.
-        n_beta: $n\beta$, the samples over the temperature; default: $n / \log n$.
+        n_beta: $n\beta$, the samples over the temperature; default: $n / \max(1, \log n)$.
         localisation: $\gamma$, how strongly chains are pulled back; unit: 1 per parameter squared. p parameters without
             curvature settle at a distance of $\sqrt{p/\gamma}$.
         step_size: $\epsilon$; default: a quarter of 1 over the largest curvature, $n\beta h + \gamma$, where h is that

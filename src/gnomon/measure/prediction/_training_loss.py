@@ -31,7 +31,7 @@ def training_loss(
             `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. In a probe,
             use `functools.partial(training_loss, loss="mse")`.
     Returns:
-        At least 0; unit: nats, or squared outputs.
+        Of the named losses at least 0; unit: nats, or squared outputs.
     Raises:
         ShapeError: if the logits are not (n, c), labels do not match them, or there is not one value per sample.
         EmptyError: if there are no samples.

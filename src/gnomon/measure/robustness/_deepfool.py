@@ -82,7 +82,7 @@ def deepfool(
         The perturbations, in the dtype and on the device of x. Where `flipped`, the norm is at least the distance to
         another class; for a linear classifier it is that distance times 1 + overshoot, in one step. Invariant under
         positive scaling of the outputs, and under adding one function to all of them. A sample that no step can move,
-        because all outputs have y's gradient, or because two tie at x, is given up at once.
+        because all outputs have y's gradient, or because one with another gradient ties with y, is given up at once.
     Raises:
         ShapeError: if the outputs are not (n, c), or c is 1.
         EmptyError: if there are no samples.

@@ -58,6 +58,6 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     y = torch.linalg.vecdot(rows.detach(), sample.detach()).argmax(1, keepdim=True)
     apart = rows.take_along_dim(y.unsqueeze(2), 1) - rows
     length = torch.linalg.vector_norm(apart, dim=2)
-    # Equal rows tie everywhere: 0, not 0/0.
-    radius = torch.linalg.vecdot(apart, sample).clamp_min(0) / torch.where(length > 0, length, 1)
+    # Equal rows tie everywhere: 0, not 0/0. The gradient at 0 is 0.
+    radius = torch.linalg.vecdot(apart, sample).relu() / torch.where(length > 0, length, torch.inf)
     return radius.scatter(1, y, torch.inf).amin(1)

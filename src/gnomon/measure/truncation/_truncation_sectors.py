@@ -131,5 +131,6 @@ def _preactivations(layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterat
     for layer in layers:
         weight, bias = (None if part is None else part.detach().to(features) for part in (layer.weight, layer.bias))
         z = functional.linear(features, weight, bias)
+        _checks.finite(preactivations=z)  # NaN is not below zero
         yield z
         features = z.relu()
