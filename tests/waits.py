@@ -11,6 +11,7 @@ ERRORS = {
     *("dynamics/_central_path.py:CentralPath._reading", "dynamics/_general_flow.py:GeneralFlow.__init__"),
     *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:increasing_times"),
     *("dynamics/_snr_growth.py:snr_growth", "dynamics/_truncation_time.py:truncation_time_bound"),
+    *("kernels/_distances.py:check_metric", "kernels/_distances.py:_Points.of"),
     *("kernels/_agop.py:kernel_agop", "linalg/_gini.py:gini", "linalg/_polar_decomposition.py:polar_decomposition"),
     *(
         "linalg/_roots.py:Root.forward",
