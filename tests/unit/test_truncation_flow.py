@@ -438,6 +438,35 @@ def test_clearance_is_the_least_height_of_others():
 
 
 @pytest.mark.bad_input
+def test_clearance_of_what_is_no_point_or_no_orbit_of_the_flow_is_refused():
+    points, target, beta, rotation = collapsing()
+    flow, times = gnomon.TruncationFlow(points, target), TIMES[:2]
+    orbit = flow.flow(beta, rotation, times)
+    for others in (points[:, :1], torch.cat([points, points], 1), points[None]):
+        with pytest.raises(
+            ShapeError, match=r"TruncationFlow.clearance\(others, orbit\): expected \(m, 2\) and an orbit"
+        ):
+            flow.clearance(others, orbit)
+    with pytest.raises(
+        ShapeError, match=r"clearance\(others\): expected at least 2 axes, samples first, got shape \(2,\)"
+    ):
+        flow.clearance(points[0], orbit)
+    with pytest.raises(EmptyError, match=r"TruncationFlow.clearance\(others\): expected at least one sample, got none"):
+        flow.clearance(points[:0], orbit)
+    with pytest.raises(RangeError, match=r"TruncationFlow.clearance\(others\): expected finite numbers, got nan"):
+        flow.clearance(points * torch.nan, orbit)
+    with pytest.raises(RangeError, match=r"TruncationFlow.clearance: expected others in float64, got torch.float32"):
+        flow.clearance(points.float(), orbit)
+    general = gnomon.GeneralFlow(points, torch.zeros(len(points), dtype=torch.long), target[None])
+    with pytest.raises(
+        ShapeError, match=r"an orbit with beta \(t, 2\), got \(12, 2\) and beta \(2, 1, 2\)\. Pass points"
+    ):
+        flow.clearance(points, general.flow(beta[None], rotation[None], times))
+    with pytest.raises(TypeError, match=r"TruncationFlow.clearance\(orbit\): expected a TruncationOrbit, got Tensor"):
+        flow.clearance(points, orbit.beta)
+
+
+@pytest.mark.bad_input
 def test_bad_input_is_named():
     points, target, beta, rotation = collapsing()
     flow = gnomon.TruncationFlow(points, target)

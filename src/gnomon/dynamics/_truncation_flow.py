@@ -106,6 +106,23 @@ class TruncationFlow(GeneralFlow):
 
         Clusters flow independently as long as each map leaves unchanged the images of the clusters before it, and the
         points of the clusters after it.
+
+        Args:
+            others: (m q). In float64.
+            orbit: what `flow` returned.
+        Raises:
+            ShapeError: if the points are not (m q), or the orbit not one of a single map of this width.
+            EmptyError: if there are no points.
+            RangeError: if they are not in float64, or hold NaN or infinity.
         """
+        _checks.samples(others=others)
+        if not others.shape[1:] == orbit.beta.shape[1:] == self.target.shape:
+            raise ShapeError(
+                "others, orbit",
+                f"(m, {len(self.target)}) and an orbit with beta (t, {len(self.target)})",
+                f"{_checks.shape_of(others)} and beta {_checks.shape_of(orbit.beta)}",
+                "Pass points of this space, and what this flow returned.",
+            )
+        require_float64(others=others)
         heights = (others + orbit.beta[:, None]) @ orbit.rotation.mT
         return heights.amin((1, 2))
