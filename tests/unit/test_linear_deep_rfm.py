@@ -136,6 +136,15 @@ def test_gradients_and_dtype():
     assert gnomon.LinearDeepRFM is LinearDeepRFM
 
 
+def test_it_keeps_its_gram_matrix_and_its_graph():
+    gram = GRAM.clone().requires_grad_()
+    rfm = LinearDeepRFM(gram, LABELS, kernel_ridge=0.3, feature_ridge=1.0)
+    with torch.no_grad():
+        gram += 5
+    torch.testing.assert_close(rfm.gram.detach(), GRAM, rtol=0, atol=0)
+    assert torch.autograd.grad(rfm.run(2).factors.sum(), gram)[0].abs().max() > 0
+
+
 def objective(kernel, labels, ridge):
     """What theorem 4.4 maximises: the sum over classes of yᵀ(k + μI)⁻¹ky."""
     shifted = kernel + ridge * torch.eye(len(kernel)).double()

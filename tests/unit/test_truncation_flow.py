@@ -77,6 +77,20 @@ def test_a_truncation_flow_is_the_steepest_descent_of_one_cluster(q):
     torch.testing.assert_close(found[1], wanted[1][0], rtol=1e-12, atol=1e-12)
 
 
+def test_flows_keep_their_points_targets_and_labels():
+    points, labels, targets = clusters(2, 0)
+    given = [tensor.clone() for tensor in (points, labels, targets)]
+    general, one = gnomon.GeneralFlow(*given), gnomon.TruncationFlow(given[0], given[2][0])
+    for tensor in given:
+        tensor += 5
+    found = (general.points, general.labels, general.targets, one.points, one.target, one.targets)
+    wanted = (points, labels, targets, points, targets[0], targets[:1])
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    beta, rotation = start(1, 2, 0)
+    expected = descent(points, labels, targets, beta, rotation)
+    torch.testing.assert_close(general.velocity_at(beta, rotation), expected, rtol=1e-12, atol=1e-12)
+
+
 def drawn(layers, q, n, seed):
     """Points of two clusters that overlap, their labels, distant targets, and where the flow starts."""
     generator = torch.Generator().manual_seed(seed)

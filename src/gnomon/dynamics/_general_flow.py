@@ -70,7 +70,7 @@ class GeneralFlow:
             )
         require_float64(points=points, targets=targets)
         _checks.class_labels(labels, len(points), len(targets))
-        labels = labels.long()
+        labels = labels.clone().long()
         sizes = torch.bincount(labels, minlength=len(targets))
         if not sizes.all():
             raise EmptyError(
@@ -79,7 +79,7 @@ class GeneralFlow:
                 f"none in {int(sizes.argmin())}",
                 "Leave its target out, and count the clusters from 0.",
             )
-        self.points, self.labels, self.targets = points.detach(), labels, targets.detach()
+        self.points, self.labels, self.targets = points.detach().clone(), labels, targets.detach().clone()
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
     @public

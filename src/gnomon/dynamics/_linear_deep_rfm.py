@@ -109,7 +109,7 @@ class LinearDeepRFM:
             ("sizes of classes", counts.tolist(), "equal", len(set(counts.tolist())) == 1),
             ("printed kappa", printed, "above 0 (take a smaller kernel_ridge)", scaling != "printed" or printed > 0),
         )
-        self.gram = gram
+        self.gram = gram.clone()
         self.kernel_ridge, self.feature_ridge = float(kernel_ridge), float(feature_ridge)
         self.target = functional.one_hot(places, len(classes)).to(gram.dtype)
         exact = self.shrinkage(self.samples) ** 2

@@ -61,7 +61,8 @@ class TruncationFlow(GeneralFlow):
                 "Pass one target for the whole cluster.",
             )
         require_float64(points=points, target=target)
-        self.points, self.target, self.targets = points.detach(), target.detach(), target.detach()[None]
+        self.points, self.target = points.detach().clone(), target.detach().clone()
+        self.targets = self.target[None]
         self.labels = torch.zeros(len(points), dtype=torch.long, device=points.device)
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
