@@ -247,9 +247,10 @@ def test_labels_shifts_and_any_invertible_map_lead_to_the_same_path():
     features = normal(3, 10, 4)
     path = CentralPath(features)
     order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
-    labels = torch.tensor([7, 2, 5]).repeat_interleave(10)
-    shuffled = CentralPath(features.flatten(0, 1)[order], labels[order])
-    torch.testing.assert_close(shuffled.closed_form(TIMES), path.closed_form(TIMES))
+    for names in ([7, 2, 5], [-1, -7, 0], [3 * 10**18, 0, -(10**18)]):
+        labels = torch.tensor(names).repeat_interleave(10)
+        shuffled = CentralPath(features.flatten(0, 1)[order], labels[order])
+        torch.testing.assert_close(shuffled.closed_form(TIMES), path.closed_form(TIMES))
     mapped = CentralPath(features @ normal(4, 4, seed=3) + 100)
     torch.testing.assert_close(mapped.closed_form(TIMES), path.closed_form(TIMES))
     assert gnomon.CentralPath is CentralPath
@@ -276,6 +277,10 @@ def test_bad_input_is_named(monkeypatch):
         CentralPath(features, torch.zeros(3, dtype=torch.long))
     with pytest.raises(RangeError, match=r"expected as many samples of each class, got \[6, 4\].*take 4 of each"):
         CentralPath(features[0], torch.tensor([0] * 6 + [1] * 4))
+    with pytest.raises(
+        RangeError, match=r"CentralPath\(labels\): expected whole numbers, got torch.float64\. Pass one"
+    ):
+        CentralPath(features.flatten(0, 1), torch.zeros(30).double())
     path = CentralPath(features)
     with pytest.raises(RangeError, match=r"times from 0 on, strictly increasing, the last above 0, got \[2.0, 1.0\]"):
         path.flow(torch.tensor([2.0, 1.0]).double())

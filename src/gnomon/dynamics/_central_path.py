@@ -67,7 +67,7 @@ class CentralPath:
         ShapeError: if features are not (k n p), or labels not (m).
         EmptyError: if there are no samples.
         RangeError: if features are not in float64, hold NaN or infinity, or have a within-class covariance or class
-            means of less than full rank; if classes differ in size.
+            means of less than full rank; if labels are no whole numbers, or classes differ in size.
     Example:
         >>> import torch, gnomon
         >>> features = torch.randn(3, 20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -193,8 +193,9 @@ def _by_class(features: Tensor, labels: Tensor) -> Tensor:
             f"{_checks.shape_of(features)} and {_checks.shape_of(labels)}",
             "Pass one label per sample.",
         )
-    counts = torch.bincount(labels)
-    counts = counts[counts > 0]
+    if labels.is_floating_point():
+        raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class per sample.")
+    counts = torch.unique(labels, return_counts=True)[1]
     if counts.min() != counts.max():
         raise RangeError(
             "labels",
