@@ -286,8 +286,12 @@ def test_bad_input_is_named(monkeypatch):
         path.flow(torch.tensor([2.0, 1.0]).double())
     with pytest.raises(RangeError, match=r"the last above 0, got \[0.0\]"):
         path.flow(one * 0)
-    with pytest.raises(RangeError, match=r"rtol above 0, got -1.0"):
-        path.flow(one, rtol=-1.0)
+    for rtol in (-1.0, 0.9e-13, 0.0011, 1e6, torch.inf, torch.nan):
+        with pytest.raises(RangeError, match=rf"CentralPath.flow: expected rtol from 1e-13 to 0.001, got {rtol}\. Cha"):
+            path.flow(one, rtol=rtol)
+    for projection in ("orthogonal", "renormalised"):
+        with pytest.raises(RangeError, match=r"CentralPath.asymptote: expected times from 0 on, got -1.0\. Change it"):
+            CentralPath(features, projection=projection).asymptote(torch.tensor([1.0, -1.0]).double())
     with pytest.raises(EmptyError, match=r"snr_growth\(initial\): expected at least one sample"):
         snr_growth(one[:0], one, 3, 4)
     with pytest.raises(RangeError, match=r"initial above 0, got 0.0; times from 0 on, got -1.0; classes at least 2"):

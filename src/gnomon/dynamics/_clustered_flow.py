@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.dynamics._integration import require_times
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -91,17 +92,14 @@ class ClusteredFlow:
     @full_precision
     def weight(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t c q"]:
         """W at all times, from 0 on, in any order; unit: of gradient flow on the loss."""
-        return self.limit + (self._left("weight", times) * self.missing) @ self.directions.mT
+        return self.limit + (self._left(times) * self.missing) @ self.directions.mT
 
     @full_precision
     def loss(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: what is left in each direction decays at twice its rate."""
-        return self.least_loss + (self.rates * (self._left("loss", times) * self.missing) ** 2).sum((1, 2)) / 2
+        return self.least_loss + (self.rates * (self._left(times) * self.missing) ** 2).sum((1, 2)) / 2
 
-    def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 k"]:
+    def _left(self, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""
-        _checks.one_axis(times=times)
-        _checks.finite(times=times)
-        earliest = float(times.detach().min())
-        _checks.settings(("times", earliest, "from 0 on", earliest >= 0))
+        require_times(times)
         return torch.exp(-times.to(self.rates.device)[:, None, None] * self.rates)
