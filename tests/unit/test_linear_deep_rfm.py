@@ -136,6 +136,16 @@ def test_gradients_and_dtype():
     assert gnomon.LinearDeepRFM is LinearDeepRFM
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_computed_in_single(dtype):
+    gram = GRAM.to(dtype)
+    found, exact = (
+        LinearDeepRFM(given, LABELS, kernel_ridge=0.3, feature_ridge=1.0).run(3) for given in (gram, gram.double())
+    )
+    for name in ("factors", "distance", "to_limit"):
+        torch.testing.assert_close(getattr(found, name), getattr(exact, name).float(), rtol=1e-4, atol=1e-4)
+
+
 def test_it_keeps_its_gram_matrix_and_its_graph():
     gram = GRAM.clone().requires_grad_()
     rfm = LinearDeepRFM(gram, LABELS, kernel_ridge=0.3, feature_ridge=1.0)

@@ -48,7 +48,8 @@ class ClusteredFlow:
         RangeError: at NaN or infinity, or at mixed dtypes.
     Cost: O(n q min(n, q)) once, then O(c q k) per time. Differentiable in targets and weight, and in points where their
         singular values are distinct and above 0. Precision: computed from the singular values of X, not from S, whose
-        condition number is the square of theirs.
+        condition number is the square of theirs. All results are in the dtype of points, those of half precision in
+        float32.
     Example:
         >>> import math, torch, gnomon
         >>> points, targets = torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0], [5.0]])
@@ -80,6 +81,8 @@ class ClusteredFlow:
                 "Convert them.",
             )
         _checks.finite(points=points, targets=targets, weight=weight)
+        dtype = torch.promote_types(points.dtype, torch.float32)
+        points, targets, weight = points.to(dtype), targets.to(dtype), weight.to(dtype)
         left, values, right = torch.linalg.svd(points, full_matrices=False)
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
         values, self.directions = values[has_data], right[has_data].mT
@@ -102,4 +105,4 @@ class ClusteredFlow:
     def _left(self, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""
         require_times(times)
-        return torch.exp(-times.to(self.rates.device)[:, None, None] * self.rates)
+        return torch.exp(-times.to(self.rates)[:, None, None] * self.rates)

@@ -54,7 +54,7 @@ class LinearDeepRFM:
         in $\kappa$ and the rate (docs/errata.md).
     Args:
         gram: $X_1^\top X_1$ of the data, (n n), symmetric and positive semi-definite; positive definite if
-            `kernel_ridge` is 0.
+            `kernel_ridge` is 0. All results are in its dtype, those of half precision in float32.
         labels: the classes, all equally frequent.
         kernel_ridge: $\lambda_k$, what the kernel adds to the diagonal; at least 0.
         feature_ridge: $\lambda_\Phi$, what the random features add; above 0.
@@ -109,9 +109,9 @@ class LinearDeepRFM:
             ("sizes of classes", counts.tolist(), "equal", len(set(counts.tolist())) == 1),
             ("printed kappa", printed, "above 0 (take a smaller kernel_ridge)", scaling != "printed" or printed > 0),
         )
-        self.gram = gram.clone()
+        self.gram = gram.to(torch.promote_types(gram.dtype, torch.float32), copy=True)
         self.kernel_ridge, self.feature_ridge = float(kernel_ridge), float(feature_ridge)
-        self.target = functional.one_hot(places, len(classes)).to(gram.dtype)
+        self.target = functional.one_hot(places, len(classes)).to(self.gram.dtype)
         exact = self.shrinkage(self.samples) ** 2
         self.kappa = exact if scaling == "exact" else printed
 
