@@ -10,6 +10,7 @@ ERRORS = {
     *("dynamics/_central_path.py:_of_full_rank", "dynamics/_integration.py:require_times"),
     *("dynamics/_central_path.py:CentralPath._reading", "dynamics/_general_flow.py:GeneralFlow.__init__"),
     *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:increasing_times"),
+    "dynamics/_linear_deep_rfm.py:_check_gram",
     *("dynamics/_snr_growth.py:snr_growth", "dynamics/_truncation_time.py:truncation_time_bound"),
     *("kernels/_agop.py:kernel_agop", "linalg/_gini.py:gini", "linalg/_polar_decomposition.py:polar_decomposition"),
     *(

@@ -233,5 +233,41 @@ def test_bad_input_is_named():
         LinearDeepRFM(GRAM, torch.where(torch.arange(36) == 1, 0, LABELS), **good)
     with pytest.raises(RangeError, match=r"printed kappa above 0 \(take a smaller kernel_ridge\), got -0.19"):
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0, scaling="printed")
-    with pytest.raises(EmptyError, match=r"run\(depth\): expected at least one layer, got 0"):
-        LinearDeepRFM(GRAM, LABELS, **good).run(0)
+    for depth in (0, 2.5, math.nan, "2"):
+        with pytest.raises(
+            RangeError, match=rf"LinearDeepRFM.run: expected depth a whole number from 1 on, got {depth!r}"
+        ):
+            LinearDeepRFM(GRAM, LABELS, **good).run(depth)
+
+
+@pytest.mark.parametrize(
+    ("gram", "kernel_ridge"),
+    [(0 * GRAM, 0), (0 * GRAM + 1, 0), (0 * GRAM + 1, 1e-20), (-EYE, 1), (-EYE, 2), (GRAM - 20 * EYE, 0.3)],
+    ids=["zero", "one", "one with a ridge below rounding", "minus one", "minus one, solvable", "indefinite"],
+)
+def test_a_gram_matrix_that_is_none_or_cannot_be_solved_is_refused(gram, kernel_ridge):
+    with pytest.raises(
+        RangeError, match=rf"LinearDeepRFM\(gram\): expected a positive semi.* is not, with {kernel_ridge}\."
+    ):
+        LinearDeepRFM(gram, LABELS, kernel_ridge=kernel_ridge, feature_ridge=1.0)
+
+
+def test_a_gram_matrix_that_is_not_symmetric_is_refused():
+    with pytest.raises(
+        RangeError, match=r"LinearDeepRFM\(gram\): expected a symmetric matrix, got entries 1.0e-02 apart"
+    ):
+        LinearDeepRFM(GRAM + 0.01 * torch.ones(36, 36).double().triu(1), LABELS, kernel_ridge=0.1, feature_ridge=1.0)
+
+
+SINGLE = normal(36, 5).float() @ normal(36, 5).float().mT
+
+
+@pytest.mark.parametrize(
+    "gram",
+    [SINGLE, SINGLE.double(), SINGLE.bfloat16(), 1e-20 * SINGLE, 1e20 * SINGLE.double() @ SINGLE.double(), 0 * SINGLE],
+    ids=["float32", "from float32", "bfloat16", "small", "large", "zero"],
+)
+def test_rounding_does_not_make_a_gram_matrix_indefinite(gram):
+    """Of rank 5, with eigenvalues a little below 0."""
+    rfm = LinearDeepRFM(gram, LABELS, kernel_ridge=0.01 * max(1.0, float(gram.max())), feature_ridge=1.0)
+    assert rfm.run(2).distance.isfinite().all()
