@@ -110,11 +110,29 @@ def test_gradient_also_at_zero(loss, norm):
     torch.testing.assert_close(gradient, torch.zeros_like(zero))
 
 
+@pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_the_largest_norm_that_the_dtype_holds(loss, classes):
+    """With inputs so small that the norm is a bound on both."""
+    x, labels, norm = 1e-39 * normal(3, 4).float(), torch.tensor([0, 1, 1]), torch.finfo(torch.float32).max
+    found = aligned_jacobian(x, labels, classes, norm, loss).double() / norm
+    expected = aligned_jacobian(x.double(), labels, classes, norm, loss) / norm
+    torch.testing.assert_close(found.flatten(1).norm(dim=1), torch.ones(3).double())
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     x, labels = normal(3, 4), torch.tensor([0, 1, 2])
-    with pytest.raises(RangeError, match=r"expected classes at least 2, got 1; norm finite and at least 0, got -1.0"):
+    with pytest.raises(
+        RangeError, match=r"expected classes a whole number from 2 on, got 1; norm finite and at least 0, "
+    ):
         aligned_jacobian(x, labels, 1, -1.0)
+    for classes in (2.5, 3.0, math.nan, "3"):
+        with pytest.raises(
+            RangeError, match=rf"aligned_jacobian: expected classes a whole number.*got {classes!r}\. Change"
+        ):
+            aligned_jacobian(x, labels, classes, 1.0)
     with pytest.raises(RangeError, match="loss 'cross_entropy' or 'mse', got 'hinge'"):
         aligned_jacobian(x, labels, 3, 1.0, "hinge")
     with pytest.raises(RangeError, match=r"aligned_jacobian\(labels\): expected classes 0 to 1, got 0 to 2"):
@@ -123,5 +141,9 @@ def test_bad_input_is_named():
         aligned_jacobian(x, labels[:2], 3, 1.0)
     with pytest.raises(EmptyError, match=r"aligned_jacobian\(x\): expected at least one sample"):
         aligned_jacobian(x[:0], labels[:0], 3, 1.0)
+    with pytest.raises(
+        EmptyError, match=r"aligned_jacobian\(x\): expected entries for each sample, got shape \(3, 0\)"
+    ):
+        aligned_jacobian(x[:, :0], labels, 3, 1.0)
     with pytest.raises(RangeError, match=r"aligned_jacobian\(x\): expected finite numbers, got nan at index \(0, 0\)"):
         aligned_jacobian(x * torch.nan, labels, 3, 1.0)

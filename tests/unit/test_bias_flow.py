@@ -255,6 +255,19 @@ def test_ten_thousand_points_to_ten_digits():
     torch.testing.assert_close(single.beta, flow.beta.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_counts_more_points_than_it_can_hold(dtype):
+    points, one = normal(70_000, 1).to(dtype), torch.ones(1).to(dtype)
+    given = (points, 4 * one, 0 * one, EYE.to(dtype), torch.tensor([0.0, 1.0, 3.0]).to(dtype))
+    flow, exact = bias_flow(*given), bias_flow(*(part.double() for part in given))
+    for name in ("times", "beta", "rate", "loss", "passed", "limit"):
+        found = getattr(flow, name)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), getattr(exact, name), rtol=torch.finfo(dtype).eps, atol=1e-5)
+    with pytest.raises(RangeError, match=r"^bias_flow: expected a result that torch.float16 can hold, got one up to"):
+        bias_flow(*(1000 * part.half() for part in given[:3]), EYE.half(), given[4].half())
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     points, target, beta, rotation = cluster(5, 2, 0)

@@ -247,9 +247,10 @@ def test_labels_shifts_and_any_invertible_map_lead_to_the_same_path():
     features = normal(3, 10, 4)
     path = CentralPath(features)
     order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
-    labels = torch.tensor([7, 2, 5]).repeat_interleave(10)
-    shuffled = CentralPath(features.flatten(0, 1)[order], labels[order])
-    torch.testing.assert_close(shuffled.closed_form(TIMES), path.closed_form(TIMES))
+    for names in ([7, 2, 5], [-1, -7, 0], [3 * 10**18, 0, -(10**18)]):
+        labels = torch.tensor(names).repeat_interleave(10)
+        shuffled = CentralPath(features.flatten(0, 1)[order], labels[order])
+        torch.testing.assert_close(shuffled.closed_form(TIMES), path.closed_form(TIMES))
     mapped = CentralPath(features @ normal(4, 4, seed=3) + 100)
     torch.testing.assert_close(mapped.closed_form(TIMES), path.closed_form(TIMES))
     assert gnomon.CentralPath is CentralPath
@@ -276,13 +277,21 @@ def test_bad_input_is_named(monkeypatch):
         CentralPath(features, torch.zeros(3, dtype=torch.long))
     with pytest.raises(RangeError, match=r"expected as many samples of each class, got \[6, 4\].*take 4 of each"):
         CentralPath(features[0], torch.tensor([0] * 6 + [1] * 4))
+    with pytest.raises(
+        RangeError, match=r"CentralPath\(labels\): expected whole numbers, got torch.float64\. Pass one"
+    ):
+        CentralPath(features.flatten(0, 1), torch.zeros(30).double())
     path = CentralPath(features)
     with pytest.raises(RangeError, match=r"times from 0 on, strictly increasing, the last above 0, got \[2.0, 1.0\]"):
         path.flow(torch.tensor([2.0, 1.0]).double())
     with pytest.raises(RangeError, match=r"the last above 0, got \[0.0\]"):
         path.flow(one * 0)
-    with pytest.raises(RangeError, match=r"rtol above 0, got -1.0"):
-        path.flow(one, rtol=-1.0)
+    for rtol in (-1.0, 0.9e-13, 0.0011, 1e6, torch.inf, torch.nan):
+        with pytest.raises(RangeError, match=rf"CentralPath.flow: expected rtol from 1e-13 to 0.001, got {rtol}\. Cha"):
+            path.flow(one, rtol=rtol)
+    for projection in ("orthogonal", "renormalised"):
+        with pytest.raises(RangeError, match=r"CentralPath.asymptote: expected times from 0 on, got -1.0\. Change it"):
+            CentralPath(features, projection=projection).asymptote(torch.tensor([1.0, -1.0]).double())
     with pytest.raises(EmptyError, match=r"snr_growth\(initial\): expected at least one sample"):
         snr_growth(one[:0], one, 3, 4)
     with pytest.raises(RangeError, match=r"initial above 0, got 0.0; times from 0 on, got -1.0; classes at least 2"):

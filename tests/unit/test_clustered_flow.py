@@ -178,6 +178,21 @@ def test_invariances_dtype_and_gradients():
     assert torch.autograd.gradcheck(outputs, [tensor.requires_grad_() for tensor in (points, targets, weight)])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("of_times", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_the_dtype_is_that_of_the_points_single_precision_at_least(dtype, of_times):
+    given, times = [part.to(dtype) for part in problem()], TIMES.to(of_times)
+    flow, exact = ClusteredFlow(*given), ClusteredFlow(*(part.double() for part in given))
+    pairs = (
+        (flow.weight(times), exact.weight(times.double())),
+        (flow.loss(times), exact.loss(times.double())),
+        (flow.limit, exact.limit),
+        (flow.rates, exact.rates),
+    )
+    for found, expected in pairs:
+        torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     points, targets, weight = problem()

@@ -139,6 +139,17 @@ def test_the_loss_decays_at_the_gap_or_faster_and_both_matrices_converge(seed, s
     close(late.biases[1], late.biases[0])
 
 
+@pytest.mark.parametrize("rtol", [1e-13, 1e-3])
+def test_at_the_bounds_of_the_tolerance_it_is_kept(rtol):
+    """And SciPy does not warn of it, which would be an error here."""
+    flow = CollapsedFlow(*started(3, 0))
+    for found, exact in (
+        (flow.flow(TIMES, rtol=rtol).weight, flow.flow(TIMES, rtol=1e-12).weight),
+        (flow.propagators(TIMES, rtol=rtol).outer_weight, flow.propagators(TIMES, rtol=1e-12).outer_weight),
+    ):
+        torch.testing.assert_close(found, exact, rtol=0, atol=30 * max(rtol, 1e-12))
+
+
 def test_without_a_definite_integral_nothing_is_promised():
     """At the origin everything stays, and the loss with it."""
     zero = torch.zeros(2, 2, dtype=torch.float64)
@@ -264,8 +275,12 @@ def test_bad_input_is_named(monkeypatch):
         flow.flow(TIMES.flip(0))
     with pytest.raises(RangeError, match=r"propagators: expected times from 0 on.*the last above 0, got \[0.0\]"):
         flow.propagators(TIMES[:1] * 0)
-    with pytest.raises(RangeError, match=r"propagators: expected rtol above 0, got 0"):
-        flow.propagators(TIMES, rtol=0)
+    for rtol in (0, 1e-20, 0.0011, 1e6, math.inf, math.nan):
+        for solve in (flow.flow, flow.propagators):
+            with pytest.raises(
+                RangeError, match=rf"{solve.__name__}: expected rtol from 1e-13 to 0.001, got {rtol}\. Ch"
+            ):
+                solve(TIMES, rtol=rtol)
 
     class Failed:
         success, message = False, "step size too small"

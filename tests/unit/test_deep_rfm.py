@@ -239,13 +239,102 @@ def test_bad_input_is_named():
     for use in (DeepRFM().predict, DeepRFM().transform, lambda X: list(DeepRFM().stages(X))):
         with pytest.raises(NotFittedError):
             use(X)
-    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(8), depth=2).fit(X, y)
-    state = model.state_dict()
-    with pytest.raises(CheckpointError, match=r"expected at most 1 layers fitted to these data, got 2"):
-        DeepRFM(depth=1).fit(X, y, state=state)
-    with pytest.raises(CheckpointError, match=r"expected at most 2 layers fitted to these data, got 2 fitted to data"):
-        clone(model).fit(X + 1, y, state=state)
-    with pytest.raises(CheckpointError, match=r"fitted to data of 5 inputs"):
-        clone(model).fit(X[:, :4], y, state=state)
-    with pytest.raises(CheckpointError, match=r"expected layers.1.jitter, mean, got none"):
-        clone(model).fit(X, y, state={k: v for k, v in state.items() if k not in ("mean", "layers.1.jitter")})
+
+
+X, Y = clusters()
+SETTINGS = {"kernel": LaplaceKernel(2.0), "feature_map": ReLUFeatures(24), "depth": 2, "ridge": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "data"),
+    [
+        ({"kernel": LaplaceKernel(3.0)}, (X, Y)),
+        ({"kernel": GaussianKernel(2.0)}, (X, Y)),
+        ({"feature_map": ReLUFeatures(25)}, (X, Y)),
+        ({"feature_map": FourierFeatures(24, 2.0)}, (X, Y)),
+        ({"ridge": 2e-3}, (X, Y)),
+        ({"iterations": 2}, (X, Y)),
+        ({"random_state": 1}, (X, Y)),
+        ({}, (X, (Y + 1) % 3)),
+        ({}, (3 * (X - X.mean(0)) + X.mean(0), Y)),
+        ({}, (X[:, :4], Y)),
+        ({}, (X[::-1], Y[::-1])),
+    ],
+    ids=[
+        "bandwidth",
+        "kernel",
+        "width",
+        "features",
+        "ridge",
+        "iterations",
+        "seed",
+        "labels",
+        "scale",
+        "inputs",
+        "order",
+    ],
+)
+def test_a_state_is_of_its_settings_and_data(settings, data):
+    """All that the layers depend on is compared; a model that was refused keeps no layers of other data."""
+    state = DeepRFM(**SETTINGS).fit(X, Y).state_dict()
+    other = DeepRFM(**SETTINGS).fit(X, Y).set_params(**settings)
+    with pytest.raises(
+        CheckpointError, match=r"DeepRFM.fit\(state\): .* got one of other settings or data, or a part of"
+    ):
+        other.fit(*data, state=state)
+    assert not [name for name in other.state_dict() if name.startswith("layers")]
+
+
+def test_a_state_goes_on_with_another_depth():
+    state = DeepRFM(**SETTINGS).fit(X, Y).state_dict()
+    deeper = DeepRFM(**SETTINGS | {"depth": 3})
+    np.testing.assert_array_equal(
+        deeper.fit(X, Y, state=state).transform(X), DeepRFM(**SETTINGS | {"depth": 3}).fit(X, Y).transform(X)
+    )
+    with pytest.raises(
+        CheckpointError, match=r"DeepRFM.fit\(state\): expected at most 1 layers, the depth, got 2\. Raise"
+    ):
+        DeepRFM(**SETTINGS | {"depth": 1}).fit(X, Y, state=state)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layers.1.root": None},
+        {"layers.1.jitter": 0.0},
+        {"mean": np.zeros(5)},
+        {"scale": torch.zeros(4)},
+        {"layers.0.root": torch.eye(4)},
+        {"layers.0.misfit": torch.zeros((), device="meta")},
+        {"layers.2.root": torch.eye(24)},
+        {3: torch.zeros(1)},
+        {"fingerprint": torch.zeros(32)},
+        {"fingerprint": 1},
+        {"fingerprint": torch.zeros(32, dtype=torch.uint8, device="meta")},
+    ],
+    ids=lambda change: str(*change),
+)
+def test_a_changed_state_is_refused(change):
+    model = DeepRFM(**SETTINGS).fit(X, Y)
+    changed = model.state_dict() | change
+    changed = {name: value for name, value in changed.items() if value is not None}
+    with pytest.raises(
+        CheckpointError, match=r"expected a whole state_dict of this model.* got one of other settings or"
+    ):
+        model.fit(X, Y, state=changed)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("state", [{}, {"mean": 1}, [torch.zeros(5)], "mean", 3])
+def test_a_state_without_a_fingerprint_is_refused(state):
+    with pytest.raises(CheckpointError, match=r"got one without a fingerprint\. Fit without it"):
+        DeepRFM(**SETTINGS).fit(X, Y, state=state)
+
+
+@pytest.mark.parametrize("view", [np.s_[::-1], np.s_[:, ::-1], np.s_[::2], np.s_[:, ::2]], ids=str)
+def test_views_of_arrays_are_as_their_copies(view):
+    given, labels = X[view], Y[view[:1] if isinstance(view, tuple) else view]
+    viewed, copied = (DeepRFM(**SETTINGS).fit(*data) for data in ((given, labels), (given.copy(), labels.copy())))
+    np.testing.assert_array_equal(viewed.decision_function(given), copied.decision_function(given.copy()))
+    np.testing.assert_array_equal(copied.predict(given), viewed.predict(given.copy()))

@@ -136,6 +136,25 @@ def test_gradients_and_dtype():
     assert gnomon.LinearDeepRFM is LinearDeepRFM
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_computed_in_single(dtype):
+    gram = GRAM.to(dtype)
+    found, exact = (
+        LinearDeepRFM(given, LABELS, kernel_ridge=0.3, feature_ridge=1.0).run(3) for given in (gram, gram.double())
+    )
+    for name in ("factors", "distance", "to_limit"):
+        torch.testing.assert_close(getattr(found, name), getattr(exact, name).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_it_keeps_its_gram_matrix_and_its_graph():
+    gram = GRAM.clone().requires_grad_()
+    rfm = LinearDeepRFM(gram, LABELS, kernel_ridge=0.3, feature_ridge=1.0)
+    with torch.no_grad():
+        gram += 5
+    torch.testing.assert_close(rfm.gram.detach(), GRAM, rtol=0, atol=0)
+    assert torch.autograd.grad(rfm.run(2).factors.sum(), gram)[0].abs().max() > 0
+
+
 def objective(kernel, labels, ridge):
     """What theorem 4.4 maximises: the sum over classes of yᵀ(k + μI)⁻¹ky."""
     shifted = kernel + ridge * torch.eye(len(kernel)).double()
@@ -214,5 +233,41 @@ def test_bad_input_is_named():
         LinearDeepRFM(GRAM, torch.where(torch.arange(36) == 1, 0, LABELS), **good)
     with pytest.raises(RangeError, match=r"printed kappa above 0 \(take a smaller kernel_ridge\), got -0.19"):
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0, scaling="printed")
-    with pytest.raises(EmptyError, match=r"run\(depth\): expected at least one layer, got 0"):
-        LinearDeepRFM(GRAM, LABELS, **good).run(0)
+    for depth in (0, 2.5, math.nan, "2"):
+        with pytest.raises(
+            RangeError, match=rf"LinearDeepRFM.run: expected depth a whole number from 1 on, got {depth!r}"
+        ):
+            LinearDeepRFM(GRAM, LABELS, **good).run(depth)
+
+
+@pytest.mark.parametrize(
+    ("gram", "kernel_ridge"),
+    [(0 * GRAM, 0), (0 * GRAM + 1, 0), (0 * GRAM + 1, 1e-20), (-EYE, 1), (-EYE, 2), (GRAM - 20 * EYE, 0.3)],
+    ids=["zero", "one", "one with a ridge below rounding", "minus one", "minus one, solvable", "indefinite"],
+)
+def test_a_gram_matrix_that_is_none_or_cannot_be_solved_is_refused(gram, kernel_ridge):
+    with pytest.raises(
+        RangeError, match=rf"LinearDeepRFM\(gram\): expected a positive semi.* is not, with {kernel_ridge}\."
+    ):
+        LinearDeepRFM(gram, LABELS, kernel_ridge=kernel_ridge, feature_ridge=1.0)
+
+
+def test_a_gram_matrix_that_is_not_symmetric_is_refused():
+    with pytest.raises(
+        RangeError, match=r"LinearDeepRFM\(gram\): expected a symmetric matrix, got entries 1.0e-02 apart"
+    ):
+        LinearDeepRFM(GRAM + 0.01 * torch.ones(36, 36).double().triu(1), LABELS, kernel_ridge=0.1, feature_ridge=1.0)
+
+
+SINGLE = normal(36, 5).float() @ normal(36, 5).float().mT
+
+
+@pytest.mark.parametrize(
+    "gram",
+    [SINGLE, SINGLE.double(), SINGLE.bfloat16(), 1e-20 * SINGLE, 1e20 * SINGLE.double() @ SINGLE.double(), 0 * SINGLE],
+    ids=["float32", "from float32", "bfloat16", "small", "large", "zero"],
+)
+def test_rounding_does_not_make_a_gram_matrix_indefinite(gram):
+    """Of rank 5, with eigenvalues a little below 0."""
+    rfm = LinearDeepRFM(gram, LABELS, kernel_ridge=0.01 * max(1.0, float(gram.max())), feature_ridge=1.0)
+    assert rfm.run(2).distance.isfinite().all()

@@ -77,6 +77,20 @@ def test_a_truncation_flow_is_the_steepest_descent_of_one_cluster(q):
     torch.testing.assert_close(found[1], wanted[1][0], rtol=1e-12, atol=1e-12)
 
 
+def test_flows_keep_their_points_targets_and_labels():
+    points, labels, targets = clusters(2, 0)
+    given = [tensor.clone() for tensor in (points, labels, targets)]
+    general, one = gnomon.GeneralFlow(*given), gnomon.TruncationFlow(given[0], given[2][0])
+    for tensor in given:
+        tensor += 5
+    found = (general.points, general.labels, general.targets, one.points, one.target, one.targets)
+    wanted = (points, labels, targets, points, targets[0], targets[:1])
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    beta, rotation = start(1, 2, 0)
+    expected = descent(points, labels, targets, beta, rotation)
+    torch.testing.assert_close(general.velocity_at(beta, rotation), expected, rtol=1e-12, atol=1e-12)
+
+
 def drawn(layers, q, n, seed):
     """Points of two clusters that overlap, their labels, distant targets, and where the flow starts."""
     generator = torch.Generator().manual_seed(seed)
@@ -435,6 +449,35 @@ def test_clearance_is_the_least_height_of_others():
     others = normal(5, 2, seed=9) + 10
     wanted = [((others + b) @ r.mT).min() for b, r in zip(orbit.beta, orbit.rotation, strict=True)]
     torch.testing.assert_close(flow.clearance(others, orbit), torch.stack(wanted))
+
+
+@pytest.mark.bad_input
+def test_clearance_of_what_is_no_point_or_no_orbit_of_the_flow_is_refused():
+    points, target, beta, rotation = collapsing()
+    flow, times = gnomon.TruncationFlow(points, target), TIMES[:2]
+    orbit = flow.flow(beta, rotation, times)
+    for others in (points[:, :1], torch.cat([points, points], 1), points[None]):
+        with pytest.raises(
+            ShapeError, match=r"TruncationFlow.clearance\(others, orbit\): expected \(m, 2\) and an orbit"
+        ):
+            flow.clearance(others, orbit)
+    with pytest.raises(
+        ShapeError, match=r"clearance\(others\): expected at least 2 axes, samples first, got shape \(2,\)"
+    ):
+        flow.clearance(points[0], orbit)
+    with pytest.raises(EmptyError, match=r"TruncationFlow.clearance\(others\): expected at least one sample, got none"):
+        flow.clearance(points[:0], orbit)
+    with pytest.raises(RangeError, match=r"TruncationFlow.clearance\(others\): expected finite numbers, got nan"):
+        flow.clearance(points * torch.nan, orbit)
+    with pytest.raises(RangeError, match=r"TruncationFlow.clearance: expected others in float64, got torch.float32"):
+        flow.clearance(points.float(), orbit)
+    general = gnomon.GeneralFlow(points, torch.zeros(len(points), dtype=torch.long), target[None])
+    with pytest.raises(
+        ShapeError, match=r"an orbit with beta \(t, 2\), got \(12, 2\) and beta \(2, 1, 2\)\. Pass points"
+    ):
+        flow.clearance(points, general.flow(beta[None], rotation[None], times))
+    with pytest.raises(TypeError, match=r"TruncationFlow.clearance\(orbit\): expected a TruncationOrbit, got Tensor"):
+        flow.clearance(points, orbit.beta)
 
 
 @pytest.mark.bad_input

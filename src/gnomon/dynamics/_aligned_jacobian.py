@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
 from gnomon.linalg import length, unit
 
 
@@ -53,7 +52,7 @@ def aligned_jacobian(
         loss, and the least of them is returned, zero.
     Raises:
         ShapeError: if labels are not (n).
-        EmptyError: if there are no samples.
+        EmptyError: if there are no samples, or samples without entries.
         RangeError: at NaN or infinity, at a label that is not a class, or at a setting out of range.
     Cost: O(n c d).
     Example:
@@ -64,7 +63,7 @@ def aligned_jacobian(
                  [0.0000, 0.5000]]])
     """
     _checks.settings(
-        ("classes", classes, "at least 2", classes >= 2),
+        ("classes", classes, "a whole number from 2 on", isinstance(classes, int) and classes >= 2),
         ("norm", norm, "finite and at least 0", 0 <= norm < math.inf),
         ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
     )
@@ -72,14 +71,13 @@ def aligned_jacobian(
     largest = torch.finfo(x.dtype).max
     _checks.settings(("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
     _checks.samples(x=x)
-    if x.numel() == 0:
-        raise ShapeError("x", "entries", f"shape {_checks.shape_of(x)}", "Pass the samples as they are.")
     _checks.finite(x=x)
     _checks.class_labels(labels, len(x), classes)
     flat = x.flatten(1)
     target = functional.one_hot(labels.long(), classes).to(x.dtype)
     if loss == "cross_entropy":
-        factors = norm * math.sqrt(classes / (classes - 1)) * (target - 1 / classes)
+        # The norm last: it may be the largest number there is, and the rest is at most 1.
+        factors = math.sqrt(classes / (classes - 1)) * (target - 1 / classes) * norm
     else:
         lengths = length(flat).unsqueeze(1)
         binds = lengths * norm <= 1

@@ -1,13 +1,14 @@
 """The flow of a cumulative bias at a fixed rotation, event by event: points are cut away and the rate rises."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import HALF, full_precision, narrowed
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -79,7 +80,7 @@ def bias_flow(
         RangeError: at NaN or infinity, a negative time, mixed dtypes, or a rotation that is not orthogonal to half the
             digits of its dtype.
     Cost: O(q n log n + q t log n) time, O(q (n + t)) memory, in addition to the rotations. Precision: that of the
-        dtype, in distances to the target.
+        dtype, in distances to the target; half precision is computed in float32.
     Example:
         >>> import math, torch, gnomon
         >>> points, one = torch.tensor([[0.0], [1.0], [3.0]]), torch.ones(1)
@@ -97,7 +98,8 @@ def bias_flow(
         ("times", earliest, "from 0 on", earliest >= 0),
         ("times", times.dtype, f"in {points.dtype} as points", times.dtype == points.dtype),
     )
-    times = times.to(points.device)
+    dtype, given = points.dtype, (points, target, beta, rotation, times.to(points.device))
+    points, target, beta, rotation, times = (part.to(torch.promote_types(dtype, torch.float32)) for part in given)
     # All positions are relative to the cut at time 0, so that a point that lies there carries no rounding error.
     seen = (torch.cat([points, target[None]]) + beta) @ rotation.mT
     goal = seen[-1]
@@ -118,7 +120,7 @@ def bias_flow(
     # The cut ends at its target if any point is still truncated there, and otherwise at the last one it met.
     last = passed.isfinite().sum(1, keepdim=True)
     rest = torch.where(share.gather(1, last) > 0, 0, legs.gather(1, last))
-    return BiasFlow(
+    flow = BiasFlow(
         times=times,
         beta=beta - (goal - (sign[:, None] * left).mT) @ rotation,
         rate=rate.mT,
@@ -127,6 +129,7 @@ def bias_flow(
         rising=rising,
         limit=beta - (goal - sign * rest[:, 0]) @ rotation,
     )
+    return cast(BiasFlow, narrowed(flow, {torch.float32}, dtype)) if dtype in HALF else flow
 
 
 def _durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Float[Tensor, "q n"]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.dynamics._integration import require_times
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -47,7 +48,8 @@ class ClusteredFlow:
         RangeError: at NaN or infinity, or at mixed dtypes.
     Cost: O(n q min(n, q)) once, then O(c q k) per time. Differentiable in targets and weight, and in points where their
         singular values are distinct and above 0. Precision: computed from the singular values of X, not from S, whose
-        condition number is the square of theirs.
+        condition number is the square of theirs. All results are in the dtype of points, those of half precision in
+        float32.
     Example:
         >>> import math, torch, gnomon
         >>> points, targets = torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0], [5.0]])
@@ -79,6 +81,8 @@ class ClusteredFlow:
                 "Convert them.",
             )
         _checks.finite(points=points, targets=targets, weight=weight)
+        dtype = torch.promote_types(points.dtype, torch.float32)
+        points, targets, weight = points.to(dtype), targets.to(dtype), weight.to(dtype)
         left, values, right = torch.linalg.svd(points, full_matrices=False)
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
         values, self.directions = values[has_data], right[has_data].mT
@@ -91,17 +95,14 @@ class ClusteredFlow:
     @full_precision
     def weight(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t c q"]:
         """W at all times, from 0 on, in any order; unit: of gradient flow on the loss."""
-        return self.limit + (self._left("weight", times) * self.missing) @ self.directions.mT
+        return self.limit + (self._left(times) * self.missing) @ self.directions.mT
 
     @full_precision
     def loss(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: what is left in each direction decays at twice its rate."""
-        return self.least_loss + (self.rates * (self._left("loss", times) * self.missing) ** 2).sum((1, 2)) / 2
+        return self.least_loss + (self.rates * (self._left(times) * self.missing) ** 2).sum((1, 2)) / 2
 
-    def _left(self, name: str, times: Tensor) -> Float[Tensor, "t 1 k"]:
+    def _left(self, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""
-        _checks.one_axis(times=times)
-        _checks.finite(times=times)
-        earliest = float(times.detach().min())
-        _checks.settings(("times", earliest, "from 0 on", earliest >= 0))
-        return torch.exp(-times.to(self.rates.device)[:, None, None] * self.rates)
+        require_times(times)
+        return torch.exp(-times.to(self.rates)[:, None, None] * self.rates)

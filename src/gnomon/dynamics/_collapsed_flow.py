@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.dynamics._integration import increasing_times, integrated, require_float64
+from gnomon.dynamics._integration import increasing_times, integrated, require_float64, require_rtol
 from gnomon.errors import ShapeError, public
 
 
@@ -137,12 +137,12 @@ class CollapsedFlow:
         Returns:
             W and B, with the loss and the integral's drift computed from them.
         Raises:
-            RangeError: if the times are not as described.
+            RangeError: if the times are not as described, or rtol is not from 1e-13 to 0.001.
             ConvergenceError: if the integrator gives up, or needs more than 20,000 evaluations: near the limit its
                 steps do not grow with the time.
         Cost: O(q³) for each evaluation, of which there are a hundred to a thousand. Not differentiable.
         """
-        solved = self._solve("flow", times, self._velocity, torch.stack([self.weight, self.biases]), rtol)
+        solved = self._solve(times, self._velocity, torch.stack([self.weight, self.biases]), rtol)
         weight, biases = solved.unbind(1)
         residual = weight @ biases + self.labels
         loss = residual.square().sum((1, 2)) / 2
@@ -174,7 +174,7 @@ class CollapsedFlow:
 
         identity = torch.eye(len(self.weight), dtype=self.weight.dtype, device=self.weight.device)
         start = torch.stack([self.weight, self.biases, *[identity] * 4])
-        solved = self._solve("propagators", times, field, start, rtol)[:, 2:]
+        solved = self._solve(times, field, start, rtol)[:, 2:]
         return CollapsedPropagators(times.to(self.weight.device), *solved.unbind(1))
 
     def _velocity(self, state: Float[Tensor, "2 q q"]) -> Float[Tensor, "2 q q"]:
@@ -184,11 +184,11 @@ class CollapsedFlow:
         return torch.stack([-residual @ biases.mT, -weight.mT @ residual])
 
     def _solve(
-        self, name: str, times: Tensor, field: Callable[[Tensor], Tensor], start: Float[Tensor, "m q q"], rtol: float
+        self, times: Tensor, field: Callable[[Tensor], Tensor], start: Float[Tensor, "m q q"], rtol: float
     ) -> Float[Tensor, "t m q q"]:
         """The matrices at all times, from those at time 0."""
         moments = increasing_times(times)
-        _checks.settings(("rtol", rtol, "above 0", rtol > 0))
+        require_rtol(rtol)
         return integrated(field, start, moments, rtol)
 
 

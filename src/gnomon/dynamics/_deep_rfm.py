@@ -1,5 +1,6 @@
 """Deep recursive feature machines: a network without backpropagation, that collapses layer by layer."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -105,14 +106,17 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             X: samples in rows.
             y: their labels.
             callback: called with each layer's reading; `state_dict` then returns the layers so far.
-            state: a `state_dict` of this model on these data, whose layers are reused and not fitted again.
+            state: a `state_dict` of this model on these data, whose layers are reused and not fitted again. Depth and
+                device may be others. Kernel and feature map are compared as they are printed.
         """
         inputs, labels = self._checked(X, y)
+        self.layers_: list[RFMLayer] = []
         spread = inputs.std(0, correction=0)
         self.mean_ = inputs.mean(0)
         self.scale_ = torch.where(spread > 0, 1 / torch.where(spread > 0, spread, 1), 0)
-        self.layers_: list[RFMLayer] = [] if state is None else self._layers_of(state)
         self.readings_: tuple[DeepRFMReading, ...] = ()
+        if state is not None:
+            self.layers_ = self._layers_of(state)
         classes = len(self.classes_)
         targets = 2 * functional.one_hot(labels, classes).to(inputs.dtype) - 1
         x = (inputs - self.mean_) * self.scale_
@@ -155,11 +159,14 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             ("iterations", self.iterations, "at least 1", self.iterations >= 1),
             ("random_state", self.random_state, "at least 0", self.random_state >= 0),
         )
-        samples, given = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        samples, given = validate_data(self, X, y, dtype=np.float64, order="C", ensure_min_samples=2)
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
             raise RangeError("y", "at least two classes", "one class only", "Pass samples of more.")
+        # All that the layers depend on; the depth says how many there are, and the device only rounds.
+        settings = (self.kernel, self.feature_map, float(self.ridge), int(self.iterations), int(self.random_state))
+        self.origin_ = repr((settings, *(hashlib.sha256(part.data).hexdigest() for part in (samples, labels))))
         return torch.tensor(samples, device=self.device), torch.tensor(labels, device=self.device)
 
     @public
@@ -171,23 +178,32 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         for number, layer in enumerate(self.layers_):
             state |= {f"layers.{number}.{name}": getattr(layer, name) for name in ("root", "jitter", "misfit")}
             state |= {f"layers.{number}.drawn.{name}": tensor for name, tensor in layer.drawn.items()}
-        return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+        state = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+        return state | {"fingerprint": self._fingerprint(state)}
+
+    def _fingerprint(self, state: Mapping[str, Tensor]) -> Tensor:
+        """A digest of the settings and the data, and of what a state has: names and shapes."""
+        parts = sorted(f"{name}: {_form(value)}" for name, value in state.items())
+        return torch.tensor([*hashlib.sha256(repr((self.origin_, parts)).encode()).digest()], dtype=torch.uint8)
 
     def _layers_of(self, state: Mapping[str, Tensor]) -> list[RFMLayer]:
-        """The layers of a `state_dict`, if it is from these data."""
-        held = {name: tensor.to(self.mean_) for name, tensor in state.items()}
+        """The layers of a `state_dict`, if it is of this model on these data."""
+        held = dict(state) if isinstance(state, Mapping) else {}
+        given = held.pop("fingerprint", None)
+        own = self._fingerprint(held)
+        if given is None or _form(given) != _form(own) or given.tolist() != own.tolist():
+            raise CheckpointError(
+                "state",
+                "a whole state_dict of this model, fitted to these samples and labels",
+                "one without a fingerprint" if given is None else "one of other settings or data, or a part of one",
+                "Fit without it.",
+            )
+        held = {name: tensor.to(self.mean_) for name, tensor in held.items()}
         numbers = range(sum(name.endswith(".root") for name in held))
         figures = ("root", "jitter", "misfit")
-        missing = {"mean", "scale", *(f"layers.{number}.{name}" for number in numbers for name in figures)} - set(held)
-        if missing:
-            raise CheckpointError(None, ", ".join(sorted(missing)), "none", "Pass a whole state_dict.")
-        mean = held["mean"]
-        if len(numbers) > self.depth or mean.shape != self.mean_.shape or not torch.allclose(mean, self.mean_):
+        if len(numbers) > self.depth:
             raise CheckpointError(
-                None,
-                f"at most {self.depth} layers fitted to these data",
-                f"{len(numbers)} fitted to data of {len(mean)} inputs",
-                "Pass the state of this model on the same samples.",
+                "state", f"at most {self.depth} layers, the depth", len(numbers), "Raise the depth, or fit without it."
             )
         layers = []
         for number in numbers:
@@ -206,7 +222,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             x = stage.features
 
     def _standardised(self, X: ArrayLike) -> Float[Tensor, "n d"]:
-        samples = validate_data(self, X, dtype=np.float64, reset=False)
+        samples = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return (torch.tensor(samples, device=self.device) - self.mean_) * self.scale_
 
     def _represented(self, X: ArrayLike) -> Float[Tensor, "n p"]:
@@ -238,6 +254,13 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         """The labels of the largest outputs."""
         outputs = self.decision_function(X)
         return self.classes_[outputs.argmax(1) if outputs.ndim == 2 else (outputs > 0).astype(int)]
+
+
+def _form(value: object) -> str:
+    """The shape of a tensor of numbers and what else it takes to tell it from others, but for its numbers."""
+    if not isinstance(value, Tensor) or value.is_meta:
+        return "no numbers"
+    return f"{value.dtype} {value.layout} {tuple(value.shape)}"
 
 
 def _rows_of(n: int) -> int:

@@ -11,7 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.dynamics._clusters import Clusters
 from gnomon.dynamics._filippov import Coefficients, Snapshot, State, SwitchingEvents, Trajectory
-from gnomon.dynamics._integration import increasing_times, require_float64
+from gnomon.dynamics._integration import increasing_times, require_float64, require_rtol
 from gnomon.dynamics._truncation_orbit import TruncationOrbit
 from gnomon.errors import EmptyError, RangeError, ShapeError, public
 
@@ -70,7 +70,7 @@ class GeneralFlow:
             )
         require_float64(points=points, targets=targets)
         _checks.class_labels(labels, len(points), len(targets))
-        labels = labels.long()
+        labels = labels.clone().long()
         sizes = torch.bincount(labels, minlength=len(targets))
         if not sizes.all():
             raise EmptyError(
@@ -79,7 +79,7 @@ class GeneralFlow:
                 f"none in {int(sizes.argmin())}",
                 "Leave its target out, and count the clusters from 0.",
             )
-        self.points, self.labels, self.targets = points.detach(), labels, targets.detach()
+        self.points, self.labels, self.targets = points.detach().clone(), labels, targets.detach().clone()
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
     @public
@@ -168,7 +168,7 @@ class GeneralFlow:
     ) -> TruncationOrbit:
         """The flow; for a single map, exact once all points are truncated permanently."""
         moments = increasing_times(times)
-        _checks.settings(("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
+        require_rtol(rtol)
         start = _initial_state(beta, rotation, self.points.shape[1])
         trajectory, snapshots = Trajectory(self, start, self._sides(start), rtol), []
         for time in moments:

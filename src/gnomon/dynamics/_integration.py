@@ -72,6 +72,19 @@ def increasing_times(times: Float[Tensor, "t"]) -> list[float]:
     return moments
 
 
+def require_times(times: Float[Tensor, "t"]) -> None:
+    """Raises unless the times are finite and from 0 on; their order does not matter."""
+    _checks.one_axis(times=times)
+    _checks.finite(times=times)
+    earliest = float(times.detach().min())
+    _checks.settings(("times", earliest, "from 0 on", earliest >= 0))
+
+
+def require_rtol(rtol: float) -> None:
+    """Raises RangeError unless the integrator can keep the relative tolerance and it is one."""
+    _checks.settings(("rtol", rtol, "from 1e-13 to 0.001", 1e-13 <= rtol <= 1e-3))
+
+
 def require_float64(**tensors: Tensor) -> None:
     """Raises RangeError unless all are in float64 and finite."""
     kinds = [(name, tensor.dtype, "in float64", tensor.dtype == torch.float64) for name, tensor in tensors.items()]

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError, public
+from gnomon.errors import ConvergenceError, RangeError, ShapeError, public
 
 STEPS = 10_000
 """How often the scalar map is iterated for a fixed point, at most."""
@@ -54,7 +54,7 @@ class LinearDeepRFM:
         in $\kappa$ and the rate (docs/errata.md).
     Args:
         gram: $X_1^\top X_1$ of the data, (n n), symmetric and positive semi-definite; positive definite if
-            `kernel_ridge` is 0.
+            `kernel_ridge` is 0. All results are in its dtype, those of half precision in float32.
         labels: the classes, all equally frequent.
         kernel_ridge: $\lambda_k$, what the kernel adds to the diagonal; at least 0.
         feature_ridge: $\lambda_\Phi$, what the random features add; above 0.
@@ -64,8 +64,9 @@ class LinearDeepRFM:
         kappa: $\kappa$.
     Raises:
         ShapeError: if gram is not (n n) or labels not (n).
-        RangeError: at NaN or infinity, at settings out of range, if classes differ in size, or for "printed" if its
-            $\kappa$ is not above 0.
+        RangeError: at NaN or infinity, at a gram that is not as described, beyond n single-precision epsilons of its
+            largest entry; at settings out of range, if classes differ in size, or for "printed" if its $\kappa$ is not
+            above 0.
     Example:
         >>> import torch, gnomon
         >>> gram, labels = torch.eye(6, dtype=torch.float64), torch.tensor([0, 1, 0, 1, 0, 1])
@@ -109,9 +110,10 @@ class LinearDeepRFM:
             ("sizes of classes", counts.tolist(), "equal", len(set(counts.tolist())) == 1),
             ("printed kappa", printed, "above 0 (take a smaller kernel_ridge)", scaling != "printed" or printed > 0),
         )
-        self.gram = gram
+        self.gram = gram.to(torch.promote_types(gram.dtype, torch.float32), copy=True)
+        _check_gram(self.gram.detach(), torch.finfo(gram.dtype).eps, kernel_ridge)
         self.kernel_ridge, self.feature_ridge = float(kernel_ridge), float(feature_ridge)
-        self.target = functional.one_hot(places, len(classes)).to(gram.dtype)
+        self.target = functional.one_hot(places, len(classes)).to(self.gram.dtype)
         exact = self.shrinkage(self.samples) ** 2
         self.kappa = exact if scaling == "exact" else printed
 
@@ -126,8 +128,7 @@ class LinearDeepRFM:
 
         Cost: O(n³) for the first layer, O(n k²) for each further one. Differentiable in the Gram matrix.
         """
-        if depth < 1:
-            raise EmptyError("depth", "at least one layer", depth, "Ask for more.")
+        _checks.settings(("depth", depth, "a whole number from 1 on", isinstance(depth, int) and depth >= 1))
         factors = [self.first()]
         while len(factors) < depth:
             factors.append(self.next(factors[-1]))
@@ -191,6 +192,29 @@ class LinearDeepRFM:
         shifted = limit + self.feature_ridge + self.kernel_ridge
         slope = self.kernel_ridge * self.shrinkage(limit) * self.samples / (self.kappa * shifted)
         return slope * max(1 / (self.feature_ridge + self.kernel_ridge), 2 / shifted)
+
+
+def _check_gram(gram: Float[Tensor, "n n"], eps: float, kernel_ridge: float | int) -> None:
+    """Raises RangeError unless, up to its epsilon, it is symmetric, semi-definite, and definite with the ridge."""
+    n, largest, own = len(gram), float(gram.abs().max()), torch.finfo(gram.dtype)
+    # Of single precision at best: what is in float64 may have been computed in float32.
+    rounding = n * max(eps, torch.finfo(torch.float32).eps) * largest
+    apart = float((gram - gram.mT).abs().max())
+    if apart > rounding:
+        raise RangeError(
+            "gram",
+            "a symmetric matrix",
+            f"entries {apart:.1e} apart from those across the diagonal",
+            "Pass X @ X.T of the samples in rows.",
+        )
+    shift = min(kernel_ridge - n * own.eps * largest, rounding + own.tiny)
+    if torch.linalg.cholesky_ex(gram + shift * torch.eye(n, dtype=gram.dtype, device=gram.device)).info != 0:
+        raise RangeError(
+            "gram",
+            "a positive semi-definite matrix, positive definite with kernel_ridge on its diagonal",
+            f"one that is not, with {kernel_ridge:g}",
+            "Pass X @ X.T of the samples in rows, or take a larger kernel_ridge.",
+        )
 
 
 def _distance(a: Float[Tensor, "n k"], b: Float[Tensor, "n k"]) -> Float[Tensor, ""]:

@@ -61,7 +61,8 @@ class TruncationFlow(GeneralFlow):
                 "Pass one target for the whole cluster.",
             )
         require_float64(points=points, target=target)
-        self.points, self.target, self.targets = points.detach(), target.detach(), target.detach()[None]
+        self.points, self.target = points.detach().clone(), target.detach().clone()
+        self.targets = self.target[None]
         self.labels = torch.zeros(len(points), dtype=torch.long, device=points.device)
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
@@ -106,6 +107,23 @@ class TruncationFlow(GeneralFlow):
 
         Clusters flow independently as long as each map leaves unchanged the images of the clusters before it, and the
         points of the clusters after it.
+
+        Args:
+            others: (m q). In float64.
+            orbit: what `flow` returned.
+        Raises:
+            ShapeError: if the points are not (m q), or the orbit not one of a single map of this width.
+            EmptyError: if there are no points.
+            RangeError: if they are not in float64, or hold NaN or infinity.
         """
+        _checks.samples(others=others)
+        if not others.shape[1:] == orbit.beta.shape[1:] == self.target.shape:
+            raise ShapeError(
+                "others, orbit",
+                f"(m, {len(self.target)}) and an orbit with beta (t, {len(self.target)})",
+                f"{_checks.shape_of(others)} and beta {_checks.shape_of(orbit.beta)}",
+                "Pass points of this space, and what this flow returned.",
+            )
+        require_float64(others=others)
         heights = (others + orbit.beta[:, None]) @ orbit.rotation.mT
         return heights.amin((1, 2))
