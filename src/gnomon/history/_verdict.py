@@ -21,6 +21,8 @@ CLOSED = 0.1
 """How far accuracy on a validation split may be below that on training data in a network that has generalised."""
 RISE = 0.05
 """What counts as a rise in accuracy."""
+ROUNDING = 1e-6
+"""Accuracies may be of float32, in which 0.9 - 0.85 is less than 0.05."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def verdict(
             says whether it points the same way.
     Returns:
         The verdict; "cannot tell" with too few readings, or if the training run is unlike the corpus. The same for all
-        multiples of the steps, and of the norms.
+        multiples of the steps, and of the norms as long as these are above 1e-9.
     Raises:
         ShapeError: if a quantity does not have as many values as there are steps.
         EmptyError: if there are no readings.
@@ -159,7 +161,7 @@ def verdict(
     likely = expected is not None and probability >= LIKELY
     by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
     risen = said.get("validation_accuracy, change")
-    agrees = None if risen is None else (risen >= RISE) == (probability >= LIKELY)
+    agrees = None if risen is None else (risen >= RISE - ROUNDING) == (probability >= LIKELY)
     ways = {
         None: "",
         True: " A validation split points the same way.",
@@ -201,9 +203,9 @@ def word(known: Corpus, fits: bool, probability: float, values: Mapping[str, Ser
     if "validation_accuracy" not in values:
         return "fits and is at rest"
     held_out = values["validation_accuracy"]
-    if held_out.max() - held_out[-1] >= RISE:
+    if held_out.max() - held_out[-1] >= RISE - ROUNDING:
         return "deteriorating"
-    return "settled" if values["accuracy"][-1] - held_out[-1] <= CLOSED else "fits and is stuck"
+    return "settled" if values["accuracy"][-1] - held_out[-1] <= CLOSED + ROUNDING else "fits and is stuck"
 
 
 def evidence(
