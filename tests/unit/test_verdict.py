@@ -206,8 +206,42 @@ def test_bad_readings_are_refused():
         verdict(STEPS, **readings() | {"jacobian_norm": [math.nan] * len(STEPS)})
     with pytest.raises(ShapeError, match=r"verdict\(accuracy\): expected 13 readings as in steps"):
         verdict(STEPS, **readings() | {"accuracy": [1.0]})
+    with pytest.raises(ShapeError, match=r"verdict\(validation_accuracy\): expected shape \(13,\) as steps has"):
+        verdict(STEPS, **readings(), validation_accuracy=[0.5])
+    with pytest.raises(
+        RangeError, match=r"verdict\(validation_accuracy\): expected a number at the last step, got NaN"
+    ):
+        verdict(STEPS, **readings(), validation_accuracy=[0.5] * 12 + [math.nan])
+    with pytest.raises(TypeError, match=r"verdict\(accuracy\): expected numbers, .* not NoneType\. Leave out what"):
+        verdict(STEPS, **readings() | {"accuracy": [1.0] * 12 + [None]})
     with pytest.raises(EmptyError, match=r"verdict\(steps\): expected at least 1 readings"):
         verdict([], **{name: [] for name in NAMES})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bounds"),
+    [
+        ("accuracy", 100.0, r"\[0, 1\], got 100"),
+        ("accuracy", -0.5, r"\[0, 1\], got -0.5"),
+        ("log_probability", 3.0, r"\[-inf, 0\], got 3"),
+        ("parameter_norm", -1.0, r"\[0, inf\], got -1"),
+        ("jacobian_norm", -5.0, r"\[0, inf\], got -5"),
+        ("jacobian_alignment", 1.1, r"\[-1, 1\], got 1.1"),
+        ("centroid_alignment", -1.1, r"\[-1, 1\], got -1.1"),
+        ("explained_variance_ratio", 3.0, r"\[0, 1\], got 3"),
+        ("validation_accuracy", 50.0, r"\[0, 1\], got 50"),
+        ("validation_accuracy", math.inf, r"\[0, 1\], got inf"),
+    ],
+)
+def test_what_no_quantity_can_be_is_not_judged(name, value, bounds):
+    values = readings() | {name: [0.0] * (len(STEPS) - 1) + [value]}
+    with pytest.raises(RangeError, match=rf"verdict\({name}\): expected numbers in {bounds} at index \(12,\)\. "):
+        verdict(STEPS, **values)
+
+
+def test_rounding_beyond_a_bound_is_judged():
+    above = readings(accuracy=1 + 1e-7, log_probability=1e-7, explained_variance_ratio=1.0078)
+    assert verdict(STEPS, **above, validation_accuracy=[1.0000001] * len(STEPS)).message
 
 
 def history(**changes):
@@ -254,6 +288,25 @@ def test_a_validation_split_that_the_last_step_lacks_is_left_out(made_up, spoile
         numbers["validation/accuracy"] = spoiled
     assert without.verdict().agrees is None
     assert without.verdict().evidence.startswith(f"At step {STEPS[-1]} training accuracy")
+
+
+def test_a_validation_split_that_is_read_seldom_hides_no_reading(made_up):
+    """It is judged by its own readings: the last alone, and then one per doubling."""
+    seldom = history()
+    for row in [*seldom][:-1]:
+        del row.numbers["validation/accuracy"]
+    assert seldom.verdict().says == "fits its training data and is still changing"
+    assert seldom.verdict().agrees is None
+    for kept in ([2, 4, 6, 8, 10, 12], [1, 3, 5, 7, 9, 11, 12]):
+        also = history()
+        for place, row in enumerate(also):
+            row.numbers["validation/accuracy"] = 0.5 + 0.02 * place
+            if place not in kept:
+                del row.numbers["validation/accuracy"]
+        assert also.verdict().agrees is True
+        assert also.verdict().evidence.endswith("A validation split points the same way.")
+    rest = readings() | {"jacobian_alignment": rising(-0.5)}
+    assert verdict(STEPS, **rest, validation_accuracy=[0.6] + [math.nan] * 11 + [0.5]).says == "deteriorating"
 
 
 def test_a_reading_of_other_quantities_is_passed_over(made_up):
