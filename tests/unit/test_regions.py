@@ -379,6 +379,9 @@ def test_plane_through_three_points():
     torch.testing.assert_close(directions @ directions.T, torch.eye(2, dtype=torch.float64))
     with pytest.raises(RangeError, match=r"plane_through\(x3\): expected three points that span a plane"):
         plane_through(x[0], x[1], (x[0] + x[1]) / 2)
+    for number in (torch.tensor(0.0), torch.zeros(1)):
+        with pytest.raises(ShapeError, match=r"plane_through\(x1\): expected inputs of two entries or more, got shape"):
+            plane_through(number, number + 1, number + 3)
     with pytest.raises(RangeError, match=r"Plane\(directions\): expected two directions that span a plane"):
         Plane(x[0], torch.stack([x[1], 2 * x[1]]))
     with pytest.raises(ShapeError, match=r"Plane\(directions\): expected shape \(2, 2, 4\), got \(3, 2, 4\)"):

@@ -231,6 +231,41 @@ def test_directions_of_very_different_lengths_span_a_plane():
         Plane(torch.zeros(2), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "second"), [(torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-17), (torch.float64, 1e9)]
+)
+def test_coordinates_in_a_plane_of_very_different_directions(dtype, second):
+    directions = torch.zeros(2, 784, dtype=dtype)
+    directions[0, 0], directions[1, 1] = 1, second
+    plane, points = (
+        Plane(torch.zeros(784, dtype=dtype), directions),
+        torch.tensor([[2.0, 3.0], [-1.0, 7.0]], dtype=dtype),
+    )
+    torch.testing.assert_close(plane.project(plane.embed(points)), points)
+    assert plane.project(plane.embed(points).bfloat16()).dtype == torch.float32
+
+
+def test_coordinates_are_those_of_the_nearest_point_and_have_gradients():
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    directions[1] = directions[0] + 1e-4 * directions[1]
+    plane = Plane(torch.randn(3, 4, generator=generator, dtype=torch.float64), directions)
+    x = torch.randn(5, 3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    left = (x - plane.embed(plane.project(x))).flatten(1) @ directions.flatten(1).T
+    torch.testing.assert_close(left, torch.zeros(5, 2, dtype=torch.float64), rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(plane.project, x)
+
+
+def test_planes_of_tensors_are_the_same_only_if_they_are_one():
+    plane = Plane(torch.zeros(2), torch.eye(2))
+    assert plane == plane
+    assert plane != Plane(torch.zeros(2), torch.eye(2))
+    regions = slice_regions(one_layer([[1.0, 0.0]]), FLAT, SQUARE)
+    assert regions.polygons != regions.polygons[:]
+    points = torch.zeros(1, 2, dtype=torch.float64)
+    assert migration(regions, regions, points) != migration(regions, regions, points)
+
+
 def test_samples_without_entries_have_no_boundary():
     with pytest.raises(EmptyError, match=r"^boundary_distance\(x\): expected entries .* got shape \(3, 0\)"):
         boundary_distance(nn.Identity(), torch.zeros(3, 0))
