@@ -73,6 +73,37 @@ def test_an_affine_network_has_no_boundary():
     assert boundary_distance(nn.Linear(3, 2), torch.randn(4, 3)).tolist() == [torch.inf] * 4
 
 
+class Centred(nn.Module):
+    """A layer whose units sum to 0, their sum, through a ReLU or a maximum, which is 0 but for rounding, and ReLUs."""
+
+    def __init__(self, seed, bends, scale=1.0):
+        super().__init__()
+        self.first, self.last = mlp((3, 9, 4), bias=True, generator=torch.Generator().manual_seed(seed)).double()[::2]
+        self.bends, self.scale = bends, scale
+
+    def forward(self, x):
+        hidden = self.scale * self.first(x)
+        hidden = hidden - hidden.mean(1, keepdim=True)
+        nothing = hidden.sum(1, keepdim=True)
+        return torch.cat([self.bends(nothing, hidden[:, :1]), self.last(hidden / self.scale).relu()], 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scale", [1.0, 1e-100])
+def test_what_changes_by_rounding_alone_has_no_boundary(seed, scale):
+    def maximum(nothing, one):
+        return torch.nn.functional.max_pool1d(torch.cat([one, one + nothing, 3 * one / 3], 1)[:, None], 3)[:, 0]
+
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    wanted = boundary_distance(Centred(seed, lambda nothing, one: one, scale), x)
+    assert wanted.isfinite().all()
+    for bends in (lambda nothing, one: nothing.relu(), lambda nothing, one: (2 * nothing).abs(), maximum):
+        torch.testing.assert_close(boundary_distance(Centred(seed, bends, scale), x), wanted)
+        alone = nn.Sequential(Centred(seed, bends, scale), nn.Linear(5, 2).double())
+        alone[0].last.weight.data.zero_()
+        assert boundary_distance(alone, x).tolist() == [torch.inf] * 40
+
+
 @pytest.mark.parametrize("name", ["hardtanh", "functions", "max"])
 def test_decision_boundary_lies_where_the_two_largest_outputs_are_equal(name):
     model, plane = made(name)
