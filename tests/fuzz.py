@@ -67,13 +67,17 @@ sampled(gnomon.fourier_losses)(
 sampled(gnomon.fourier_norms)(lambda s: {"matrix": s.normal("p", "d")})
 sampled(gnomon.gini)(lambda s: {"values": s.normal("n", "p").abs()})
 sampled(gnomon.plateau)(
-    lambda s: {"steps": torch.arange(s.sizes.n), "alignment": s.normal("n"), "pc1": s.normal("n").abs()}
+    lambda s: {"steps": torch.arange(s.sizes.n), "alignment": s.normal("n").tanh(), "pc1": s.normal("n").sigmoid()}
 )
 sampled(gnomon.polar_decomposition)(lambda s: {"matrix": s.normal("k", "p")})
 sampled(gnomon.psd_root)(lambda s: {"matrix": s.square()})
 sampled(gnomon.top_eigenvectors)(lambda s: {"agop": s.square(), "count": 2})
 sampled(gnomon.verdict)(
-    lambda s: {"steps": 2 ** torch.arange(s.sizes.n)} | {name: -s.normal("n").abs() for name in corpus().quantities}
+    lambda s: (
+        {"steps": 2 ** torch.arange(s.sizes.n)}
+        | {name: s.normal("n").sigmoid() for name in corpus().quantities}
+        | {"log_probability": -s.normal("n").abs()}
+    )
 )
 sampled(gnomon.vector_jacobian)(of_network(v=lambda s: s.normal("k")))
 

@@ -7,6 +7,8 @@ from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 
 SHOWN = 5
 """If many classes have no samples, this many are named."""
+ROUNDED = 0.01
+"""How far rounding, in half precision, puts a number of size 1 beyond its bounds."""
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -50,6 +52,35 @@ def finite(**tensors: Tensor) -> None:
             cause = "a diverged network is the usual cause."
             advice = "Leave such samples out." if name == "x" else f"Look at what produced {name}; {cause}"
             raise RangeError(name, "finite numbers", f"{value} at index {index}", advice)
+
+
+def between(low: float | int, high: float | int, /, **tensors: Tensor) -> None:
+    """Raises a RangeError that names the first number beyond these bounds by more than rounding; NaN is none."""
+    for name, tensor in tensors.items():
+        beyond = ((tensor < low - ROUNDED) | (tensor > high + ROUNDED)).nonzero()
+        if len(beyond):
+            index = tuple(beyond[0].tolist())
+            raise RangeError(
+                name,
+                f"numbers in [{low:g}, {high:g}]",
+                f"{float(tensor[index]):g} at index {index}",
+                f"Look at what produced {name}; shares are not per cent.",
+            )
+
+
+def numbers(name: str, values: object) -> Tensor:
+    """The values as a tensor in float64.
+
+    Raises:
+        ShapeError: if they are in lists of different lengths.
+        TypeError: if they are no numbers.
+    """
+    try:
+        return torch.as_tensor(values, dtype=torch.float64)
+    except (TypeError, ValueError) as error:
+        kind = ShapeError if isinstance(error, ValueError) else ArgumentTypeError
+        expected, advice = "numbers, or lists of them of one length", "Leave out what is none, or pass a tensor."
+        raise kind(name, expected, f"others: {error}", advice) from error
 
 
 def samples(least_dims: int = 2, **tensors: Tensor) -> None:

@@ -60,6 +60,12 @@ def test_rest_is_rest_however_many_readings_are_noisy(size):
     assert not feature_learning_interval([0, 1, 2], [0.0, 0.0, 0.0]).moves
 
 
+def test_steps_are_named_by_all_their_digits():
+    found = feature_learning_interval([1_000_001, 1_000_002.5, 1_000_003], [1.0, 2.0, 3.0])
+    assert found.message.startswith("It moves between steps 1,000,001 and 1,000,003, by ")
+    assert " up to step 1,000,002 has 0 of 3." in plateau([1_000_001, 1_000_002], [0.9, 0.9], [1.0, 1.0]).message
+
+
 def test_there_and_back_again_is_a_move():
     found = feature_learning_interval([0, 1, 2, 3, 4, 5], [1.0, 1.0, 4.0, 4.0, 1.0, 1.0])
     assert (found.moves, found.start, found.end, found.change) == (True, 1.0, 4.0, 0.0)
@@ -76,7 +82,7 @@ def test_backwards_is_the_same_interval():
 def judged(steps, alignment, pc1=0.97, size=0.0, **settings):
     shares = torch.full((len(steps),), pc1).double() + noise(len(steps), min(size, 0.01), seed=1)
     strict = {"flat": 0.02, "high": 0.5, "rank_one": 0.9}
-    return plateau(steps, alignment + noise(len(steps), size), shares, **strict | settings)
+    return plateau(steps, (alignment + noise(len(steps), size)).clamp(-1, 1), shares, **strict | settings)
 
 
 @pytest.mark.parametrize("steps", [LINEAR, LOGARITHMIC], ids=["linear", "logarithmic"])
@@ -173,6 +179,16 @@ def test_bad_input_is_named():
         plateau([0, 1], [1.0, 1.0], [1.0])
     with pytest.raises(RangeError, match=r"expected steps that increase, got 1 after 1 at index 2"):
         feature_learning_interval([0, 1, 1], [1.0, 1.0, 1.0])
+    with pytest.raises(RangeError, match=r"got 1,000,000 after 1,000,001.5 at index 2"):
+        feature_learning_interval([999_999, 1_000_001.5, 1_000_000], [1.0, 1.0, 1.0])
+    with pytest.raises(ShapeError, match=r"feature_learning_interval\(values\): expected numbers, .* of one length"):
+        feature_learning_interval([0, 1], [[1.0, 2.0], [3.0]])
+    with pytest.raises(TypeError, match=r"plateau\(alignment\): expected numbers, .* not NoneType\. Leave out what"):
+        plateau([0, 1], [1.0, None], [1.0, 1.0])
+    with pytest.raises(RangeError, match=r"plateau\(alignment\): expected numbers in \[-1, 1\], got 5 at index \(1,\)"):
+        plateau([0, 1], [1.0, 5.0], [1.0, 1.0])
+    with pytest.raises(RangeError, match=r"plateau\(pc1\): expected numbers in \[0, 1\], got -0.2 at index \(0,\)"):
+        plateau([0, 1], [1.0, 1.0], [-0.2, 1.0])
     with pytest.raises(RangeError, match=r"feature_learning_interval\(values\): expected finite numbers, got nan"):
         feature_learning_interval([0, 1], [1.0, math.nan])
     with pytest.raises(RangeError, match=r"tolerance in \(0, 1\), got 2"):

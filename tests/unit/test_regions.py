@@ -362,6 +362,56 @@ def test_boxes_are_any_convex_polygon():
     torch.testing.assert_close(slice_regions(model, FLAT, SQUARE).areas.sum().item(), 4.0)
 
 
+def test_a_box_that_is_too_far_from_the_origin_is_named_and_not_the_network():
+    """The same network, moved and scaled with its box: the same regions, also where the plane's origin is moved."""
+
+    def at(far, half, origin=0.0):
+        model = mlp((2, 20, 20, 3), bias=True, generator=torch.Generator().manual_seed(0)).double().eval()
+        with torch.no_grad():
+            model[0].weight /= half
+            model[0].bias -= model[0].weight @ torch.full((2,), far, dtype=torch.float64)
+        plane = Plane(torch.full((2,), origin, dtype=torch.float64), FLAT.directions)
+        place = far - origin
+        return slice_regions(model, plane, (place - half, place + half, place - half, place + half))
+
+    near = at(0.0, 1.0)
+    for far, half in ((1e3, 1e-1), (10.0, 1e-3), (-1e5, 1.0)):
+        regions = at(far, half)
+        assert len(regions) == len(near)
+        torch.testing.assert_close(regions.areas.sum() / half**2, near.areas.sum(), rtol=1e-9, atol=0)
+        edge = torch.stack([torch.linspace(-1, 1, 500, dtype=torch.float64), torch.ones(500)], 1)
+        assert (regions.region_of_points(far + half * edge) >= 0).all()
+    for far, half in ((1e3, 1e-6), (1e5, 1e-4), (1e5, 1e-6), (-1e8, 1e-3)):
+        with pytest.raises(RangeError, match=r"slice_regions\(box\): expected one at most 100,000 times its width and"):
+            at(far, half)
+    assert len(at(1e5, 1e-3, origin=1e5)) == len(near)
+    with pytest.raises(RangeError, match=r"got 2e-06 wide or high at 1\. Take a plane whose origin is in the box"):
+        slice_regions(mlp((2, 4, 2)).eval(), FLAT, (-3, 3, 1 - 1e-6, 1 + 1e-6))
+    # Thin is not far.
+    assert slice_regions(mlp((2, 4, 2)).eval(), FLAT, (-3, 3, -1e-6, 1e-6)).areas.sum() == pytest.approx(1.2e-5)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("box", "error"),
+    [(None, TypeError), ("abcd", TypeError), ([[0, 0], [1]], ShapeError), ((0, 1, 0, None), TypeError)],
+)
+def test_a_box_is_made_of_numbers(box, error):
+    with pytest.raises(
+        error, match=r"slice_regions\(box\): expected numbers, or lists of them of one length, got others"
+    ):
+        slice_regions(mlp((2, 4, 2)).eval(), FLAT, box)
+
+
+def test_memory_may_be_infinite():
+    model = mlp((2, 12, 12, 3), bias=True, generator=torch.Generator().manual_seed(0)).eval()
+    regions, points = slice_regions(model, FLAT, SQUARE, memory=torch.inf), torch.rand(50, 2)
+    assert torch.equal(regions.pattern, slice_regions(model, FLAT, SQUARE).pattern)
+    assert torch.equal(regions.region_of_points(points, memory=torch.inf), regions.region_of_points(points))
+    distance = boundary_distance(model, points)
+    torch.testing.assert_close(boundary_distance(model, points, memory=torch.inf), distance)
+
+
 @pytest.mark.bad_input
 def test_limits_of_a_box_are_no_tensor():
     with pytest.raises(
@@ -379,6 +429,9 @@ def test_plane_through_three_points():
     torch.testing.assert_close(directions @ directions.T, torch.eye(2, dtype=torch.float64))
     with pytest.raises(RangeError, match=r"plane_through\(x3\): expected three points that span a plane"):
         plane_through(x[0], x[1], (x[0] + x[1]) / 2)
+    for number in (torch.tensor(0.0), torch.zeros(1)):
+        with pytest.raises(ShapeError, match=r"plane_through\(x1\): expected inputs of two entries or more, got shape"):
+            plane_through(number, number + 1, number + 3)
     with pytest.raises(RangeError, match=r"Plane\(directions\): expected two directions that span a plane"):
         Plane(x[0], torch.stack([x[1], 2 * x[1]]))
     with pytest.raises(ShapeError, match=r"Plane\(directions\): expected shape \(2, 2, 4\), got \(3, 2, 4\)"):

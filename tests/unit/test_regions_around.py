@@ -73,6 +73,37 @@ def test_an_affine_network_has_no_boundary():
     assert boundary_distance(nn.Linear(3, 2), torch.randn(4, 3)).tolist() == [torch.inf] * 4
 
 
+class Centred(nn.Module):
+    """A layer whose units sum to 0, their sum, through a ReLU or a maximum, which is 0 but for rounding, and ReLUs."""
+
+    def __init__(self, seed, bends, scale=1.0):
+        super().__init__()
+        self.first, self.last = mlp((3, 9, 4), bias=True, generator=torch.Generator().manual_seed(seed)).double()[::2]
+        self.bends, self.scale = bends, scale
+
+    def forward(self, x):
+        hidden = self.scale * self.first(x)
+        hidden = hidden - hidden.mean(1, keepdim=True)
+        nothing = hidden.sum(1, keepdim=True)
+        return torch.cat([self.bends(nothing, hidden[:, :1]), self.last(hidden / self.scale).relu()], 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scale", [1.0, 1e-100])
+def test_what_changes_by_rounding_alone_has_no_boundary(seed, scale):
+    def maximum(nothing, one):
+        return torch.nn.functional.max_pool1d(torch.cat([one, one + nothing, 3 * one / 3], 1)[:, None], 3)[:, 0]
+
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    wanted = boundary_distance(Centred(seed, lambda nothing, one: one, scale), x)
+    assert wanted.isfinite().all()
+    for bends in (lambda nothing, one: nothing.relu(), lambda nothing, one: (2 * nothing).abs(), maximum):
+        torch.testing.assert_close(boundary_distance(Centred(seed, bends, scale), x), wanted)
+        alone = nn.Sequential(Centred(seed, bends, scale), nn.Linear(5, 2).double())
+        alone[0].last.weight.data.zero_()
+        assert boundary_distance(alone, x).tolist() == [torch.inf] * 40
+
+
 @pytest.mark.parametrize("name", ["hardtanh", "functions", "max"])
 def test_decision_boundary_lies_where_the_two_largest_outputs_are_equal(name):
     model, plane = made(name)
@@ -131,9 +162,15 @@ def test_local_complexity_counts_by_depth():
     assert (local_complexity(model, x, tight, generator=generator) == 1).all()
     assert (wide[:, 1] > 1).all()
     with pytest.raises(
-        RangeError, match=r"local_complexity: expected radius finite and above 0, got 0; sides at least 3"
+        RangeError, match=r"local_complexity: expected radius finite and above 0, got 0; sides a whole number from 3 on"
     ):
         local_complexity(model, x, 0, sides=2)
+
+
+@pytest.mark.bad_input
+def test_a_disc_has_a_whole_number_of_sides():
+    with pytest.raises(RangeError, match=r"local_complexity: expected sides a whole number from 3 on, got 4\.5"):
+        local_complexity(mlp((2, 4, 2)).eval(), torch.rand(1, 2), 0.1, sides=4.5)
 
 
 def test_migration_is_what_each_slice_says():
@@ -229,6 +266,41 @@ def test_directions_of_very_different_lengths_span_a_plane():
     assert len(slice_regions(one_layer([[1.0, 0.0], [0.0, 1.0]]), plane, SQUARE)) == 4
     with pytest.raises(RangeError, match="got parallel ones"):
         Plane(torch.zeros(2), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "second"), [(torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-17), (torch.float64, 1e9)]
+)
+def test_coordinates_in_a_plane_of_very_different_directions(dtype, second):
+    directions = torch.zeros(2, 784, dtype=dtype)
+    directions[0, 0], directions[1, 1] = 1, second
+    plane, points = (
+        Plane(torch.zeros(784, dtype=dtype), directions),
+        torch.tensor([[2.0, 3.0], [-1.0, 7.0]], dtype=dtype),
+    )
+    torch.testing.assert_close(plane.project(plane.embed(points)), points)
+    assert plane.project(plane.embed(points).bfloat16()).dtype == torch.float32
+
+
+def test_coordinates_are_those_of_the_nearest_point_and_have_gradients():
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    directions[1] = directions[0] + 1e-4 * directions[1]
+    plane = Plane(torch.randn(3, 4, generator=generator, dtype=torch.float64), directions)
+    x = torch.randn(5, 3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    left = (x - plane.embed(plane.project(x))).flatten(1) @ directions.flatten(1).T
+    torch.testing.assert_close(left, torch.zeros(5, 2, dtype=torch.float64), rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(plane.project, x)
+
+
+def test_planes_of_tensors_are_the_same_only_if_they_are_one():
+    plane = Plane(torch.zeros(2), torch.eye(2))
+    assert plane == plane
+    assert plane != Plane(torch.zeros(2), torch.eye(2))
+    regions = slice_regions(one_layer([[1.0, 0.0]]), FLAT, SQUARE)
+    assert regions.polygons != regions.polygons[:]
+    points = torch.zeros(1, 2, dtype=torch.float64)
+    assert migration(regions, regions, points) != migration(regions, regions, points)
 
 
 def test_samples_without_entries_have_no_boundary():

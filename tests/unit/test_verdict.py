@@ -91,6 +91,20 @@ def test_traits_are_those_of_all_multiples_of_the_steps():
         assert traits(unit * steps, values) == pytest.approx(traits(steps, values))
 
 
+def test_a_moment_that_rounding_puts_just_before_its_reading_is_at_it():
+    """A quarter of the last of these steps is a reading: no doubling is between two readings that are far apart."""
+    steps = np.array([1.0, 5, 10, 20])
+    for unit in range(1, 500):
+        assert traits(unit * steps, {"accuracy": steps / 20}) == {"accuracy, level": 1.0, "accuracy, change": 0.5}
+
+
+def test_at_its_reading_a_moment_does_not_look_at_the_next():
+    """Rounding puts some of these moments just behind their reading, and the next one has no value."""
+    for unit in range(1, 100):
+        found = traits(unit * np.array([1.0, 2, 4, 7, 8]), {"accuracy": np.array([0.0, 0.2, 0.5, math.nan, 0.75])})
+        assert found == {"accuracy, level": 0.75, "accuracy, change": 0.25}
+
+
 @pytest.mark.parametrize("steps", [[0, 1], [0, 1, 2], [1, 2, 3], [4, 8, 12], [1, 2, 3, 64], [1, 8, 64, 70]])
 def test_traits_need_readings_of_two_doublings(steps):
     assert traits(np.array(steps, float), {"accuracy": np.ones(len(steps))}) is None
@@ -131,6 +145,19 @@ def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
     assert verdict(STEPS, **low).agrees is None
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("best", "last"), [(0.95, 0.9), (0.9, 0.85), (0.6, 0.55)])
+def test_five_points_and_ten_are_so_in_spite_of_rounding(made_up, best, last, dtype):
+    def judged(alignment, *accuracy):
+        held_out = torch.tensor(accuracy, dtype=dtype)
+        return verdict(STEPS, **readings() | {"jacobian_alignment": alignment}, validation_accuracy=held_out)
+
+    rest = len(STEPS) - 1
+    assert judged(rising(-0.5), *[best] * rest, last).says == "deteriorating"
+    assert judged(rising(0.5), *[last] * rest, best).agrees is True
+    assert judged(rising(-0.5), *[0.9] * len(STEPS)).says == "settled"
+
+
 def test_the_evidence_can_be_checked(made_up):
     norm = [20.0] * (len(STEPS) - 3) + [20.0, 15.0, 10.0]
     found = verdict(STEPS, **readings() | {"jacobian_norm": norm, "jacobian_alignment": rising(0.2)})
@@ -163,12 +190,12 @@ def test_too_few_readings_are_not_judged():
 
 
 def test_the_units_of_steps_and_norms_do_not_matter():
-    random = torch.Generator().manual_seed(0)
-    values = {name: (torch.rand(len(STEPS), generator=random) * 0.1 + 1).tolist() for name in NAMES}
-    values = {name: [-value for value in own] if "log" in name else own for name, own in values.items()}
-    scaled = values | {name: [7 * value for value in values[name]] for name in ("parameter_norm", "jacobian_norm")}
-    one = verdict(STEPS, **values)
-    other = verdict([3 * step for step in STEPS], **scaled)
+    norms = {"parameter_norm": [20 - 0.3 * at for at in range(13)], "jacobian_norm": [5 + 0.2 * at for at in range(13)]}
+    one = verdict(STEPS, **readings() | norms)
+    scaled = {name: [7 * value for value in values] for name, values in norms.items()}
+    other = verdict([3 * step for step in STEPS], **readings() | scaled)
+    assert one.probability is not None
+    assert one.probability != verdict(STEPS, **readings()).probability
     assert one.distance == pytest.approx(other.distance)
     assert (one.says, one.probability) == (other.says, pytest.approx(other.probability))
 
@@ -179,8 +206,42 @@ def test_bad_readings_are_refused():
         verdict(STEPS, **readings() | {"jacobian_norm": [math.nan] * len(STEPS)})
     with pytest.raises(ShapeError, match=r"verdict\(accuracy\): expected 13 readings as in steps"):
         verdict(STEPS, **readings() | {"accuracy": [1.0]})
+    with pytest.raises(ShapeError, match=r"verdict\(validation_accuracy\): expected shape \(13,\) as steps has"):
+        verdict(STEPS, **readings(), validation_accuracy=[0.5])
+    with pytest.raises(
+        RangeError, match=r"verdict\(validation_accuracy\): expected a number at the last step, got NaN"
+    ):
+        verdict(STEPS, **readings(), validation_accuracy=[0.5] * 12 + [math.nan])
+    with pytest.raises(TypeError, match=r"verdict\(accuracy\): expected numbers, .* not NoneType\. Leave out what"):
+        verdict(STEPS, **readings() | {"accuracy": [1.0] * 12 + [None]})
     with pytest.raises(EmptyError, match=r"verdict\(steps\): expected at least 1 readings"):
         verdict([], **{name: [] for name in NAMES})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bounds"),
+    [
+        ("accuracy", 100.0, r"\[0, 1\], got 100"),
+        ("accuracy", -0.5, r"\[0, 1\], got -0.5"),
+        ("log_probability", 3.0, r"\[-inf, 0\], got 3"),
+        ("parameter_norm", -1.0, r"\[0, inf\], got -1"),
+        ("jacobian_norm", -5.0, r"\[0, inf\], got -5"),
+        ("jacobian_alignment", 1.1, r"\[-1, 1\], got 1.1"),
+        ("centroid_alignment", -1.1, r"\[-1, 1\], got -1.1"),
+        ("explained_variance_ratio", 3.0, r"\[0, 1\], got 3"),
+        ("validation_accuracy", 50.0, r"\[0, 1\], got 50"),
+        ("validation_accuracy", math.inf, r"\[0, 1\], got inf"),
+    ],
+)
+def test_what_no_quantity_can_be_is_not_judged(name, value, bounds):
+    values = readings() | {name: [0.0] * (len(STEPS) - 1) + [value]}
+    with pytest.raises(RangeError, match=rf"verdict\({name}\): expected numbers in {bounds} at index \(12,\)\. "):
+        verdict(STEPS, **values)
+
+
+def test_rounding_beyond_a_bound_is_judged():
+    above = readings(accuracy=1 + 1e-7, log_probability=1e-7, explained_variance_ratio=1.0078)
+    assert verdict(STEPS, **above, validation_accuracy=[1.0000001] * len(STEPS)).message
 
 
 def history(**changes):
@@ -227,6 +288,25 @@ def test_a_validation_split_that_the_last_step_lacks_is_left_out(made_up, spoile
         numbers["validation/accuracy"] = spoiled
     assert without.verdict().agrees is None
     assert without.verdict().evidence.startswith(f"At step {STEPS[-1]} training accuracy")
+
+
+def test_a_validation_split_that_is_read_seldom_hides_no_reading(made_up):
+    """It is judged by its own readings: the last alone, and then one per doubling."""
+    seldom = history()
+    for row in [*seldom][:-1]:
+        del row.numbers["validation/accuracy"]
+    assert seldom.verdict().says == "fits its training data and is still changing"
+    assert seldom.verdict().agrees is None
+    for kept in ([2, 4, 6, 8, 10, 12], [1, 3, 5, 7, 9, 11, 12]):
+        also = history()
+        for place, row in enumerate(also):
+            row.numbers["validation/accuracy"] = 0.5 + 0.02 * place
+            if place not in kept:
+                del row.numbers["validation/accuracy"]
+        assert also.verdict().agrees is True
+        assert also.verdict().evidence.endswith("A validation split points the same way.")
+    rest = readings() | {"jacobian_alignment": rising(-0.5)}
+    assert verdict(STEPS, **rest, validation_accuracy=[0.6] + [math.nan] * 11 + [0.5]).says == "deteriorating"
 
 
 def test_a_reading_of_other_quantities_is_passed_over(made_up):

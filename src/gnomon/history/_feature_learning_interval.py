@@ -96,7 +96,7 @@ def feature_learning_interval(
     moves = start < end
     change, excursion = float(from_first[-1]), float(from_first.max())
     sentence = (
-        f"It moves between steps {float(steps[start]):g} and {float(steps[end]):g}, by {change:.1%} in all"
+        f"It moves between steps {float(steps[start]):,.12g} and {float(steps[end]):,.12g}, by {change:.1%} in all"
         if moves
         else f"It rests throughout, never further than {excursion:.1%} from where it began"
     )
@@ -115,8 +115,8 @@ def series(
     steps: Sequence[float | int] | Tensor, least: int, **named: Sequence[float | int] | Tensor
 ) -> tuple[Float[Tensor, "t ..."], ...]:
     """Steps and the values read at them, in float64, checked: `least` readings or more, one value per step."""
-    times = as_numbers(steps)
-    read = {name: as_numbers(values) for name, values in named.items()}
+    times = as_numbers("steps", steps)
+    read = {name: as_numbers(name, values) for name, values in named.items()}
     if times.ndim != 1:
         raise ShapeError("steps", "one axis", f"shape {_checks.shape_of(times)}", "Flatten the steps.")
     if len(times) < least:
@@ -136,14 +136,12 @@ def series(
         raise RangeError(
             "steps",
             "steps that increase",
-            f"{float(times[at + 1]):g} after {float(times[at]):g} at index {at + 1}",
+            f"{float(times[at + 1]):,.12g} after {float(times[at]):,.12g} at index {at + 1}",
             "Sort the records, and drop those that stand twice.",
         )
     return times, *read.values()
 
 
-def as_numbers(values: Sequence[float | int] | Tensor) -> Tensor:
+def as_numbers(name: str, values: Sequence[float | int] | Tensor) -> Tensor:
     """In float64 and without a graph, on the CPU: a verdict is not differentiated."""
-    if isinstance(values, Tensor):
-        return values.detach().to("cpu", torch.float64)
-    return torch.tensor(values, dtype=torch.float64)
+    return values.detach().to("cpu", torch.float64) if isinstance(values, Tensor) else _checks.numbers(name, values)

@@ -94,7 +94,8 @@ def plateau(
     Raises:
         ShapeError: if there are not as many alignments or PC1 as steps.
         EmptyError: if there are no readings.
-        RangeError: at NaN or infinity, if steps do not increase or are negative, or if a threshold is out of range.
+        RangeError: at NaN or infinity, if steps do not increase or are negative, or if an alignment, a PC1 or a
+            threshold is out of range.
     Cost: O(t log t).
     Example:
         >>> from gnomon import plateau
@@ -109,6 +110,8 @@ def plateau(
     )
     times, aligned, shares = series(steps, 1, alignment=alignment, pc1=pc1)
     _checks.same_shape(steps=times, alignment=aligned, pc1=shares)
+    _checks.between(-1, 1, alignment=aligned)
+    _checks.between(0, 1, pc1=shares)
     last = times[-1]
     _checks.settings(("steps", float(times[0]), "from 0 or above", bool(times[0] >= 0)))
     late = times > last / 2 if last > 0 else times == last
@@ -117,7 +120,7 @@ def plateau(
     thresholds = {"flat": flat, "high": high, "rank_one": rank_one}
     fewest = min(int(late.sum()), int(before.sum()))
     if fewest < LEAST:
-        message = f"Too few readings to tell: one of the parts up to step {float(last):g} has {fewest} of {LEAST}."
+        message = f"Too few readings to tell: one of the parts up to step {float(last):,.12g} has {fewest} of {LEAST}."
         return Plateau(False, None, None, level, pc1_level, **thresholds, message=message)
     gain = float(median(aligned[late]) - median(aligned[before]))
     error = math.hypot(median_error(aligned[late]), median_error(aligned[before]))

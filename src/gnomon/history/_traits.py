@@ -14,6 +14,8 @@ SMALLEST = 1e-9
 """Smaller values count as this, so that their logarithm is finite."""
 SPARSEST = 2.0
 """The largest factor between the steps of two readings around a moment at which a value is needed."""
+NEAR = 1e-9
+"""Doublings of the steps by which two moments may differ through rounding."""
 
 
 def share(values: Series) -> Series:
@@ -76,7 +78,7 @@ def traits(steps: Series, values: Mapping[str, Series]) -> dict[str, float] | No
 
 def place_of(times: Series, moment: float) -> tuple[int, float] | None:
     """The reading before a moment, and the fraction of the way from it to the next; None between two far apart."""
-    place = int(np.searchsorted(times, moment, side="right")) - 1
+    place = int(np.searchsorted(times, moment + NEAR, side="right")) - 1
     if place < 0:
         return 0, 0.0  # the first reading, which is after the moment by rounding
     if place == len(times) - 1:
@@ -84,7 +86,8 @@ def place_of(times: Series, moment: float) -> tuple[int, float] | None:
     gap = times[place + 1] - times[place]
     if gap > math.log2(SPARSEST) + 0.05:
         return None
-    return place, float((moment - times[place]) / gap)
+    beyond = float(moment - times[place])
+    return place, beyond / gap if beyond > NEAR else 0.0
 
 
 def between(values: Series, place: int, way: float) -> float:

@@ -1,16 +1,20 @@
 """Is more training worth it? What became of similar networks."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Float, Num
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.errors import RangeError
 from gnomon.history._corpus import Corpus, Row, SimilarRun, corpus
-from gnomon.history._feature_learning_interval import series
+from gnomon.history._feature_learning_interval import as_numbers, series
 from gnomon.history._traits import Series, traits
 
 FITS = 0.99
@@ -21,6 +25,19 @@ CLOSED = 0.1
 """How far accuracy on a validation split may be below that on training data in a network that has generalised."""
 RISE = 0.05
 """What counts as a rise in accuracy."""
+ROUNDING = 1e-6
+"""Accuracies may be of float32, in which 0.9 - 0.85 is less than 0.05."""
+Seldom = Float[NDArray[Any], "r"]
+BOUNDS = {
+    "accuracy": (0, 1),
+    "log_probability": (-math.inf, 0),
+    "parameter_norm": (0, math.inf),
+    "jacobian_norm": (0, math.inf),
+    "jacobian_alignment": (-1, 1),
+    "centroid_alignment": (-1, 1),
+    "explained_variance_ratio": (0, 1),
+}
+"""What the quantities lie between."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +124,16 @@ def verdict(
         jacobian_alignment: the mean over training samples.
         centroid_alignment: the mean over training samples.
         explained_variance_ratio: the mean over training samples.
-        validation_accuracy: on held-out samples, if there are any; it decides between settled and stuck, and `agrees`
-            says whether it points the same way.
+        validation_accuracy: on held-out samples, if there are any, and NaN where it was not read; it decides between
+            settled and stuck, and `agrees` says whether it points the same way.
     Returns:
         The verdict; "cannot tell" with too few readings, or if the training run is unlike the corpus. The same for all
-        multiples of the steps, and of the norms.
+        multiples of the steps, and of the norms as long as these are above 1e-9.
     Raises:
         ShapeError: if a quantity does not have as many values as there are steps.
         EmptyError: if there are no readings.
-        RangeError: at NaN or infinity, or if steps do not increase.
+        RangeError: at NaN or infinity, if steps do not increase, or if a quantity has a value that it cannot have, such
+            as an accuracy in per cent; if the last accuracy on the validation split is NaN.
     Cost: O(m) for the m = 5,000 moments of the corpus: a few milliseconds; the first call loads it.
     Example:
         >>> from gnomon import verdict
@@ -134,10 +152,12 @@ def verdict(
         "centroid_alignment": centroid_alignment,
         "explained_variance_ratio": explained_variance_ratio,
     }
-    beside = {} if validation_accuracy is None else {"validation_accuracy": validation_accuracy}
-    given, *columns = series(steps, 1, **read, **beside)
-    named = dict(zip([*read, *beside], columns, strict=True))
+    given, *columns = series(steps, 1, **read)
+    named = dict(zip(read, columns, strict=True))
     _checks.same_shape(steps=given, **named)
+    for name, column in named.items():
+        _checks.between(*BOUNDS[name], **{name: column})
+    seldom, held_out = where_read(given, validation_accuracy)
     times, values = given.numpy(), {name: column.numpy() for name, column in named.items()}
     said = traits(times, values)
     if said is None:
@@ -154,12 +174,13 @@ def verdict(
     probability = known.probability(row)
     low, high, doublings = known.range(probability)
     fits = bool(values["accuracy"][-1] >= FITS)
-    says = word(known, fits, probability, values)
+    says = word(known, fits, probability, float(values["accuracy"][-1]), held_out)
     expected = None if doublings is None else float(times[-1] * 2**doublings)
     likely = expected is not None and probability >= LIKELY
     by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
-    risen = said.get("validation_accuracy, change")
-    agrees = None if risen is None else (risen >= RISE) == (probability >= LIKELY)
+    beside = traits(seldom, {"validation_accuracy": held_out})
+    risen = None if beside is None else beside["validation_accuracy, change"] >= RISE - ROUNDING
+    agrees = None if risen is None else risen == (probability >= LIKELY)
     ways = {
         None: "",
         True: " A validation split points the same way.",
@@ -183,6 +204,21 @@ def verdict(
     )
 
 
+def where_read(
+    steps: Float[Tensor, "t"], validation_accuracy: Sequence[float | int] | Tensor | None
+) -> tuple[Seldom, Seldom]:
+    """The steps at which a validation split was read, and its accuracy there; none without such a split."""
+    if validation_accuracy is None:
+        return np.empty(0), np.empty(0)
+    found = as_numbers("validation_accuracy", validation_accuracy)
+    _checks.same_shape(steps=steps, validation_accuracy=found)
+    _checks.between(0, 1, validation_accuracy=found)
+    read = ~found.isnan()
+    if not read[-1]:
+        raise RangeError("validation_accuracy", "a number at the last step", "NaN", "Leave the split out.")
+    return steps[read].numpy(), found[read].numpy()
+
+
 def nothing(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:
     """The verdict that it cannot be told, and why."""
     return Verdict(
@@ -190,7 +226,7 @@ def nothing(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), dista
     )
 
 
-def word(known: Corpus, fits: bool, probability: float, values: Mapping[str, Series]) -> str:
+def word(known: Corpus, fits: bool, probability: float, accuracy: float, held_out: Series) -> str:
     """The state, in a word or a few."""
     if not fits:
         return "still fitting"
@@ -198,12 +234,11 @@ def word(known: Corpus, fits: bool, probability: float, values: Mapping[str, Ser
         return "generalising"
     if probability >= known.stop:
         return "fits its training data and is still changing"
-    if "validation_accuracy" not in values:
+    if len(held_out) == 0:
         return "fits and is at rest"
-    held_out = values["validation_accuracy"]
-    if held_out.max() - held_out[-1] >= RISE:
+    if held_out.max() - held_out[-1] >= RISE - ROUNDING:
         return "deteriorating"
-    return "settled" if values["accuracy"][-1] - held_out[-1] <= CLOSED else "fits and is stuck"
+    return "settled" if accuracy - held_out[-1] <= CLOSED + ROUNDING else "fits and is stuck"
 
 
 def evidence(

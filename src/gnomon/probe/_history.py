@@ -195,7 +195,8 @@ class History:
     def verdict(self, split: str = "train", validation: str = "validation") -> Verdict:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
-        The step judged is the last at which all quantities that it uses were read.
+        The step judged is the last at which all quantities that it uses were read; the validation split may be read
+        less often.
 
         Args:
             split: the split of the training data; a probe of one split has no names before its quantities.
@@ -214,9 +215,9 @@ class History:
             raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, "Measure them too.")
         last = self._last_of([f"{prefix}{name}" for name in wanted])
         columns = {name: self[f"{prefix}{name}"] for name in wanted}
+        whole = torch.stack([*columns.values()]).isfinite().all(0)
         if math.isfinite(last.numbers.get(held_out := f"{validation}/accuracy", math.nan)):
             columns["validation_accuracy"] = self[held_out]
-        whole = torch.stack([*columns.values()]).isfinite().all(0)
         steps = torch.tensor(self.steps, dtype=torch.float64)[whole]
         return verdict(steps, **{name: column[whole] for name, column in columns.items()})
 

@@ -1,14 +1,14 @@
 """How far a sample is from the boundary of its linear region."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
-from gnomon.regions._rooms import NUMBER
+from gnomon.regions._rooms import NUMBER, whole
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 
@@ -39,7 +39,8 @@ def boundary_distance(
         memory: bytes to use beyond the network's copy, but at least enough for one sample and one direction of the
             input at a time; default: 512 MiB.
     Returns:
-        At least 0, in the unit and dtype of x; 0 on a boundary, infinite for an affine network.
+        At least 0, in the unit and dtype of x; 0 on a boundary, infinite for an affine network. A unit that changes by
+        less than 1e-12 of its terms, its rounding errors, counts as constant.
     Raises:
         UnsupportedModuleError: as `slice_regions`.
         EmptyError: if there are no samples.
@@ -72,11 +73,11 @@ def _together(network: Network, size: int, budget: float | int) -> tuple[int, in
         compared = 0
         if not isinstance(step.operation, Affine):
             compared = _compared(step.operation, network.shapes[step.inputs[0]])
-            stays += 3 * compared
+            stays += 5 * compared
         passes.append(3 * (held + compared))
     each = NUMBER * max(passes)
-    directions = min(size, int(budget - NUMBER * stays) // each - 1)
-    return max(1, int(budget) // (each * (size + 1) + NUMBER * stays)), max(1, directions)
+    directions = min(size, (whole(budget) - NUMBER * stays) // each - 1)
+    return max(1, whole(budget) // (each * (size + 1) + NUMBER * stays)), max(1, directions)
 
 
 def _compared(operation: Bend, shape: torch.Size) -> int:
@@ -114,9 +115,28 @@ def _nearest(network: Network, x: Float[Tensor, "n *d"], together: int) -> Float
         directions = directions.view(1, len(some), 1, *x.shape[1:]).expand(len(x), *[-1] * (x.ndim + 1))
         network.run(torch.cat([directions, origins], 1), along)
     distance = x.new_full((len(x),), torch.inf)
-    for place, height in heights.items():
-        distance = torch.minimum(distance, _smallest(height, squares[place].sqrt()))
+    for place, constant in _constant(network, x, states).items():
+        slopes = squares[place].sqrt().masked_fill(constant, 0)
+        distance = torch.minimum(distance, _smallest(heights[place], slopes))
     return distance
+
+
+def _constant(
+    network: Network, x: Float[Tensor, "n *d"], states: dict[int, Tensor]
+) -> dict[int, Bool[Tensor, "n ..."]]:
+    """Which units change along a random direction by no more than rounding: noise changes that by more than itself."""
+    direction = torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype).to(x.device)
+    planes = torch.stack([direction.expand_as(x), x], 1)[:, :, None]
+    slopes: dict[int, list[Tensor]] = {place: [] for place in states}
+
+    def along(place: int, operation: Bend, planes: Planes) -> Planes:
+        value = bent(operation, planes, states[place])
+        slopes[place].append(_behind(operation, planes[:, :1], value[:, :1], constant=False)[:, 0])
+        return value
+
+    for each in (network, network.shaken()):
+        each.run(planes, along)
+    return {place: (shaken - exact).abs() > exact.abs() for place, (exact, shaken) in slopes.items()}
 
 
 def _behind(operation: Bend, planes: Planes, value: Planes, constant: bool = True) -> Planes:

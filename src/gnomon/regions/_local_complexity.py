@@ -47,7 +47,7 @@ def local_complexity(
         At least 1; column l counts the regions of the network up to its bending layer l, so rows never decrease.
     Raises:
         ShapeError: if x is not (n *d) with two or more numbers per sample, or the network does not accept it.
-        RangeError: if the radius is not positive, there are fewer than three sides, or x holds NaN or infinity or is
+        RangeError: if the radius is not positive, there are not three sides or more, or x holds NaN or infinity or is
             on another device than the network.
         UnsupportedModuleError: as `slice_regions`.
     Cost: that of `slice_regions` for each sample.
@@ -72,7 +72,7 @@ def local_complexity(
     _checks.finite(x=x)
     _checks.settings(
         ("radius", radius, "finite and above 0", 0 < radius < math.inf),
-        ("sides", sides, "at least 3", sides >= 3),
+        ("sides", sides, "a whole number from 3 on", isinstance(sides, int) and sides >= 3),
     )
     angles = 2 * math.pi * torch.arange(sides, dtype=torch.float64) / sides
     disc = radius * torch.stack([angles.cos(), angles.sin()], 1)

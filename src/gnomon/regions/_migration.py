@@ -13,7 +13,7 @@ from gnomon.regions._partition import Regions
 from gnomon.regions._plane import require_coordinates
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Migration:
     """What happened to the regions around points of a plane.
 

@@ -16,6 +16,7 @@ from gnomon.errors import RangeError
 from gnomon.measure import singular_values
 from gnomon.regions._plane import Plane, require_coordinates
 from gnomon.regions._polygons import Polygons, cross
+from gnomon.regions._rooms import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,7 +171,7 @@ class Regions:
         _checks.finite(points=points)
         fitting = self._fitting(memory)
         low, high = self.polygons.vertices.amin(1), self.polygons.vertices.amax(1)
-        rounding = 1e-12 * (high.amax(0) - low.amin(0)).amax()
+        rounding = 1e-12 * self.polygons.vertices.abs().amax()
         low, high = low - rounding, high + rounding
         together = max(1, fitting * CORNER * self.polygons.labels.shape[1] // (PAIR * len(self)))
         found = [torch.empty(0, dtype=torch.int64, device=low.device)]
@@ -190,7 +191,7 @@ class Regions:
         """How many pairs of a point and a region's corners take half of the budget."""
         budget = DEFAULT_BUDGET if memory is None else memory
         _checks.settings(("memory", budget, "above 0", budget > 0))
-        return max(1, int(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
+        return max(1, whole(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
 
     def _depth(self, points: Float[Tensor, "m 2"], region: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
         """How far each point is inside its given region: from the nearest of the lines along the region's sides."""

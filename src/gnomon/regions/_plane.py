@@ -11,7 +11,7 @@ from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError, public
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plane:
     r"""The plane $\{o + u\,e_1 + v\,e_2\}$, with coordinates (u, v).
 
@@ -31,10 +31,7 @@ class Plane:
     @public
     def __post_init__(self) -> None:
         _checks.floating(origin=self.origin, directions=self.directions)
-        if self.origin.numel() < 2:
-            raise ShapeError(
-                "origin", "inputs of two entries or more", f"shape {_checks.shape_of(self.origin)}", "Pass some."
-            )
+        require_two_entries(origin=self.origin)
         if self.directions.shape != (2, *self.origin.shape):
             raise ShapeError(
                 "directions",
@@ -75,9 +72,11 @@ class Plane:
             RangeError: at NaN or infinity.
         """
         self.require_inputs(x)
-        x = x.to(torch.promote_types(x.dtype, torch.float32))
-        directions = self.directions.to(x).flatten(1)
-        return torch.linalg.lstsq(directions.T, (x - self.origin.to(x)).flatten(1).T).solution.T
+        directions, apart = self.directions.double().flatten(1), (x.double() - self.origin.double()).flatten(1)
+        # Of unit length, and without looking for a rank: directions may well be of very different sizes.
+        lengths = torch.linalg.vector_norm(directions, dim=1)
+        found = torch.linalg.lstsq((directions / lengths[:, None]).T, apart.T, driver="gels").solution.T / lengths
+        return found.to(torch.promote_types(x.dtype, torch.float32))
 
     def require_inputs(self, x: Tensor) -> None:
         """Raises unless these are inputs of the plane's shape, finite, one per row."""
@@ -89,6 +88,13 @@ class Plane:
                 "Pass inputs of the same space, one per row.",
             )
         _checks.finite(x=x)
+
+
+def require_two_entries(**tensors: Tensor) -> None:
+    """Raises ShapeError unless these have the entries that a plane needs."""
+    for name, tensor in tensors.items():
+        if tensor.numel() < 2:
+            raise ShapeError(name, "inputs of two entries or more", f"shape {_checks.shape_of(tensor)}", "Pass some.")
 
 
 def require_coordinates(points: Tensor) -> None:
@@ -114,7 +120,7 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
         x3: a third, on the side of the second direction.
 
     Raises:
-        ShapeError: if their shapes differ.
+        ShapeError: if their shapes differ, or they have fewer than two entries.
         RangeError: at NaN or infinity, or if they lie on a line.
 
     Example:
@@ -126,6 +132,7 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
     """
     _checks.floating(x1=x1, x2=x2, x3=x3)
     _checks.same_shape(x1=x1, x2=x2, x3=x3)
+    require_two_entries(x1=x1)
     _checks.one_device(x1=x1, x2=x2, x3=x3)
     _checks.finite(x1=x1, x2=x2, x3=x3)
     x1, x2, x3 = x1.double(), x2.double(), x3.double()

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Polygons:
     """Convex polygons in the plane, vertices counter-clockwise, in rows padded to the longest.
 

@@ -9,6 +9,8 @@ from gnomon.regions._steps import Network
 
 NUMBER = 8
 """Bytes of a number in float64."""
+ENDLESS = 2**62
+"""More bytes than there are."""
 PASSING = 10
 """Numbers that a unit needs while pieces are given its value: its state, its hash, its slope and offset, its planes."""
 
@@ -24,6 +26,11 @@ class Rooms:
 
     polygons: Mapping[int, int]
     room: int
+
+
+def whole(budget: float | int) -> int:
+    """A budget in whole bytes, also if it is infinite."""
+    return int(min(budget, ENDLESS))
 
 
 def rooms_for(network: Network, budget: float | int) -> Rooms:
@@ -52,9 +59,9 @@ def rooms_for(network: Network, budget: float | int) -> Rooms:
         raise RangeError(
             "memory",
             f"at least {least:,} bytes, for one polygon on its way through the network",
-            f"{int(budget):,}",
+            f"{whole(budget):,}",
             "Allow more.",
         )
-    half = (int(budget) - least) // 2
+    half = (whole(budget) - least) // 2
     polygons = {place: 1 + min(half // (len(stays) * size), half // passes[place]) for place, size in stays.items()}
     return Rooms(polygons, max(passes.values()) + half)

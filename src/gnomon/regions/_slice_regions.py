@@ -21,6 +21,9 @@ MOST = 1_000_000
 """Regions, by default."""
 CHECKED = 256
 """Regions that are compared with the network at the end."""
+FAR = 100_000
+"""How many times its width, and its height, a box may be away from the plane's origin: further out small regions are
+lost in the rounding of its corners."""
 Box = Sequence[float | int] | Sequence[Sequence[float | int]]
 """Left, right, bottom, top; or corners."""
 Progress = Callable[[int, float], object]
@@ -65,8 +68,9 @@ def slice_regions(
             that were found.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the network does not accept the plane's inputs, or its outputs are not (n, c).
-        RangeError: if network and plane are on different devices; if the box is not convex, or has no area; if `memory`
-            is too little for one polygon, saying before the work how much is needed.
+        RangeError: if network and plane are on different devices; if the box is not convex, has no area, or is further
+            from the plane's origin than 100,000 times its width or height, where rounding hides small regions; if
+            `memory` is too little for one polygon, saying before the work how much is needed.
     Cost: O(regions x units), as a cell is cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -141,10 +145,10 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
 
     Raises:
         ShapeError: if it is not (v, 2) with three corners or more.
-        RangeError: if it is not convex, has no area, or reaches beyond what the network can compute.
+        RangeError: if it is not convex, has no area, is far away, or reaches beyond what the network can compute.
     """
     limits = not isinstance(box, Tensor)
-    box = torch.as_tensor(box, dtype=torch.float64, device=origin.device)
+    box = (box if isinstance(box, Tensor) else _checks.numbers("box", box)).to(origin.device, torch.float64)
     if limits and box.shape == (4,):
         left, right, bottom, top = box
         box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
@@ -168,6 +172,15 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             "the corners of a convex polygon with an area, in order, none on a side",
             "others",
             "Take its convex hull.",
+        )
+    away, size = box.abs().amax(0), box.amax(0) - box.amin(0)
+    if (away > FAR * size).any():
+        axis = int((away / size).argmax())
+        raise RangeError(
+            "box",
+            f"one at most {FAR:,} times its width and its height away from the plane's origin",
+            f"{float(size[axis]):.2g} wide or high at {float(away[axis]):.2g}",
+            "Take a plane whose origin is in the box, Plane(plane.embed(corner)[0], plane.directions).",
         )
     corners = box if turn > 0 else box.flip(0)
     count = torch.tensor([len(corners)], device=origin.device)

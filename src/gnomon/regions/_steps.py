@@ -3,7 +3,7 @@
 import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -18,6 +18,8 @@ from gnomon.regions._recording import Call, Data, Recorder, leaves
 
 AGREEMENT = 1e-6
 """Relative difference between a network and its steps beyond which they are not the same function."""
+NOISE = 1e-12
+"""How much noise shakes a network: much more than rounding, and little of any number that is more than that."""
 WRONG = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 """What networks raise for inputs that they do not accept."""
 
@@ -78,6 +80,23 @@ class Network:
             value = operation.apply(*given) if isinstance(operation, Affine) else bend(place, operation, given[0])
             held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
         return held[self.result]
+
+    def shaken(self) -> "Network":
+        """The same, with noise on what enters affine steps: what it changes by more than itself was rounding."""
+
+        def noisy(step: Step) -> Step:
+            if not isinstance(step.operation, Affine):
+                return step
+            apply = step.operation.apply
+
+            def on_noise(*given: Planes) -> Planes:
+                generator = torch.Generator().manual_seed(0)
+                noise = (torch.randn(planes.shape[2:], generator=generator, dtype=planes.dtype) for planes in given)
+                return apply(*(at * (1 + NOISE * by.to(at.device)) for at, by in zip(given, noise, strict=True)))
+
+            return replace(step, operation=Affine(on_noise))
+
+        return replace(self, steps=tuple(map(noisy, self.steps)))
 
     def hold_against(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"], together: int) -> None:
         """Compares the steps' outputs with the network's, so many samples at a time: what no trace can see shows here.
