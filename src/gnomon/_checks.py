@@ -1,5 +1,8 @@
 """Checks of what users pass in; each raises one sentence: `where(argument): expected X, got Y. Do Z.`."""
 
+import operator
+from typing import SupportsIndex, cast
+
 import torch
 from torch import Tensor
 
@@ -165,6 +168,14 @@ def settings(*settings: tuple[str, object, str, bool]) -> None:
     wrong += [f"{name} below 2⁶³, got {value!r}" for name, value, _, right in settings if right and too_long(value)]
     if wrong:
         raise RangeError(None, "; ".join(wrong), None, f"Change {'these' if len(wrong) > 1 else 'it'}.")
+
+
+def whole(value: object, least: int) -> bool:
+    """Whether this is a whole number, of Python, NumPy or torch, and at least this large."""
+    try:
+        return operator.index(cast(SupportsIndex, value)) >= least
+    except TypeError:
+        return False
 
 
 def too_long(value: object) -> bool:

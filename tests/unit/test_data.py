@@ -311,6 +311,21 @@ def test_palettes_become_colours_and_bits_grey(tmp_path):
     assert_close(load_images(str(tmp_path), "test").x, torch.ones(1, 1, 5, 4))
 
 
+@pytest.mark.parametrize("mode", ["LA", "P", "L"])
+def test_transparency_is_a_fourth_channel(tmp_path, mode):
+    """Of grey images, of palettes, and of one grey that is declared transparent."""
+    image, colour = Image.new(mode, (4, 5), (51, 102) if mode == "LA" else 51), [0.2, 0.2, 0.2]
+    if mode == "P":
+        image.putpalette([255, 51, 0] * 256)
+        colour = [1.0, 0.2, 0.0]
+    png = io.BytesIO()
+    image.save(png, "PNG", **({} if mode == "LA" else {"transparency": 51}))
+    write(tmp_path / "train.parquet", [png.getvalue(), encoded(random_images(1, channels=4)[0])], [0, 1])
+    out = load_images(str(tmp_path), "train").x
+    assert_close(out[0, :, 0, 0], torch.tensor([*colour, 0.4 if mode == "LA" else 0.0]))
+    assert out.shape == (2, 4, 5, 4)
+
+
 def test_nothing_is_written_beside_the_data(tmp_path):
     folder = write(tmp_path / "train.parquet", random_images(2), [0, 1])
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -336,6 +351,34 @@ def test_names_that_a_data_directory_holds(tmp_path, name):
     folder = "mnist" if name == "ylecun/mnist" else name
     write(tmp_path / folder / "train.parquet", random_images(1), [5])
     assert load_images(name, "train", data_dir=tmp_path).labels.item() == 5
+
+
+@pytest.mark.parametrize("name", ["kmnist", "someone/else"])
+def test_data_directories_come_before_the_working_directory(tmp_path, monkeypatch, name):
+    for label, root in enumerate(("here", "data", "environment")):
+        write(tmp_path / root / name / "train.parquet", random_images(1), [label])
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_images(name, "train").labels.item() == 0
+    monkeypatch.setenv("GNOMON_DATA", str(tmp_path / "environment"))
+    assert load_images(name, "train").labels.item() == 2
+    assert load_images(name, "train", data_dir=tmp_path / "data").labels.item() == 1
+    for path in (f"./{name}", str(tmp_path / "here" / name)):
+        assert load_images(path, "train", data_dir=tmp_path / "data").labels.item() == 0
+
+
+def test_a_short_name_is_no_folder_of_the_working_directory(tmp_path, monkeypatch):
+    write(tmp_path / "mnist" / "train.parquet", random_images(1), [0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match="load_images needs datasets"):
+        load_images("mnist", "train")
+
+
+def test_a_split_ends_where_its_number_begins(tmp_path):
+    for number, name in enumerate(["train-00000-of-00001", "train-extra-00000-of-00001", "test-0", "test-noisy"]):
+        write(tmp_path / f"{name}.parquet", random_images(1), [number])
+    for number, split in enumerate(["train", "train-extra", "test", "test-noisy"]):
+        assert load_images(str(tmp_path), split).labels.tolist() == [number]
 
 
 def test_local_data_do_not_import_datasets(tmp_path, monkeypatch):
@@ -413,7 +456,7 @@ def test_without_a_network_the_error_says_both_ways_out_at_once(hub, tmp_path, m
     assert hub[1] == []  # load_dataset, which would retry for half a minute, was not called
     assert "\n" not in message
     assert str(tmp_path / "svhn") in message
-    for way in ("FOLDER/svhn/test-*.parquet", "GNOMON_DATA", "--data-dir", "connect to the network"):
+    for way in ("FOLDER/svhn/test-<number>*.parquet", "GNOMON_DATA", "--data-dir", "connect to the network"):
         assert way in message
 
 
@@ -485,7 +528,7 @@ def test_a_data_directory_that_is_not_there(tmp_path, monkeypatch):
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(DataError, match=r"expected files <split>-\*\.parquet in '.*', got none"):
+    with pytest.raises(DataError, match=r"expected files <split>\.parquet or .* in '.*', got none"):
         load_images(str(tmp_path), "train")
 
 
@@ -503,10 +546,13 @@ def test_no_rows(tmp_path):
         load_images(str(tmp_path), "train")
 
 
-@pytest.mark.parametrize("limit", [-1, 0, 8])
+@pytest.mark.bad_input
+@pytest.mark.parametrize("limit", [-1, 0, 8, 1.0, "1"])
 def test_limit_out_of_range(tmp_path, limit):
     write(tmp_path / "train.parquet", random_images(7), list(range(7)))
-    with pytest.raises(RangeError, match=rf"load_images\(limit\): expected 1 to 7, .* got {limit}\."):
+    with pytest.raises(
+        RangeError, match=rf"load_images\(limit\): expected a whole number from 1 to 7, .* got {limit}\."
+    ):
         load_images(str(tmp_path), "train", limit=limit)
 
 

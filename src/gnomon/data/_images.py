@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnomon import _checks
 from gnomon._extras import extra
 from gnomon.data._samples import Samples
 from gnomon.data._sources import Table, find
@@ -26,9 +27,11 @@ _MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
     """The images of a split and their classes, in the order in which the data set holds them.
 
-    Searched for in `data_dir`, then in the folder that the environment variable GNOMON_DATA names (each as
-    `<folder>/<name>/<split>-*.parquet`), then on the Hugging Face hub, whose downloads stay in the cache of `datasets`.
-    Nothing is written next to local data.
+    Searched for in the folder `<name>` of `data_dir`, then of the folder that the environment variable GNOMON_DATA
+    names, then at the path `<name>`, then on the Hugging Face hub, whose downloads stay in the cache of `datasets`. The
+    five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. The files of
+    a folder are `<split>.parquet` and `<split>-<number>*.parquet`, in the order of their names. Nothing is written next
+    to local data.
 
     Args:
         name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
@@ -47,16 +50,16 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
             images must be PNG, JPEG, BMP, GIF, TIFF or WebP in the table itself, up to 2²⁶ pixels each. A path in their
             place is not followed, since it could lead anywhere on this machine.
         EmptyError: the split has no rows.
-        RangeError: `limit` is not between 1 and the number of rows.
+        RangeError: `limit` is not whole, or not between 1 and the number of rows.
         MissingExtraError: the extra `data` is not installed, or broken.
     """
     table = find(name, split, data_dir)
     if table.rows == 0:
         raise EmptyError("split", "images", f"no rows in {table.where}", "Choose another split.")
-    if limit is not None and not 1 <= limit <= table.rows:
+    if limit is not None and not (_checks.whole(limit, 1) and limit <= table.rows):
         raise RangeError(
             "limit",
-            f"1 to {table.rows}, the rows of {table.where}",
+            f"a whole number from 1 to {table.rows}, the rows of {table.where}",
             limit,
             "Leave it out for all.",
         )
@@ -145,7 +148,7 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
             f"{image.width} x {image.height} at {where}",
             "Make it smaller.",
         )
-    own = _mode(image.mode, where)
+    own = _mode(image.mode, "transparency" in image.info, where)
     mode = mode or own
     pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     return pixels.reshape(image.height, image.width, len(mode)), mode
@@ -158,8 +161,8 @@ def _named(cell: object) -> str:
     return "none" if cell is None or isinstance(cell, dict) else type(cell).__name__
 
 
-def _mode(mode: str, where: str) -> str:
-    """The Pillow mode, one letter per channel, in which to hold an image of a given mode."""
+def _mode(mode: str, transparent: bool, where: str) -> str:
+    """The Pillow mode, one letter per channel, in which to hold an image of a mode, one colour of which may be none."""
     if mode.startswith(("I", "F")):
         raise DataError(
             "name",
@@ -167,6 +170,6 @@ def _mode(mode: str, where: str) -> str:
             f"Pillow mode {mode!r} at {where}",
             "Convert them to 8 bits per channel beforehand.",
         )
-    if mode in ("L", "RGB", "RGBA"):
-        return mode
-    return "L" if mode == "1" else "RGB"
+    if transparent or mode.endswith(("A", "a")):
+        return "RGBA"
+    return "L" if mode in ("1", "L") else "RGB"

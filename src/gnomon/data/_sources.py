@@ -47,19 +47,17 @@ class Table(NamedTuple):
 
 
 def find(name: str, split: str, data_dir: Path | None) -> Table:
-    """The table of a split: from a folder if there is one, otherwise from the hub."""
+    """The table of a split: from the first folder that there is of those where it may be, otherwise from the hub."""
     known = KNOWN.get(name) or next((k for k in KNOWN.values() if k.hub_id == name), None)
-    if known is None and name and (folder := home("load_images(name)", name)).is_dir():
-        return _folder(folder, split)
-    roots = _roots(data_dir)
-    for root in roots:
-        folder = root / (known.folder if known else name)
+    path = home("load_images(name)", name)
+    only_path = name.startswith((".", "~")) or path.is_absolute()
+    under_roots = [] if only_path else [root / (known.folder if known else name) for root in _roots(data_dir)]
+    for folder in under_roots if known else [*under_roots, path]:
         if name and folder.is_dir():
             return _folder(folder, split)
     if known is None and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
         raise _unknown(name)
-    known = known or Known(name, name)
-    return _hub(known, split, [root / known.folder for root in roots])
+    return _hub(known or Known(name, name), split, under_roots)
 
 
 def _roots(data_dir: Path | None) -> list[Path]:
@@ -97,16 +95,16 @@ def _unknown(name: str) -> DataError:
 
 
 def _folder(folder: Path, split: str) -> Table:
-    """The files `<split>-*.parquet` (or `<split>.parquet`) of a folder, in the order of their names."""
+    """The files `<split>.parquet` and `<split>-<number>*.parquet` of a folder, in the order of their names."""
     parquet = extra("load_images", "pyarrow.parquet", "data")
     arrow_error = extra("load_images", "pyarrow", "data").ArrowException
     splits = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
-        splits[path.stem.partition("-")[0]].append(path)
+        splits[re.split(r"-\d", path.stem)[0]].append(path)
     if not splits:
         raise DataError(
             "name",
-            f"files <split>-*.parquet in {str(folder)!r}",
+            f"files <split>.parquet or <split>-<number>*.parquet in {str(folder)!r}",
             "none",
             "Put the parquet files of the hub there.",
         )
@@ -115,7 +113,7 @@ def _folder(folder: Path, split: str) -> Table:
             "split",
             f"one of {', '.join(splits)}",
             repr(split),
-            f"Choose one of them, or add {split}-*.parquet to {str(folder)!r}.",
+            f"Choose one of them, or add {split}.parquet to {str(folder)!r}.",
         )
 
     def corrupt(path: Path, cause: Exception) -> DataError:
@@ -198,7 +196,7 @@ def _unreachable(known: Known, split: str, looked: Sequence[Path], cause: Except
         "name",
         f"{known.folder!r} in {folders} or on the hub",
         f"neither ({_line(cause)})",
-        f"Put its files at FOLDER/{known.folder}/{split}-*.parquet and point GNOMON_DATA or --data-dir "
+        f"Put its files at FOLDER/{known.folder}/{split}-<number>*.parquet and point GNOMON_DATA or --data-dir "
         "(data_dir) at FOLDER; or connect to the network (HF_HUB_OFFLINE=1 only reuses earlier downloads).",
     )
 
