@@ -59,7 +59,16 @@ def test_sizes_of_images(widths, sizes):
             model(torch.ones(1, widths[0], size, size))
 
 
-@pytest.mark.parametrize("widths", [(), (3, 10), (3, 0, 10)])
-def test_widths_are_checked(widths):
-    with pytest.raises(RangeError, match=r"cnn\(widths\): expected at least three positive widths, got"):
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("widths", "says"),
+    [
+        ((), r"widths at least three, got \(\)"),
+        ((3, 10), r"widths at least three, got \(3, 10\)"),
+        ((3, 0, 10), "width at least 1 and whole, got 0"),
+        ((1.5, 3, 4), r"width at least 1 and whole, got 1\.5"),
+    ],
+)
+def test_widths_are_checked(widths, says):
+    with pytest.raises(RangeError, match=rf"cnn: expected {says}\. Change it"):
         cnn(widths)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from gnomon import GrokAlign, Probe, centroid_alignment, input_jacobian, jacobian_norm
-from gnomon.errors import RangeError
+from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.models import OneLayerTransformer
 
 
@@ -116,7 +116,59 @@ def test_probes_look_from_the_embeddings():
 
 
 def test_sizes_are_checked():
-    with pytest.raises(RangeError, match=r"OneLayerTransformer\(hidden\): expected at least 1, got 0"):
+    with pytest.raises(RangeError, match="OneLayerTransformer: expected hidden at least 1 and whole, got 0"):
         OneLayerTransformer(3, 2, hidden=0)
     with pytest.raises(RangeError, match=r"OneLayerTransformer\(heads\): expected a divisor of the width, 6, got 4"):
         OneLayerTransformer(3, 2, width=6)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("sizes", [{"heads": 2.0}, {"tokens": 6.5}, {"width": "8"}])
+def test_sizes_are_whole(sizes):
+    ((name, size),) = sizes.items()
+    with pytest.raises(RangeError, match=rf"OneLayerTransformer: expected {name} at least 1 and whole, got {size!r}"):
+        OneLayerTransformer(**({"tokens": 6, "outputs": 5, "width": 8} | sizes))
+
+
+@pytest.mark.parametrize("shape", [(5, 1, 4), (5, 2, 4), (5, 4, 4), (5, 3, 1), (5, 3, 8), (5, 12)])
+@pytest.mark.bad_input
+def test_embeddings_of_another_shape_are_refused(shape):
+    says = rf"OneLayerTransformer.forward\(embeddings\): expected shape \(n, 3, 4\), got \({shape[0]}, "
+    with pytest.raises(ShapeError, match=says):
+        tiny()(torch.zeros(shape, dtype=torch.float64))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        (torch.tensor([[-1, 0, 1]]), "expected those from 0 to 5, got -1 to 1"),
+        (torch.tensor([[0, 6, 1]]), "expected those from 0 to 5, got 0 to 6"),
+        (torch.ones(6, dtype=torch.bool), "expected a tensor of real numbers, got torch.bool"),
+        (torch.ones(2, 3), "expected whole numbers, got torch.float32"),
+    ],
+)
+def test_tokens_are_whole_numbers_of_the_vocabulary(tokens, says):
+    with pytest.raises(RangeError, match=rf"OneLayerTransformer.embed\(tokens\): {says}"):
+        tiny().embed(tokens)
+
+
+@pytest.mark.bad_input
+def test_tokens_are_rows():
+    tokens = some_tokens()
+    with pytest.raises(
+        ShapeError, match=r"OneLayerTransformer.embed\(tokens\): expected two axes, got shape \(1, 4, 3\)"
+    ):
+        tiny().embed(tokens[None])
+    with pytest.raises(ShapeError, match=r"OneLayerTransformer.embed\(tokens\): expected at least 2 axes"):
+        tiny().embed(tokens[0])
+    with pytest.raises(EmptyError, match=r"OneLayerTransformer.embed\(tokens\): expected at least one sample"):
+        tiny().embed(tokens[:0])
+
+
+def test_tokens_of_any_whole_dtype():
+    model, tokens = tiny(), torch.tensor([[1, 0, 1], [5, 2, 5]])
+    for dtype in (torch.uint8, torch.int8, torch.int32):
+        assert model.embed(tokens.to(dtype)).equal(model.W_E[tokens])
+    # As a mask to index by, this would give a vector of 24 numbers.
+    assert model.embed(torch.ones(6, 4, dtype=torch.uint8)).equal(model.W_E[1].expand(6, 4, 4))

@@ -86,6 +86,15 @@ def test_convolutions_start_with_their_variance():
 @every_network
 def test_bad_settings_are_listed_together(network):
     with pytest.raises(
-        RangeError, match=rf"{network.__name__}: expected classes at least 1, got 0; width at least 1, got -1"
+        RangeError,
+        match=rf"{network.__name__}: expected classes at least 1 and whole, got 0; width at least 1 and whole, got -1",
     ):
         network(3, 0, width=-1)
+
+
+@pytest.mark.bad_input
+@every_network
+@pytest.mark.parametrize("size", [2.5, 2.0, "2"])
+def test_sizes_are_whole(network, size):
+    with pytest.raises(RangeError, match=rf"{network.__name__}: expected width at least 1 and whole, got {size!r}"):
+        network(width=size)

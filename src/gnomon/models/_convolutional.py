@@ -5,7 +5,9 @@ import itertools
 import torch
 from torch import nn
 
-from gnomon.errors import RangeError, public
+from gnomon import _checks
+from gnomon.errors import public
+from gnomon.models._build import size
 
 
 @public
@@ -26,15 +28,11 @@ def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Gene
         The network, from (n, channels, h, w) to (n, classes). For b blocks, h and w range from 3·2ᵇ + 1 to 7·2ᵇ, where
         the averages leave one pixel: 25 to 56 for three, such as CIFAR's 32.
     Raises:
-        RangeError: if there are fewer than three widths, or one is not positive.
+        RangeError: if there are fewer than three widths, or one is not whole and positive.
     """
-    if len(widths) < 3 or min(widths) < 1:
-        raise RangeError(
-            "widths",
-            "at least three positive widths",
-            widths,
-            "Give those of the input's channels, the blocks and the output.",
-        )
+    _checks.settings(
+        ("widths", widths, "at least three", len(widths) >= 3), *(size("width", width) for width in widths)
+    )
     *blocks, classes = widths
     layers: list[nn.Module] = []
     for width, following in itertools.pairwise(blocks):

@@ -91,7 +91,7 @@ def densenet40(
         growth: k, the number of channels that each layer adds.
         generator: where the weights come from; default: torch's global one.
     Raises:
-        RangeError: listing every number that is below 1.
+        RangeError: listing every number that is not whole or below 1.
     """
     return densenet(channels, classes, (12, 12, 12), growth, 16, False, generator)
 

@@ -6,12 +6,14 @@ import math
 import torch
 from torch import nn
 
-from gnomon.errors import RangeError, public
+from gnomon import _checks
+from gnomon.errors import public
+from gnomon.models._build import size
 
 
 @public
 def mlp(
-    widths: tuple[int, ...], *, bias: bool = False, scale: float = 1.0, generator: torch.Generator | None = None
+    widths: tuple[int, ...], *, bias: bool = False, scale: float | int = 1.0, generator: torch.Generator | None = None
 ) -> nn.Sequential:
     """A ReLU network of linear layers, PyTorch's default initialisation times `scale`.
 
@@ -24,10 +26,15 @@ def mlp(
         generator: where the weights come from; default: torch's global one.
 
     Raises:
-        RangeError: if there are fewer than two widths, or one is not positive.
+        RangeError: if there are fewer than two widths, or one is not whole and positive; or if `scale` is negative, or
+            beyond what the default dtype holds.
     """
-    if len(widths) < 2 or min(widths) < 1:
-        raise RangeError("widths", "at least two positive widths", widths, "Add layers.")
+    most = torch.finfo(torch.get_default_dtype()).max / 2
+    _checks.settings(
+        ("widths", widths, "at least two", len(widths) >= 2),
+        *(size("width", width) for width in widths),
+        ("scale", scale, f"from 0 to {most:.3g}", 0 <= scale <= most),
+    )
     layers: list[nn.Module] = []
     for width, following in itertools.pairwise(widths):
         layer = nn.Linear(width, following, bias=bias, device="meta").to_empty(device="cpu")

@@ -109,7 +109,7 @@ def resnet18(
         width: channels of the first stage; each of the three others doubles them.
         generator: where the weights come from; default: torch's global one.
     Raises:
-        RangeError: listing every number that is below 1.
+        RangeError: listing every number that is not whole or below 1.
     """
     return resnet(channels, classes, BasicBlock, (2, 2, 2, 2), width, generator)
 

@@ -1,12 +1,16 @@
 """A one-layer transformer, as small as the one that learns modular addition."""
 
 import math
+from itertools import starmap
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from gnomon.errors import RangeError, public
+from gnomon import _checks
+from gnomon._precision import full_precision
+from gnomon.errors import RangeError, ShapeError, public
+from gnomon.models._build import size
 
 
 class OneLayerTransformer(nn.Module):
@@ -34,7 +38,7 @@ class OneLayerTransformer(nn.Module):
         hidden: m, the number of neurons.
         generator: where the weights come from; default: torch's global one.
     Raises:
-        RangeError: if a size is not positive, or `heads` does not divide `width`.
+        RangeError: if a size is not whole and positive, or `heads` does not divide `width`.
     """
 
     @public
@@ -51,9 +55,7 @@ class OneLayerTransformer(nn.Module):
     ) -> None:
         super().__init__()
         sizes = {"tokens": tokens, "outputs": outputs, "context": context, "width": width, "heads": heads}
-        for name, size in (sizes | {"hidden": hidden}).items():
-            if size < 1:
-                raise RangeError(name, "at least 1", size, "Enlarge it.")
+        _checks.settings(*starmap(size, sizes.items()), size("hidden", hidden))
         if width % heads:
             raise RangeError(
                 "heads",
@@ -73,12 +75,34 @@ class OneLayerTransformer(nn.Module):
         self.b_in, self.b_out = nn.Parameter(torch.zeros(hidden)), nn.Parameter(torch.zeros(width))
         self.W_U = normal(outputs, width, variance=1 / outputs)
 
-    def embed(self, tokens: Int[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
-        """The rows of the embedding, without positions, with a graph to it."""
-        return self.W_E[tokens]
+    @full_precision
+    def embed(self, tokens: Integer[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
+        """The rows of the embedding, without positions, with a graph to it.
+
+        Raises:
+            ShapeError: if tokens are not (n t).
+            EmptyError: if there are none.
+            RangeError: if a token is not a whole number from 0 to the last of the vocabulary.
+        """
+        _checks.rows(tokens=tokens)
+        last = len(self.W_E) - 1
+        if tokens.is_floating_point():
+            raise RangeError("tokens", "whole numbers", tokens.dtype, "Convert them.")
+        if not 0 <= tokens.min() <= tokens.max() <= last:
+            found = f"{tokens.min().item()} to {tokens.max().item()}"
+            raise RangeError("tokens", f"those from 0 to {last}", found, "Number the vocabulary from 0.")
+        return self.W_E[tokens.long()]
 
     def forward(self, embeddings: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
-        """The logits at the last token."""
+        """The logits at the last token; ShapeError unless there are as many tokens, as wide, as there are positions."""
+        if embeddings.shape[1:] != self.W_pos.shape:
+            raise ShapeError(
+                "embeddings",
+                f"shape (n, {', '.join(map(str, self.W_pos.shape))})",
+                _checks.shape_of(embeddings),
+                "Pass what `embed` gives for that many tokens.",
+                where="OneLayerTransformer.forward",
+            )
         x = embeddings + self.W_pos
         query, key, value = x[:, -1:] @ self.W_Q.T, x @ self.W_K.T, x @ self.W_V.T
         by_head = (*x.shape[:2], self.heads, -1)

@@ -54,7 +54,7 @@ def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: t
         width: channels of the first stage; the second, third and fourth double them, the fifth does not.
         generator: where the weights come from; default: torch's global one.
     Raises:
-        RangeError: listing every number that is below 1.
+        RangeError: listing every number that is not whole or below 1.
     """
     return vgg(channels, classes, (1, 1, 2, 2, 2), width, generator)
 
