@@ -86,6 +86,13 @@ def numbers(name: str, values: object) -> Tensor:
         raise kind(name, expected, f"others: {error}", advice) from error
 
 
+def held(name: str, what: str, result: Tensor) -> None:
+    """Raises RangeError unless what finite arguments gave is finite: their products may be beyond its dtype's range."""
+    if not torch.isfinite(result.detach()).all():
+        wanted = f"{what} that {result.dtype} can hold"
+        raise RangeError(name, wanted, "larger numbers", "Change the unit, or convert to float64.")
+
+
 def samples(least_dims: int = 2, **tensors: Tensor) -> None:
     """Raises unless every tensor has `least_dims` axes or more, the first of the same length n >= 1.
 

@@ -99,10 +99,16 @@ def test_digits_accept_the_ends(train):
     assert [len(part.x) for part in digits(train, generator=seeded())] == [train, 1797 - train]
 
 
-@pytest.mark.parametrize("train", [-1, 0, 1797])
+@pytest.mark.bad_input
+@pytest.mark.parametrize("train", [-1, 0, 1797, 5.5, "5"])
 def test_digits_reject_what_leaves_a_side_empty(train):
-    with pytest.raises(RangeError, match=rf"digits\(train\): expected 1 to 1796, got {train}\."):
+    with pytest.raises(RangeError, match=rf"digits: expected train whole and from 1 to 1796, got {train!r}\."):
         digits(train, generator=seeded())
+
+
+def test_digits_are_floating_point():
+    with pytest.raises(RangeError, match=r"digits: expected dtype of floating point, got torch\.int64"):
+        digits(generator=seeded(), dtype=torch.int64)
 
 
 # standardise, normalise
@@ -159,6 +165,18 @@ def test_standardise_errors():
         standardise(samples(torch.ones(2, 3, dtype=torch.int64)))
     with pytest.raises(ShapeError, match=r"standardise\(others\[0\]\): expected features of shape \(3,\).*got \(2,\)"):
         standardise(fine, samples(torch.ones(2, 2)))
+
+
+def test_what_overflows_is_refused():
+    huge, tiny = (samples(torch.tensor([[3.0], [2.0], [1.0]]) * scale) for scale in (1e38, 1e-10))
+    with pytest.raises(RangeError, match=r"standardise\(train\): expected rescaled inputs that torch.float32 can hold"):
+        standardise(huge)
+    with pytest.raises(RangeError, match=r"standardise\(others\[1\]\): expected rescaled inputs that torch.float32"):
+        standardise(tiny, tiny, huge)
+    with pytest.raises(RangeError, match=r"normalise\(samples\): expected rescaled inputs that torch.float32 can hold"):
+        normalise(huge, 0, 1e-3)
+    exact = standardise(huge._replace(x=huge.x.double()))[0].x
+    assert_close(exact, standardise(samples(torch.tensor([[3.0], [2.0], [1.0]]).double()))[0].x)
 
 
 def test_normalise_by_one_number_and_per_channel():

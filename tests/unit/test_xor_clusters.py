@@ -46,6 +46,22 @@ def test_no_noise_leaves_the_signal():
 
 
 def test_wrong_arguments_are_named_together():
-    message = r"xor_clusters: expected n at least 1, got 0; d at least 2, got 1; noise .*, got nan; dtype .*int64"
+    message = "xor_clusters: expected n at least 1 .*, got 0; d at least 2 .*, got 1; noise .*, got nan; dtype .*int64"
     with pytest.raises(RangeError, match=message):
         xor_clusters(0, 1, noise=math.nan, generator=seeded(), dtype=torch.int64)
+
+
+@pytest.mark.parametrize(("dtype", "noise"), [(torch.float16, 1e5), (torch.float32, 1e300)])
+def test_noise_that_the_dtype_does_not_hold(dtype, noise):
+    with pytest.raises(
+        RangeError, match=rf"expected noise at least 0 and finite in {dtype}, got {noise!r}\.".replace("+", r"\+")
+    ):
+        xor_clusters(3, 4, noise=noise, generator=seeded(), dtype=dtype)
+    assert xor_clusters(3, 4, noise=noise, generator=seeded(), dtype=torch.float64).x.isfinite().all()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("n", [3.5, 3.0, "3"])
+def test_numbers_of_samples_are_whole(n):
+    with pytest.raises(RangeError, match=rf"expected n at least 1 and whole, got {n!r}"):
+        xor_clusters(n, 4, generator=seeded())

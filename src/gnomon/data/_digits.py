@@ -2,9 +2,10 @@
 
 import torch
 
+from gnomon import _checks
 from gnomon._extras import extra
 from gnomon.data._samples import Samples
-from gnomon.errors import RangeError, public
+from gnomon.errors import public
 
 _SIZE = 1797
 
@@ -28,7 +29,7 @@ def digits(
         integer from 0 (background) to 16: not rescaled, see `standardise`. Labels 0–9, int64.
 
     Raises:
-        RangeError: `train` is not in 1..1796.
+        RangeError: `train` is not whole and in 1..1796, or `dtype` not of floating point.
         MissingExtraError: the extra `lab` is not installed, or broken.
 
     Example:
@@ -38,8 +39,10 @@ def digits(
         >>> train.x.min().item(), train.x.max().item()
         (0.0, 16.0)
     """
-    if not 1 <= train < _SIZE:
-        raise RangeError("train", f"1 to {_SIZE - 1}", train, f"Leave at least one of the {_SIZE} on each side.")
+    _checks.settings(
+        ("train", train, f"whole and from 1 to {_SIZE - 1}", _checks.whole(train, 1) and train < _SIZE),
+        ("dtype", dtype, "of floating point", dtype.is_floating_point),
+    )
     x, labels = extra("digits", "sklearn.datasets", "lab").load_digits(return_X_y=True)
     order = torch.randperm(_SIZE, generator=generator, device=generator.device).cpu()
     everything = Samples(torch.from_numpy(x).to(dtype)[order], torch.from_numpy(labels).to(torch.int64)[order])

@@ -1,12 +1,13 @@
 """All sums modulo a number, as the tokens of a transformer."""
 
-import math
+import operator
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon.errors import RangeError, public
 
 
@@ -40,7 +41,7 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         Train and test on the CPU: tokens (n, 3) and labels 0 to p - 1, both int64.
 
     Raises:
-        RangeError: `p` is not whole or below 2, or one side of the split is left without a pair.
+        RangeError: `p` is not whole, below 2 or not below 2³¹, or one side of the split is left without a pair.
 
     Example:
         >>> train, test = modular_addition(5, 0.4, generator=torch.Generator().manual_seed(0))
@@ -49,12 +50,12 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         >>> bool((train.tokens[:, :2].sum(1) % 5 == train.labels).all())
         True
     """
-    if not (isinstance(p, int) and 2 <= p < 2**31):
+    if not (_checks.whole(p, 2) and p < 2**31):
         raise RangeError("p", "at least 2, whole and below 2³¹", p, "Take a prime.")
-    if not math.isfinite(fraction):
-        raise RangeError("fraction", "a finite share", fraction, "Pass one below 1.")
-    # The tiny number undoes the rounding down of whole numbers, such as 0.29 * 100.
-    train = int(fraction * p**2 + 1e-9)
+    p = operator.index(p)  # from NumPy and torch too
+    if not 0 <= fraction <= 1:
+        raise RangeError("fraction", "a share from 0 to 1", fraction, "Pass one below 1.")
+    train = rounded_down(fraction, p**2)
     if not 1 <= train < p**2:
         raise RangeError(
             "fraction",
@@ -66,3 +67,9 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
     first, second = pairs // p, pairs % p
     sums = Tokens(torch.stack([first, second, torch.full_like(first, p)], dim=1), (first + second) % p)
     return Tokens(*(part[:train] for part in sums)), Tokens(*(part[train:] for part in sums))
+
+
+def rounded_down(fraction: float, number: int) -> int:
+    """This share of a number, without what is left of a whole; 0.29 of 100 is 29, though their product is below it."""
+    nearest = round(fraction * number)
+    return nearest if nearest / number <= fraction else nearest - 1

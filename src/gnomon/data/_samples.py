@@ -32,7 +32,8 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     r"""Give every feature of `train` mean 0 and standard deviation 1, and map the others by the same affine function.
 
     $x \mapsto (x - m) / s$ with $m$ and $s^2$ the mean and the (population) variance of each feature over
-    `train`. A feature that is constant on `train` is only centred: it becomes exactly 0 there.
+    `train`. A feature that is constant on `train` is only centred: it becomes exactly 0 there. So is one whose variance
+    is too small for the dtype.
 
     Args:
         train: the samples that define mean and standard deviation.
@@ -43,7 +44,8 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
 
     Raises:
         EmptyError: `train` has no samples.
-        RangeError: an input holds NaN or infinity, or is not of floating point; or labels are not whole numbers.
+        RangeError: an input holds NaN or infinity, or is not of floating point; its dtype does not hold the mean, the
+            variance or what comes out; or labels are not whole numbers.
         ShapeError: an input of `others` has another feature shape; or there is not one label per sample.
 
     Example:
@@ -70,7 +72,8 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     mean = torch.where(constant, train.x[0], train.x.mean(dim=0))
     deviation = train.x.std(dim=0, correction=0)
     deviation = torch.where(constant | (deviation == 0), 1.0, deviation)
-    return tuple(samples._replace(x=(samples.x - mean) / deviation) for samples in (train, *others))
+    names = ["train", *(f"others[{i}]" for i in range(len(others)))]
+    return tuple(_rescaled(name, part, mean, deviation) for name, part in zip(names, (train, *others), strict=True))
 
 
 @public
@@ -86,8 +89,8 @@ def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
         The rescaled samples; labels, dtype and device kept.
 
     Raises:
-        RangeError: a mean is not finite, or a standard deviation not finite and positive; `x` holds NaN or infinity, or
-            is not of floating point; or labels are not whole numbers.
+        RangeError: a mean is not finite, or a standard deviation not finite and positive; `x` holds NaN or infinity, is
+            not of floating point, or in a dtype that does not hold what comes out; or labels are not whole numbers.
         ShapeError: a sequence does not have one number per channel; or there is not one label per sample.
 
     Example:
@@ -100,7 +103,14 @@ def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     s = _per_channel("std", std, samples.x)
     if not (s > 0).all():
         raise RangeError("std", "positive numbers", std, "Leave constant channels out.")
-    return samples._replace(x=(samples.x - m) / s)
+    return _rescaled("samples", samples, m, s)
+
+
+def _rescaled(name: str, samples: Samples, mean: Tensor, deviation: Tensor) -> Samples:
+    """The samples, shifted and scaled; RangeError if that overflows."""
+    x = (samples.x - mean) / deviation
+    _checks.held(name, "rescaled inputs", x)
+    return samples._replace(x=x)
 
 
 def _check(name: str, samples: Samples) -> None:

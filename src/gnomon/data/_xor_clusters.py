@@ -43,10 +43,11 @@ def xor_clusters(
         >>> x.abs()[0]
         tensor([1.0000, 1.0000, 0.0500, 0.0500, 0.0500])
     """
+    largest = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
     _checks.settings(
-        ("n", n, "at least 1", n >= 1),
-        ("d", d, "at least 2", d >= 2),
-        ("noise", noise, "finite and at least 0", 0 <= noise < math.inf),
+        ("n", n, "at least 1 and whole", _checks.whole(n, 1)),
+        ("d", d, "at least 2 and whole", _checks.whole(d, 2)),
+        ("noise", noise, f"at least 0 and finite in {dtype}", 0 <= noise <= largest),
         ("dtype", dtype, "of floating point", dtype.is_floating_point),
     )
     bits = torch.randint(2, (n, d), generator=generator, device=generator.device, dtype=torch.int8).cpu()
