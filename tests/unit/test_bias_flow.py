@@ -298,3 +298,15 @@ def test_bad_input_is_named():
         RangeError, match=r"times from 0 on, got -1.0; times in torch.float64 as points, got torch.floa"
     ):
         bias_flow(points, target, beta, rotation, torch.tensor([-1.0]))
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e25), (torch.float64, 1e200)])
+def test_a_loss_beyond_the_dtypes_range_is_refused(dtype, size):
+    points, target, beta, rotation = (part.to(dtype) for part in cluster(5, 2, 0))
+    times = TIMES.to(dtype)
+    says = rf"bias_flow\(points, target, beta\): expected a loss that {dtype} can hold, got larger numbers"
+    for given in ((points, target * size, beta), (points, target, beta * size), (points * size, target, beta)):
+        with pytest.raises(RangeError, match=says):
+            bias_flow(*given, rotation, times)
+    # Its square is there, and so is the loss.
+    assert bias_flow(points, target * size**0.5, beta, rotation, times).loss.isfinite().all()

@@ -256,6 +256,12 @@ def test_labels_shifts_and_any_invertible_map_lead_to_the_same_path():
     assert gnomon.CentralPath is CentralPath
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+def test_the_unit_of_the_features_drops_out(size):
+    features = normal(3, 10, 4)
+    torch.testing.assert_close(CentralPath(features * size).features, CentralPath(features).features)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named(monkeypatch):
     features, one = normal(3, 10, 4), torch.ones(1).double()

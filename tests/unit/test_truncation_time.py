@@ -300,3 +300,13 @@ def test_bad_input_is_named():
         truncation_time_bound(points, target, -target, rotation)
     with pytest.raises(RangeError, match=r"estimates 'sharp' or 'printed', got 'exact'"):
         truncation_time_bound(points, target, beta, rotation, estimates="exact")
+
+
+@pytest.mark.parametrize("size", [1e25, 1e200])
+def test_distances_whose_squares_the_dtype_does_not_hold_are_refused(size):
+    dtype = torch.float32 if size < 1e100 else torch.float64
+    points, target, beta, rotation = (part.to(dtype) for part in cluster())
+    says = rf"\(points, target, beta\): expected squares of distances that {dtype} can hold, got larger numbers"
+    for given in ((points * size, target, beta), (points, target * size, beta), (points, target, beta * size)):
+        with pytest.raises(RangeError, match=says):
+            truncation_time_bound(*given, rotation)

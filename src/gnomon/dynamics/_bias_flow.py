@@ -77,8 +77,8 @@ def bias_flow(
         ShapeError: if points are not (n q), if target, beta and rotation do not have their width, or if times are not
             (t).
         EmptyError: if there are no points or no times.
-        RangeError: at NaN or infinity, a negative time, mixed dtypes, or a rotation that is not orthogonal to half the
-            digits of its dtype.
+        RangeError: at NaN or infinity, a negative time, mixed dtypes, a rotation that is not orthogonal to half the
+            digits of its dtype, or a loss beyond what that can hold.
     Cost: O(q n log n + q t log n) time, O(q (n + t)) memory, in addition to the rotations. Precision: that of the
         dtype, in distances to the target; half precision is computed in float32.
     Example:
@@ -120,11 +120,13 @@ def bias_flow(
     # The cut ends at its target if any point is still truncated there, and otherwise at the last one it met.
     last = passed.isfinite().sum(1, keepdim=True)
     rest = torch.where(share.gather(1, last) > 0, 0, legs.gather(1, last))
+    loss = (rate * left**2 + _mean_squares_kept(distance, rising).gather(1, at)).sum(0) / 2
+    _checks.held("points, target, beta", "a loss", loss)
     flow = BiasFlow(
         times=times,
         beta=beta - (goal - (sign[:, None] * left).mT) @ rotation,
         rate=rate.mT,
-        loss=(rate * left**2 + _mean_squares_kept(distance, rising).gather(1, at)).sum(0) / 2,
+        loss=loss,
         passed=torch.zeros_like(distance).scatter(1, order, passed).mT,
         rising=rising,
         limit=beta - (goal - sign * rest[:, 0]) @ rotation,

@@ -103,6 +103,8 @@ class CentralPath:
             ("projection", projection, "'orthogonal' or 'renormalised'", projection in ("orthogonal", "renormalised")),
         )
         features = features.detach()
+        # It drops out, and the squares of what remains neither overflow nor underflow.
+        features = features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
         _of_full_rank(features)
         self.features = _renormalised(features)
         self.projection = projection

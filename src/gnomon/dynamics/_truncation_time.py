@@ -98,7 +98,8 @@ def truncation_time_bound(
         ShapeError: if points are not (n q), or if target, beta and rotation do not have their width.
         EmptyError: if there are no points.
         RangeError: at NaN or infinity, mixed dtypes, a rotation that is not orthogonal to half the digits of its dtype,
-            a bias that is minus the target from the start, or unknown estimates.
+            a bias that is minus the target from the start, distances whose squares the dtype does not hold, or unknown
+            estimates.
     Cost: O(n q²) for each enlargement of the radius.
     Example:
         >>> import torch, gnomon
@@ -113,6 +114,8 @@ def truncation_time_bound(
         ("distance of beta from minus the target", float(distance.detach()), "above 0", bool(distance > 0)),
         ("estimates", estimates, "'sharp' or 'printed'", estimates in ("sharp", "printed")),
     )
+    farthest = distance + torch.linalg.vector_norm(points - target, dim=1).amax()
+    _checks.held("points, target, beta", "squares of distances", farthest**2)
     eta2 = torch.zeros_like(distance)
     for _ in range(STEPS):
         found = _at_radius(points - target, rotation, distance, eta2, estimates)
