@@ -439,6 +439,15 @@ def test_the_root_s_gradient_holds_at_equal_eigenvalues():
     torch.testing.assert_close(gradient, torch.zeros_like(zero))
 
 
+def test_an_agop_beyond_the_dtypes_range_is_refused():
+    jacobian = normal(4, 2, 3)
+    with pytest.raises(
+        RangeError, match=r"^agop\(jacobian\): expected an AGOP that torch.float64 can hold, got larger"
+    ):
+        agop(jacobian * 1e200)
+    torch.testing.assert_close(agop(jacobian * 1e100), agop(jacobian) * 1e200)
+
+
 @pytest.mark.bad_input
 def test_bad_matrices_are_named():
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected no negative eigenvalues, got -1.0"):

@@ -390,3 +390,14 @@ def test_a_mean_beyond_the_features_directions_is_fitted_by_itself(width):
     plain, offset = least_squares(moments_of(features, labels))
     torch.testing.assert_close(weight[:, :-1], plain, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(weight[:, -1] * 1e3, offset + plain @ features.mean(0), rtol=1e-7, atol=1e-9)
+
+
+def test_a_loss_beyond_the_dtypes_range_is_refused():
+    moments = moments_of(*samples((6, 9, 4), 5))
+    weight, bias = torch.ones(3, 5).double(), torch.ones(3).double()
+    for given in ((weight * 1e200, bias), (weight, bias * 1e200)):
+        with pytest.raises(
+            RangeError, match=r"mse_decomposition\(classifier\): expected a loss that torch.float64 can"
+        ):
+            mse_decomposition(*given, moments)
+    assert mse_decomposition(weight * 1e100, bias, moments).total.isfinite()

@@ -31,6 +31,7 @@ def parts_of_loss(
     deviation = spread(away, offset_away, class_moments, weight_decay)
     deviation = deviation + at_means(away, offset_away, class_moments, one_hot=False)
     parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
+    _checks.held("classifier", "a loss", parts[-1].to(dtype))
     return tuple(part.to(dtype) for part in parts)
 
 

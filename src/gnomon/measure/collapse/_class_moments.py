@@ -34,7 +34,8 @@ class ClassMoments:
 
     Attributes:
         counts: the number $n_c$ of samples of each class; a class may have none.
-        means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features.
+        means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features. The dtype has to hold
+            the squares of their differences, and of the features': `class_moments` makes sure of it.
         within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$.
     """
 

@@ -90,7 +90,8 @@ def layer_collapse(
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         One number per layer, at least 0, in the dtype of the features; NC1 is infinite where class means coincide, and
-        not a number where all samples do, as behind a dead layer. No graph is kept.
+        not a number where all samples do, as behind a dead layer, or where float64 does not hold the squares of the
+        features. No graph is kept.
     Raises:
         UnsupportedModuleError: if a layer is not one with a weight, is not called exactly once, or does not follow the
             previous one, or if BatchNorm in training mode mixes the samples.

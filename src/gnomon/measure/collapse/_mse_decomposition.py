@@ -69,8 +69,8 @@ def mse_decomposition(
         under invertible linear maps of the features that the classifier undoes, and with a bias under shifts too.
     Raises:
         ShapeError: if classifier or bias do not match the shape of the means.
-        RangeError: at NaN or infinity, at a weight decay that is negative or not finite, or if the moments are in a
-            lower precision than the classifier.
+        RangeError: at NaN or infinity, at a weight decay that is negative or not finite, if the moments are in a lower
+            precision than the classifier, or if their dtype does not hold the loss.
     Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64, for means of up to a million spreads; for the
         deviation, that of a difference of classifiers.
     Example:

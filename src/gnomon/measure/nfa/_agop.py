@@ -59,7 +59,8 @@ def agop(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
+        RangeError: at NaN or infinity, if the dtype does not hold the matrix, or if rtol, passes or seed are out of
+            range.
     Cost: O(n c p²) time, O(p²) memory. For an operator, about $(\operatorname{tr}G/\|G\|_F)^2 / (n\,\mathrm{rtol}^2)$
         backward passes: few where there are many samples, or few directions carry G.
     Example:
@@ -72,7 +73,9 @@ def agop(
         return _estimated(jacobian, Accuracy.of(rtol, passes, seed))
     _checks.samples(3, jacobian=jacobian)
     _checks.finite(jacobian=jacobian)
-    return _sum(jacobian) / len(jacobian)
+    matrix = _sum(jacobian) / len(jacobian)
+    _checks.held("jacobian", "an AGOP", matrix)
+    return matrix
 
 
 def _sum(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
