@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 import gnomon
 from gnomon import regions
+from gnomon.data import Samples
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """The same in another dtype: tensors, networks, and dataclasses of tensors."""
+    """The same in another dtype: tensors, networks, samples, and dataclasses of tensors."""
     if isinstance(value, Tensor):
         return value.to(dtype) if value.is_floating_point() else value
     if isinstance(value, nn.Module) and not isinstance(value, gnomon.ClassStatistics | gnomon.AGOP):
@@ -20,8 +21,10 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, dict):
         return {name: cast(part, dtype) for name, part in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type | regions.Regions):
-        changed = {field.name: cast(getattr(value, field.name), dtype) for field in dataclasses.fields(value)}
-        return dataclasses.replace(value, **changed)
+        made = [field.name for field in dataclasses.fields(value) if field.init]
+        return dataclasses.replace(value, **{name: cast(getattr(value, name), dtype) for name in made})
+    if isinstance(value, Samples):
+        return value._replace(x=cast(value.x, dtype))
     return value
 
 

@@ -67,6 +67,8 @@ from tests.values import tensors
 from tests.waits import WAITS
 from tests.zoo import BUILDERS, zoo
 
+MADE = {"OneLayerTransformer", "cnn", "digits", "mlp", "modular_addition", "resnet18", "xor_clusters"}
+"""What they make is on the processor, from where its user moves it."""
 EVERY = {name: (function, arguments) for name, function, arguments in callables() if "operator" not in name}
 
 
@@ -81,7 +83,7 @@ def both(compute, *given):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", sorted(set(EVERY) - {"modular_addition", "xor_clusters"}))
+@pytest.mark.parametrize("name", sorted(set(EVERY) - MADE))
 def test_everything_is_computed_where_its_arguments_are(name):
     function, arguments = EVERY[name]
     here, there = both(
