@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gnomon.data import xor_clusters
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
 from gnomon.plot import classes, decision_boundary, history, images, mosaic, reading, regions, spectrum, style
+from gnomon.plot._classes import in_plane
 from gnomon.probe import Reading
 from gnomon.regions import Plane, slice_regions
 
@@ -169,6 +171,17 @@ def test_classes_of_the_plane_are_drawn_where_they_are_and_others_where_their_me
 
 def distances(points):
     return np.linalg.norm(points[:, None] - points[None], axis=-1)
+
+
+def test_features_of_many_dimensions_take_memory_for_their_means_alone():
+    features = np.random.default_rng(0).normal(size=(6, 2000))
+    for kinds in (3, 2, 1):
+        tracemalloc.start()
+        points, means = in_plane(features, np.arange(6) % kinds, kinds)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (points.shape, means.shape) == ((6, 2), (kinds, 2))
+        assert peak < 2e6  # a square of the dimensions takes 32 MB
 
 
 def test_images_are_scaled_one_by_one_and_apart():

@@ -67,5 +67,7 @@ def in_plane(features: Numbers, places: npt.NDArray[np.intp], kinds: int) -> tup
     means = np.stack([features[places == place].mean(0) for place in range(kinds)])
     if features.shape[1] == 2:
         return features, means
-    plane = np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T
-    return (features - means.mean(0)) @ plane, (means - means.mean(0)) @ plane
+    centre = means.mean(0)
+    around = np.concatenate([means - centre, np.zeros_like(means[:1])])  # two rows or more, also of one class
+    plane = np.linalg.svd(around, full_matrices=False)[2][:2].T
+    return (features - centre) @ plane, (means - centre) @ plane
