@@ -135,6 +135,7 @@ def polygon_area(corners):
 def test_the_decision_boundary_parts_the_classes_that_the_network_predicts(outputs):
     found = partition()
     if outputs == 1:
+        torch.manual_seed(0)
         model = nn.Sequential(*found.model[:-1], nn.Linear(6, 1)).double()
         found = slice_regions(model, found.plane, (-2.0, 3.0, -1.0, 2.0))
     _, axes = decision_boundary(found, ax=ax(), pixels=40)
@@ -152,6 +153,21 @@ def test_the_decision_boundary_parts_the_classes_that_the_network_predicts(outpu
         outputs = found.model(torch.tensor(corners))
     first = outputs.sort(1, descending=True).values if outputs.shape[1] > 1 else torch.cat([outputs, 0 * outputs], 1)
     torch.testing.assert_close(first[:, 0], first[:, 1], rtol=0, atol=1e-9)
+
+
+def test_around_a_triangle_there_are_no_classes():
+    whole = partition()
+    triangle = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]).double()
+    _, axes = decision_boundary(slice_regions(whole.model, whole.plane, triangle), ax=ax(), pixels=40)
+    (image,) = axes.get_images()
+    u, v = np.meshgrid((np.arange(40) + 0.5) / 20, (np.arange(40) + 0.5) / 20)
+    with torch.no_grad():
+        predicted = whole.model(torch.tensor(np.stack([u, v], -1))).argmax(-1).numpy()
+    outside, shown = u + v > 2 + 1e-9, image.get_array()
+    assert outside.any()
+    np.testing.assert_array_equal(shown.mask, outside)
+    np.testing.assert_array_equal(shown[~outside], predicted[~outside])
+    assert image.cmap(shown)[outside][:, 3].max() == 0
 
 
 def test_classes_of_the_plane_are_drawn_where_they_are_and_others_where_their_means_differ_most():

@@ -69,6 +69,8 @@ def regions(
 def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
     """Draws the predicted classes on a plane, in pale colours, and between them the exact lines on which they change.
 
+    Around a box that is no rectangle there is nothing.
+
     Args:
         regions: the partition, a `gnomon.regions.Regions`.
         ax: where to draw; default: the axes of a new figure.
@@ -114,15 +116,18 @@ def _box(regions: Partition) -> tuple[float, float, float, float]:
 
 
 def _classes(regions: Partition, pixels: int) -> Numbers:
-    """The predicted class in the middle of each pixel, rows from below; with one output, whether it is positive."""
+    """The predicted class in the middle of each pixel, rows from below; with one output, whether it is positive.
+
+    NaN outside of all regions.
+    """
     left, right, low, high = _box(regions)
     middles = (torch.arange(pixels, dtype=torch.float64) + 0.5) / pixels
     grid = torch.cartesian_prod(low + (high - low) * middles, left + (right - left) * middles).flip(1)
     grid = grid.to(regions.slopes)
-    own = regions.region_of_points(grid).clamp_min(0)
+    own = regions.region_of_points(grid)
     outputs = (regions.slopes[own] @ grid[:, :, None])[..., 0] + regions.offsets[own]
     found = outputs.argmax(1) if outputs.shape[1] > 1 else outputs[:, 0] > 0
-    return numbers(found).reshape(pixels, pixels)
+    return numbers(torch.where(own < 0, torch.nan, found)).reshape(pixels, pixels)
 
 
 def _window(axes: Axes, regions: Partition) -> None:
