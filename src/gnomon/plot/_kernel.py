@@ -78,7 +78,7 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     extend = ("both" if signed else "max") if beyond else "neither"
     bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0, 0.05, 1)), label=label, extend=extend)
     bar.outline.set_visible(False)
-    bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.plain()
+    bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.Plain()
     bar.ax.tick_params(length=0)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(5, steps=style.ROUND, integer=True))

@@ -58,7 +58,7 @@ def regions(
         bar = figure.colorbar(colours, ax=axes, label=label)
         bar.outline.set_visible(False)
         if log_values:
-            bar.locator, bar.formatter = style.locator(*colours.get_clim()), style.plain()
+            bar.locator, bar.formatter = style.locator(*colours.get_clim()), style.Plain(1e6)
             bar.minorticks_off()
         bar.ax.tick_params(length=0)
     _window(axes, regions)

@@ -1,6 +1,7 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import matplotlib
@@ -8,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
@@ -125,12 +126,17 @@ def few(low: float | int, high: float | int) -> bool:
     return bool(high < 30 * low)  # not NumPy's
 
 
+def short(low: float | int, high: float | int) -> bool:
+    """Whether a logarithmic axis is so short that its ticks are those of a linear one."""
+    return bool(low < high < 3 * low)
+
+
 def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> None:
     """Makes an axis, "x" or "y", logarithmic, with plain numbers for data from `low` to `high`."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(locator(low, high))
-    axis.set_major_formatter(plain())
+    axis.set_major_formatter(Plain() if short(low, high) else Plain(1e6))  # no room for powers of ten in full
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -144,7 +150,7 @@ def steps(axes: Axes, low: float | int, high: float | int, *, zero: bool) -> Non
         axes.set_xscale("symlog", linthresh=low, linscale=0.4)
         powers = 10.0 ** np.arange(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
         axes.xaxis.set_major_locator(FixedLocator([0, *powers[:: -(-len(powers) // 5)]]))
-        axes.xaxis.set_major_formatter(plain())
+        axes.xaxis.set_major_formatter(Plain(1e6))
         axes.xaxis.set_minor_locator(NullLocator())
 
 
@@ -152,16 +158,38 @@ def linear(axes: Axes, name: str, ticks: int = 6) -> None:
     """Plain numbers on an axis, "x" or "y", in at most so many steps."""
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
-    axis.set_major_formatter(plain())
+    axis.set_major_formatter(Plain())
 
 
 def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
-    if high < 3 * low:
+    if short(low, high):
         return MaxNLocator(4, steps=ROUND)
     return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few(low, high) else (1.0,), numticks=8)
 
 
-def plain() -> FuncFormatter:
-    """Numbers as they are written: 0.01, 1,000."""
-    return FuncFormatter(lambda value, _: f"{value:,.6g}")
+class Plain(Formatter):
+    """Numbers as they are written: 0.01, 1,000; ticks with as many digits as tell them apart.
+
+    Args:
+        whole: up to where whole numbers are written in full.
+    """
+
+    def __init__(self, whole: float | int = 1e9) -> None:
+        self.whole = whole
+
+    def format_ticks(self, values: Collection[float | int]) -> list[str]:
+        """The words at these ticks."""
+        gaps = [min((abs(other - value) for other in values if other != value), default=0) for value in values]
+        return [self.written(value, gap) for value, gap in zip(values, gaps, strict=True)]
+
+    def __call__(self, value: float | int, pos: int | None = None) -> str:
+        """The words at one place."""
+        return self.written(value, 0)
+
+    def written(self, value: float | int, gap: float | int) -> str:
+        """A number in six digits, or in so many more that one by `gap` larger is written differently."""
+        if float(value).is_integer() and abs(value) < self.whole:
+            return f"{round(value):,}"
+        digits = 3 + math.floor(math.log10(abs(value) / gap)) if gap and value else 0
+        return f"{value:,.{max(6, digits)}g}"
