@@ -187,6 +187,16 @@ def test_one_quantity_is_drawn_into_axes_that_are_given():
             ShapeError,
             r"^kernel\(labels\): expected one for each row, and each column, of the matrix, got \(3,?\) for \(2, 2\)",
         ),
+        (
+            lambda: plot.quantities({"norm": torch.rand(5)}, right={"norm": torch.ones(4)}),
+            ShapeError,
+            r"^quantities\(right\['norm'\]\): expected 5 samples as in values\['norm'\], got 4",
+        ),
+        (
+            lambda: plot.quantities({"norm": torch.rand(5)}, right={"norm": torch.ones(5, 1)}),
+            ShapeError,
+            r"^quantities\(right\['norm'\]\): expected one axis, got shape \(5, 1\)",
+        ),
         (lambda: plot.kernel(torch.full((2, 2), math.nan), ax=ax()), RangeError, r"^kernel\(matrix\): expected finite"),
     ],
 )

@@ -1,7 +1,8 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
@@ -52,33 +53,50 @@ def line(place: int, dash: int | None = None) -> dict[str, Any]:
     return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
 
 
-def canvas(ax: Axes | None, width: float = 4.8, height: float = 3.2) -> tuple[Figure, Axes]:
-    """The axes with their figure; default: those of a new pyplot figure, of this width and height in inches."""
-    if ax is not None:
-        return ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
+@contextmanager
+def drawing(width: float | int, height: float | int, layout: ConstrainedLayoutEngine) -> Iterator[Figure]:
+    """A new pyplot figure of this size in inches, in this look; it is closed if what draws into it raises an error."""
     from matplotlib import pyplot
 
     # Outside the context, which would undo what a notebook's backend sets when the first figure loads it.
-    figure = pyplot.figure(figsize=(width, height), layout="compressed")
-    with matplotlib.rc_context(STYLE):
-        return figure, figure.subplots()
+    figure = pyplot.figure(figsize=(width, height), layout=layout)
+    try:
+        with matplotlib.rc_context(STYLE):
+            yield figure
+    except BaseException:
+        pyplot.close(figure)
+        raise
 
 
-def grid(count: int, *, height: float = 1.9, sharex: bool = True) -> tuple[Figure, list[Axes]]:
+@contextmanager
+def canvas(ax: Axes | None, width: float | int = 4.8, height: float | int = 3.2) -> Iterator[tuple[Figure, Axes]]:
+    """The axes with their figure; default: those of a new pyplot figure, in this look.
+
+    Args:
+        ax: the axes.
+        width: of a new figure, in inches.
+        height: of a new figure, in inches.
+    """
+    if ax is not None:
+        yield ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
+        return
+    with drawing(width, height, ConstrainedLayoutEngine(compress=True)) as figure:
+        yield figure, figure.subplots()
+
+
+@contextmanager
+def grid(count: int, *, height: float | int = 1.9, sharex: bool = True) -> Iterator[tuple[Figure, list[Axes]]]:
     """A new pyplot figure with so many panels, in up to three columns, as `canvas` creates one with one panel."""
-    from matplotlib import pyplot
-
     columns = count if count < 4 else 2 if count == 4 else 3
     rows = -(-count // columns)
-    size = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
-    figure = pyplot.figure(figsize=size, layout=ConstrainedLayoutEngine(hspace=0.08, wspace=0.04))
-    with matplotlib.rc_context(STYLE):
+    width, high = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
+    with drawing(width, high, ConstrainedLayoutEngine(hspace=0.08, wspace=0.04)) as figure:
         panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
-    for axes in panels.flat[count:]:
-        axes.remove()
-    for axes in panels.flat[count - columns : count]:  # the lowest of each column
-        axes.tick_params(labelbottom=True)
-    return figure, list(panels.flat[:count])
+        for axes in panels.flat[count:]:
+            axes.remove()
+        for axes in panels.flat[count - columns : count]:  # the lowest of each column
+            axes.tick_params(labelbottom=True)
+        yield figure, list(panels.flat[:count])
 
 
 def frame(axes: Axes) -> None:
