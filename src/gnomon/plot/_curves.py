@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gnomon.errors import RangeError
+from gnomon.plot import _legend
 from gnomon.plot._drawn import Read, Series
 from gnomon.plot._values import Numbers, in_order, numbers, spread, value_of
 
@@ -75,11 +76,11 @@ def of_series(history: Series, name: str) -> Curve:
     return Curve(steps, means, None if shares else (low, high))
 
 
-def draw(axes: Axes, own: Curve, look: dict[str, Any], label: str, *, band: bool = True) -> None:
+def draw(axes: Axes, own: Curve, look: dict[str, Any], name: str, *, band: bool = True) -> None:
     """The line, and its band."""
     if band and own.band is not None:
         axes.fill_between(own.steps, *own.band, color=look["color"], alpha=0.16, linewidth=0)
-    axes.plot(own.steps, own.means, **look, marker=single(own.means), label=label)
+    axes.plot(own.steps, own.means, **look, marker=single(own.means), label=_legend.label(name))
 
 
 def single(values: Numbers) -> str:

@@ -57,7 +57,7 @@ def histories(
         return _together(ax, panels, log)
     steps = np.unique(np.concatenate([curve.steps for lines in panels.values() for curve in lines.values()]))
     looks = _looks(panels, len(runs) > 1)
-    with style.grid(len(panels)) as (figure, axes):
+    with style.grid(len(panels), [label(*key) for key in looks]) as (figure, axes):
         for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
             drawn = [(curve, looks[key], label(*key)) for key, curve in lines.items()]
             _draw(own, drawn, steps, log=quantity in log)
@@ -80,10 +80,7 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
     _draw(axes, lines, steps, log=panels.keys() <= set(log))
     axes.set_xlabel("step")
     axes.set_ylabel(style.words(*panels) if alone else "", parse_math=False)
-    if sum(len(name) for *_, name in lines) < 45:
-        style.legend(axes)
-    else:
-        axes.legend(framealpha=0.9, edgecolor=style.GRID)
+    style.legend(axes)
     return axes.figure.figure, axes
 
 

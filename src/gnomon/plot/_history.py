@@ -52,7 +52,7 @@ def history(
         raise RangeError(quantity, "a finite value after step 0", "none", "See what readings say in `missing`.")
     if log_y and (least := np.nanmin(means)) <= 0:
         raise RangeError(quantity, "values above 0", f"{least:.4g}", "Draw it with log_y=False.")
-    with style.canvas(ax) as (figure, axes):
+    with style.canvas(ax, names=[*curves]) as (figure, axes):
         for place, (run, own) in enumerate(curves.items()):
             draw(axes, own.above_zero() if log_y else own, style.line(place), run, band=band)
         style.logarithmic(axes, "x", steps.min(), steps.max())

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from gnomon.plot import style
+from gnomon.plot import _legend, style
 from gnomon.plot._histogram import histogram
 from gnomon.plot._images import images
 from gnomon.plot._kernel import in_colours
@@ -98,7 +98,7 @@ def points(axes: Axes, panel: Panel) -> None:
         axes.set_xlim(low - 0.05 * room, high + 0.3 * room)
         style.linear(axes, "x", 5)
     every = -(-len(shown) // 12)
-    axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every])
+    axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every], parse_math=False)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     style.frame(axes)
 
@@ -137,7 +137,7 @@ def lines(axes: Axes, panel: Panel) -> None:
         if len(rows) > 1:
             axes.fill_between(where, low, high, color=style.colour(place), alpha=0.16, linewidth=0)
         look = style.line(place) | ({"linestyle": ""} if axis == "k" else {})
-        axes.plot(where, means, **look, marker="o" if len(where) <= 12 else "", markersize=5, label=name)
+        axes.plot(where, means, **look, marker="o" if len(where) <= 12 else "", markersize=5, label=_legend.label(name))
         most = max(most, len(where))
     if log and axes.has_data():
         style.logarithmic(axes, "y", *axes.dataLim.intervaly)

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import EmptyError, RangeError, public
-from gnomon.plot import style
+from gnomon.plot import _legend, style
 from gnomon.plot._panels import Kind, Panel, alone, kind_of, points, samples
 from gnomon.plot._values import tensors
 
 Axis = tuple[str, ...] | None
+NAMED = 8
+"""So many lines of a panel are named above it."""
 
 
 @public
@@ -78,7 +80,8 @@ def quantities(
         (((title, _), panel),) = panels.items()
         _draw(ax, title, panel)
         return ax.figure.figure, ax
-    with style.grid(len(panels), sharex=False) as (figure, axes):
+    rows = max(1 if kind is points else min(len(panel.held), NAMED + 1) for (_, kind), panel in panels.items())
+    with style.grid(len(panels), height=1.74 + 0.16 * rows, sharex=False) as (figure, axes):
         for own, ((title, _), panel) in zip(axes, panels.items(), strict=True):
             _draw(own, title, panel)
     return figure, axes if len(axes) > 1 else axes[0]
@@ -90,12 +93,11 @@ def _draw(axes: Axes, title: str, panel: Panel) -> None:
     if not others and only and panel.kind is not points:
         title, panel.held = f"{only}/{title}", {"": panel.held[only]}
     panel.draw(axes)
-    entries = len(axes.get_legend_handles_labels()[1])
-    if entries:
-        axes.legend(
-            fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, handlelength=1.6, labelspacing=0.2,
-            borderaxespad=0, borderpad=0.2,
+    high = 0.0
+    if found := _legend.named([axes]):
+        legend = _legend.placed(
+            axes, found, axes.bbox.width / axes.figure.dpi, NAMED, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1),
+            handlelength=1.6, labelspacing=0.2, borderaxespad=0, borderpad=0.2,
         )  # fmt: skip
-    axes.set_title(
-        textwrap.fill(style.words(title), 34), loc="left", size=9.5, pad=6 + 11.5 * entries, parse_math=False
-    )
+        high = 72 * legend.get_window_extent().height / axes.figure.dpi
+    axes.set_title(textwrap.fill(style.words(title), 34), loc="left", size=9.5, pad=6 + high, parse_math=False)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from gnomon.errors import EmptyError, RangeError, public
 from gnomon.plot import style
 from gnomon.plot._drawn import Read
-from gnomon.plot._histogram import histogram
+from gnomon.plot._histogram import histogram, with_mean
 from gnomon.plot._values import by_name, require, value_of
 
 
@@ -42,7 +42,7 @@ def reading(
         raise EmptyError("readings", "at least one reading", "none", "Read the probe.")
     if not all(np.isfinite(values).all() for values in found.values()):
         raise RangeError(quantity, "finite values", "others", "See what the reading says in `missing`.")
-    with style.canvas(ax) as (figure, axes):
+    with style.canvas(ax, names=[with_mean(*group) for group in found.items()]) as (figure, axes):
         histogram(axes, found, bins=bins)
         axes.set_xlabel(style.words(quantity), parse_math=False)
         style.legend(axes)

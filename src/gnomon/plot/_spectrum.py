@@ -47,7 +47,7 @@ def spectrum(
         raise EmptyError("values", "some", "none", "Pass those of one matrix.")
     if log_y and (largest := min(own.means.max() for own in curves.values())) <= 0:
         raise RangeError("values", "some above 0", f"at most {largest:.4g}", "Draw them with log_y=False.")
-    with style.canvas(ax) as (figure, axes):
+    with style.canvas(ax, names=[*curves]) as (figure, axes):
         for place, (name, own) in enumerate(curves.items()):
             draw(axes, own.above_zero() if log_y else own, style.line(place), name, band=band)
         if log_y:

@@ -1,7 +1,7 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from gnomon.plot import _legend
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
@@ -37,6 +39,10 @@ STYLE: Any = {
     "svg.hashsalt": "gnomon",
 }
 """matplotlib's settings, under which figures are made."""
+AXES, FIGURE = 0.775, 0.85
+"""The parts of a figure's width that a legend above its axes, or above all panels, may take."""
+ABOVE = 0.25
+"""How high, in inches, names may stand above the first row of them, above axes for which no layout makes room."""
 
 
 def colour(place: int) -> str:
@@ -69,27 +75,34 @@ def drawing(width: float | int, height: float | int, layout: ConstrainedLayoutEn
 
 
 @contextmanager
-def canvas(ax: Axes | None, width: float | int = 4.8, height: float | int = 3.2) -> Iterator[tuple[Figure, Axes]]:
+def canvas(
+    ax: Axes | None, width: float | int = 4.8, height: float | int = 3.2, names: Sequence[str] = ()
+) -> Iterator[tuple[Figure, Axes]]:
     """The axes with their figure; default: those of a new pyplot figure, in this look.
 
     Args:
         ax: the axes.
         width: of a new figure, in inches.
-        height: of a new figure, in inches.
+        height: of a new figure, in inches, with room for one row of names.
+        names: those in its legend; it is higher by their other rows.
     """
     if ax is not None:
         yield ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
         return
+    height += _legend.higher(names, AXES * width, STYLE["font.size"])
     with drawing(width, height, ConstrainedLayoutEngine(compress=True)) as figure:
         yield figure, figure.subplots()
 
 
 @contextmanager
-def grid(count: int, *, height: float | int = 1.9, sharex: bool = True) -> Iterator[tuple[Figure, list[Axes]]]:
+def grid(
+    count: int, names: Sequence[str] = (), *, height: float | int = 1.9, sharex: bool = True
+) -> Iterator[tuple[Figure, list[Axes]]]:
     """A new pyplot figure with so many panels, in up to three columns, as `canvas` creates one with one panel."""
     columns = count if count < 4 else 2 if count == 4 else 3
     rows = -(-count // columns)
     width, high = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
+    high += _legend.higher(names, FIGURE * width, STYLE["font.size"])
     with drawing(width, high, ConstrainedLayoutEngine(hspace=0.08, wspace=0.04)) as figure:
         panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
         for axes in panels.flat[count:]:
@@ -108,30 +121,24 @@ def frame(axes: Axes) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """A legend above the axes, for the lines that have names."""
-    labels = axes.get_legend_handles_labels()[1]
-    if labels:
-        columns = 3 if len("".join(labels)) < 45 else 1
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, handlelength=2.1, columnspacing=1.2,
-            handletextpad=0.5, borderaxespad=0.2,
-        )  # fmt: skip
+    """A legend above the axes, for the lines that have names, as many as there is room for.
+
+    It is inside, if it has more than two rows and no layout makes room for them above.
+    """
+    if found := _legend.named([axes]):
+        names, size = [*found], _legend.font_size()
+        width, height = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
+        most = _legend.as_many(names, width, size, 0.8 * height)
+        if axes.figure.get_layout_engine() or _legend.higher(names, width, size, most) <= ABOVE:
+            _legend.placed(axes, found, width, most, loc="lower left", bbox_to_anchor=(0, 1))
+        else:
+            _legend.placed(axes, found, width, most, frameon=True, framealpha=0.9, edgecolor=GRID)
 
 
 def common_legend(figure: Figure, panels: list[Axes]) -> None:
     """A legend above all panels, for the lines that have names, each once."""
-    found = {
-        label: handle
-        for axes in panels
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        if label
-    }
-    if found:
-        room = 11 * figure.get_figwidth() / (5 + max(map(len, found)))
-        figure.legend(
-            found.values(), found.keys(), loc="outside upper left", ncols=max(1, min(len(found), int(room))),
-            frameon=False, handlelength=2.1, columnspacing=1.2, handletextpad=0.5, borderaxespad=0.2,
-        )  # fmt: skip
+    if found := _legend.named(panels):
+        _legend.placed(figure, found, FIGURE * figure.get_figwidth(), loc="outside upper left")
 
 
 def words(name: str) -> str:
