@@ -1,6 +1,7 @@
 """gnomon.plot: what is drawn is what was measured, into the axes that are given."""
 
 import io
+import math
 import subprocess
 import sys
 import tracemalloc
@@ -114,6 +115,17 @@ def test_a_reading_counts_every_sample_once():
     assert all(len(data.values) == 7 for data in filled)
     means = [line.get_xdata()[0] for line in axes.get_lines()]
     close(means, [values.mean(), values.square().mean()])
+
+
+def test_a_point_without_neighbours_is_a_dot():
+    nan = math.nan
+    _, axes = history(readings(0.0, 1.0, nan, 3.0, nan, 5.0, 6.0), "q", ax=ax())
+    (line,) = axes.get_lines()
+    assert (line.get_marker(), list(line.get_markevery())) == ("o", [0, 2])
+    _, axes = history(readings(0.0, 1.0, 3.0), "q", ax=ax())
+    assert axes.get_lines()[0].get_marker() in ("", "None")
+    _, axes = spectrum(torch.tensor([3.0, -1.0, 2.0, 1.0]), ax=ax())
+    assert list(axes.get_lines()[0].get_markevery()) == [0]
 
 
 def test_a_spectrum_is_drawn_from_the_first_place_on():

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from gnomon import History, Reading, plot
 from gnomon.plot.style import Plain
@@ -48,6 +50,27 @@ def test_one_reading_has_steps_around_it():
     found = [*ticks(plot.history(filled([1.0]), "jacobian_norm")[1].xaxis)]
     assert len(found) >= 3
     assert min(found) < 1 < max(found)
+
+
+def test_a_band_from_zero_ends_at_the_line_and_leaves_the_ticks():
+    samples = [[0.0, 0.0, step, 2 * step] for step in (3.0, 5.0, 9.0)]
+    readings = [Reading(step, {"q": torch.tensor(value)}, {}) for step, value in zip((3, 5, 9), samples, strict=True)]
+    for _, axes in (
+        plot.history(readings, "q", log_y=True, ax=Figure().add_subplot()),
+        plot.spectrum(torch.tensor(samples).T, ax=Figure().add_subplot()),
+    ):
+        corners = axes.collections[0].get_paths()[0].vertices
+        means = np.mean(samples, 1)
+        assert corners[:, 1].min() == pytest.approx(means.min())
+        assert corners[:, 1].max() == pytest.approx(np.quantile(samples, 0.75, 1).max())
+        assert [*ticks(axes.yaxis)] == [5, 10]
+
+
+def test_where_all_samples_are_zero_the_band_has_a_gap():
+    values = [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
+    _, axes = filled(values).plot()
+    assert axes.dataLim.y0 > 0
+    assert [*ticks(axes.yaxis)] == [2, 3]
 
 
 def test_ticks_have_as_many_digits_as_tell_them_apart():
