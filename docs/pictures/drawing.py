@@ -71,10 +71,13 @@ def axes_of(figure: Figure) -> Axes:
 
 
 def label(axes: Axes, x_label: str, y_label: str) -> None:
-    """The y axis' words above the picture, where they do not narrow it, and the legend below them."""
+    """The y axis' words above the picture, where they do not narrow it, and the legend in one row below them."""
     axes.set(xlabel=x_label, ylabel="")
     axes.figure.text(8 / WIDTH, 1 - 8 / HEIGHT, y_label, va="top")
-    axes.get_legend().set_bbox_to_anchor((-0.155, 1.0))
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.155, 1.0), ncols=3, frameon=False, handlelength=2.1, columnspacing=1.2,
+        handletextpad=0.5, borderaxespad=0.2,
+    )  # fmt: skip
 
 
 def curve(pair: Pair, key: str, y_label: str, form: str, log: bool = False, part: str = "", needs: str = "") -> Picture:
@@ -245,7 +248,6 @@ def probable(figure: Figure, runs: Runs) -> Numbers:
     axes.set(ylim=(0, 1))
     style.logarithmic(axes, "x", 10, steps[-1])
     style.frame(axes)
-    style.legend(axes)
     label(axes, "step", "probability of a rise by five points")
     return found
 

@@ -80,6 +80,17 @@ def test_probes_that_share_a_history_add_to_a_step(tmp_path):
         assert_close(one["other"], torch.tensor([math.nan, 8.0]).double(), equal_nan=True)
 
 
+def test_a_quantity_has_steps_of_its_own_be_it_nan():
+    history = History()
+    for step in (0, 10, 20):
+        history.append(reading(step, loss=1.0))
+        if step:
+            history.append(reading(step, rare=math.nan))
+    assert (history.steps_of("loss"), history.steps_of("rare")) == ([0, 10, 20], [10, 20])
+    with pytest.raises(RangeError, match=r"^History\(name\): expected one of loss, rare, got 'other'"):
+        history.steps_of("other")
+
+
 def test_what_joins_a_row_joins_it_in_one_history_only():
     one, other = History(), History()
     rows = [*filled()]

@@ -92,6 +92,37 @@ def test_axes_that_are_given_hold_all_of_it():
     assert axes.get_yscale() == "linear"
 
 
+def shared(lost=()):
+    """Two probes that share a history: accuracy at each step, NC1 at powers of two, NaN at those that are lost."""
+    history = History()
+    for step in range(41):
+        history.append(Reading(step, {"accuracy": torch.tensor(step / 40)}, {}))
+        if step in (0, 1, 2, 4, 8, 16, 32):
+            history.append(Reading(step, {"nc1": torch.tensor(math.nan if step in lost else 1 / (1 + step))}, {}))
+    return history
+
+
+def test_a_line_joins_the_steps_at_which_its_quantity_was_read():
+    for _, axes in (shared().plot("nc1"), plot.history(shared(), "nc1", ax=Figure().add_subplot())):
+        (line,) = axes.get_lines()
+        assert [step for step in line.get_xdata() if step] == [1, 2, 4, 8, 16, 32]
+        assert np.isfinite(heights(line)).all()
+    _, axes = shared(lost=(4, 16)).plot("nc1")
+    (line,) = axes.get_lines()
+    assert [*line.get_xdata()] == [0, 1, 2, 4, 8, 16, 32]
+    assert (line.get_marker(), [*line.get_markevery()]) == ("o", [4, 6])
+
+
+def test_panels_share_the_axis_of_all_steps():
+    history = filled()
+    history.append(Reading(200, {"rise": torch.tensor(1.0)}, {}))
+    history.append(Reading(300, {"rise": torch.tensor(2.0)}, {}))
+    _, axes = history.plot()
+    assert {panel.get_xscale() for panel in axes} == {"symlog"}
+    assert {panel.get_xlim() for panel in axes} == {axes[0].get_xlim()}
+    assert axes[0].get_xlim()[0] <= 0
+
+
 def test_what_is_not_above_zero_has_no_place_on_a_logarithmic_axis():
     history = History()
     for step, value in enumerate([1.0, 0.0, 0.1]):

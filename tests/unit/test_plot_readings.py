@@ -113,6 +113,19 @@ def test_values_that_fall_are_a_spectrum_and_others_of_unknown_kind_a_histogram(
     assert len(axes[2].collections) == 1
 
 
+def test_each_of_many_classes_is_a_dot():
+    _, axes = plot.quantities({"of_class": torch.rand(100)}, axes_of={"of_class": ("k",)}, ax=ax())
+    (line,) = axes.get_lines()
+    assert (line.get_marker(), line.get_markevery(), len(line.get_xdata())) == ("o", None, 100)
+
+
+def test_zeros_are_drawn_though_a_logarithm_has_no_place_for_them():
+    zeros = {"of_layer": torch.zeros(2, 3)}
+    _, axes = plot.quantities(zeros, axes_of={"of_layer": ("n", "l")}, logarithmic=["of_layer"], ax=ax())
+    assert axes.get_yscale() == "linear"
+    np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), [0, 0, 0])
+
+
 @dataclass(frozen=True)
 class Own:
     """A result of someone's own."""
@@ -136,6 +149,11 @@ def test_what_is_not_finite_is_left_out():
     assert axes[0].texts[0].get_text() == "no finite value"
     assert legend(axes[1]) == ["mean 2"]
     assert axes[2].get_images()[0].get_array().mask.sum() == 2
+    whole = torch.ones(3, 4, 4)
+    whole[:, 0, 0] = nan
+    _, axes = reading(maps=whole).plot()
+    assert axes.texts[0].get_text() == "no finite sample"
+    assert not axes.axison
     # Equal up to rounding is one bar, not too many bins for the range.
     _, axes = reading(jacobian_alignment=torch.tensor([1.0, 1 - 2e-16, 1 + 4e-16], dtype=torch.float64)).plot()
     assert axes.patches[0].get_data().values.max() == 3
@@ -186,6 +204,16 @@ def test_one_quantity_is_drawn_into_axes_that_are_given():
             lambda: plot.kernel(torch.ones(2, 2), torch.tensor([0, 1, 0]), ax=ax()),
             ShapeError,
             r"^kernel\(labels\): expected one for each row, and each column, of the matrix, got \(3,?\) for \(2, 2\)",
+        ),
+        (
+            lambda: plot.quantities({"norm": torch.rand(5)}, right={"norm": torch.ones(4)}),
+            ShapeError,
+            r"^quantities\(right\['norm'\]\): expected 5 samples as in values\['norm'\], got 4",
+        ),
+        (
+            lambda: plot.quantities({"norm": torch.rand(5)}, right={"norm": torch.ones(5, 1)}),
+            ShapeError,
+            r"^quantities\(right\['norm'\]\): expected one axis, got shape \(5, 1\)",
         ),
         (lambda: plot.kernel(torch.full((2, 2), math.nan), ax=ax()), RangeError, r"^kernel\(matrix\): expected finite"),
     ],

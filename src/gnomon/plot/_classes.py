@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import ShapeError, public
 from gnomon.plot import style
-from gnomon.plot._values import Numbers, numbers
+from gnomon.plot._values import Numbers, numbers, tensors
 
 
 @public
@@ -33,32 +33,35 @@ def classes(
         The figure and its axes, whose two directions have the same scale.
 
     Raises:
+        ArgumentTypeError: if what is passed is no tensor.
         ShapeError: if there is not one label for each row of features, or the features have only one dimension.
         EmptyError: if there is no sample.
         RangeError: at NaN or infinity.
     """
+    tensors(features=features, labels=labels)
     _checks.samples(1, features=features, labels=labels)
+    _checks.one_axis(labels=labels)
     _checks.rows(features=features)
     _checks.finite(features=features)
     if features.shape[1] < 2:
         raise ShapeError("features", "two dimensions or more", features.shape[1], "Draw them as a histogram.")
     kinds, places = np.unique(numbers(labels), return_inverse=True)
     points, means = in_plane(numbers(features), places, len(kinds))
-    figure, axes = style.canvas(ax, 3.9, 3.4)
     colours = matplotlib.color_sequences["tab10" if len(kinds) <= 10 else "tab20"]
-    for place, kind in enumerate(kinds):
-        own, look = points[places == place], colours[place % len(colours)]
-        axes.plot(*own.T, "o", color=look, markersize=size, markeredgewidth=0, rasterized=True, label=f"{kind:g}")
-        # A ring, since a collapsed class lies inside it.
-        axes.plot(
-            *means[place], "o", color="none", markersize=2.4 * size, markeredgecolor=style.INK, markeredgewidth=0.8,
-            zorder=3,
-        )  # fmt: skip
-    axes.set(xticks=[], yticks=[], aspect="equal")
-    axes.set_adjustable("datalim")
-    axes.margins(0.08)
-    if len(kinds) <= 10:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.2)
+    with style.canvas(ax, 3.9, 3.4) as (figure, axes):
+        for place, kind in enumerate(kinds):
+            own, look = points[places == place], colours[place % len(colours)]
+            axes.plot(*own.T, "o", color=look, markersize=size, markeredgewidth=0, rasterized=True, label=f"{kind:g}")
+            # A ring, since a collapsed class lies inside it.
+            axes.plot(
+                *means[place], "o", color="none", markersize=2.4 * size, markeredgecolor=style.INK, markeredgewidth=0.8,
+                zorder=3,
+            )  # fmt: skip
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.set_adjustable("datalim")
+        axes.margins(0.08)
+        if len(kinds) <= 10:
+            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.2)
     return figure, axes
 
 
@@ -67,5 +70,7 @@ def in_plane(features: Numbers, places: npt.NDArray[np.intp], kinds: int) -> tup
     means = np.stack([features[places == place].mean(0) for place in range(kinds)])
     if features.shape[1] == 2:
         return features, means
-    plane = np.linalg.svd(means - means.mean(0), full_matrices=True)[2][:2].T
-    return (features - means.mean(0)) @ plane, (means - means.mean(0)) @ plane
+    centre = means.mean(0)
+    around = np.concatenate([means - centre, np.zeros_like(means[:1])])  # two rows or more, also of one class
+    plane = np.linalg.svd(around, full_matrices=False)[2][:2].T
+    return (features - centre) @ plane, (means - centre) @ plane

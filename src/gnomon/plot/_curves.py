@@ -8,16 +8,17 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gnomon.errors import RangeError
+from gnomon.plot import _legend
 from gnomon.plot._drawn import Read, Series
 from gnomon.plot._values import Numbers, in_order, numbers, spread, value_of
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One number per step.
+    """One number per step at which it was read.
 
     Attributes:
-        steps: the steps of training, increasing.
+        steps: the steps of training, or the places in a spectrum, increasing.
         means: the means over the samples, NaN where there is none.
         band: the quartiles, between which the middle half of the samples lies; None where there is only one value, or
             where each sample is right or wrong, 1 or 0.
@@ -29,16 +30,21 @@ class Curve:
 
     def above_zero(self) -> "Curve":
         """What a logarithmic axis can show: a gap for everything else, and a band that ends at the line."""
-        means = np.where(self.means > 0, self.means, np.nan)
+        means = positive(self.means)
         if self.band is None:
             return Curve(self.steps, means, None)
-        low, high = self.band
-        return Curve(self.steps, means, (np.where(low > 0, low, np.fmin(means, high)), high))
+        low, high = map(positive, self.band)
+        return Curve(self.steps, means, (np.where(np.isnan(low), np.fmin(means, high), low), high))
 
     def where(self, kept: Any) -> "Curve":  # noqa: ANN401 - a mask of NumPy's
         """The curve at these steps only."""
         band = None if self.band is None else (self.band[0][kept], self.band[1][kept])
         return Curve(self.steps[kept], self.means[kept], band)
+
+
+def positive(values: Numbers) -> Numbers:
+    """The values above 0, and NaN instead of the others."""
+    return np.where(values > 0, values, np.nan)
 
 
 def curve(history: Sequence[Read] | Series, name: str, run: str = "") -> Curve:
@@ -66,24 +72,25 @@ def of_series(history: Series, name: str) -> Curve:
         there = ", ".join(history.quantities) or "none"
         raise RangeError("quantity", f"one of {there}", repr(name), "Ask the probe for it.")
     steps, means = np.array(history.steps, float), numbers(history[name])
+    read = np.isin(history.steps, history.steps_of(name))
     ends = [f"{name}{end}" for end in (".min", ".max", ".q25", ".q75")]
     if not set(ends) <= {*history.names}:
-        return Curve(steps, means, None)
+        return Curve(steps, means, None).where(read)
     least, most, low, high = (numbers(history[end]) for end in ends)
     known = np.isfinite(least) & np.isfinite(most)
     shares = np.isin(least[known], (0, 1)).all() and np.isin(most[known], (0, 1)).all()
-    return Curve(steps, means, None if shares else (low, high))
+    return Curve(steps, means, None if shares else (low, high)).where(read)
 
 
-def draw(axes: Axes, own: Curve, look: dict[str, Any], label: str, *, band: bool = True) -> None:
-    """The line, and its band."""
+def draw(axes: Axes, own: Curve, look: dict[str, Any], name: str, *, band: bool = True) -> None:
+    """The line, with dots where it has a single point, and its band."""
     if band and own.band is not None:
         axes.fill_between(own.steps, *own.band, color=look["color"], alpha=0.16, linewidth=0)
-    axes.plot(own.steps, own.means, **look, marker=single(own.means), label=label)
+    axes.plot(own.steps, own.means, **look, **dots(own.means), label=_legend.label(name))
 
 
-def single(values: Numbers) -> str:
-    """The marker that shows points which no line joins: those without a neighbour."""
-    there = np.isfinite(values)
-    joined = there[1:] & there[:-1]
-    return "" if joined.any() else "o"
+def dots(values: Numbers) -> dict[str, Any]:
+    """Markers at the points which no line joins: those without a neighbour."""
+    there = np.pad(np.isfinite(values), 1)
+    alone = np.flatnonzero(there[1:-1] & ~there[:-2] & ~there[2:])
+    return {"marker": "o", "markevery": alone} if len(alone) else {}

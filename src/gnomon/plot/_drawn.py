@@ -41,6 +41,9 @@ class Series(Protocol):
     def __getitem__(self, name: str) -> Tensor:
         """One number per step, NaN where there is none."""
 
+    def steps_of(self, name: str) -> list[int]:
+        """The steps at which this was read."""
+
 
 @runtime_checkable
 class Corners(Protocol):

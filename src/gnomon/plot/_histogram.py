@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 
-from gnomon.plot import style
+from gnomon.plot import _legend, style
 from gnomon.plot._values import Numbers
 
 
@@ -32,7 +32,7 @@ def histogram(
         heights = 100 * counts / len(values) if share else counts
         axes.stairs(heights, edges, color=tint, alpha=0.25, fill=True)
         axes.stairs(heights, edges, color=tint, linewidth=1.2)
-        axes.axvline(float(values.mean()), **style.line(place), label=f"{name}: mean {values.mean():.3g}".lstrip(": "))
+        axes.axvline(float(values.mean()), **style.line(place), label=_legend.label(with_mean(name, values)))
     if log:
         style.logarithmic(axes, "x", low, high)
     else:
@@ -40,3 +40,8 @@ def histogram(
     style.linear(axes, "y", 5)
     style.frame(axes)
     axes.set_ylabel("% of samples" if share else "samples")
+
+
+def with_mean(name: str, values: Numbers) -> str:
+    """A group's name in the legend, where its line stands for the mean."""
+    return f"{name}: mean {values.mean():.3g}" if name else f"mean {values.mean():.3g}"

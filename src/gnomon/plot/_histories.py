@@ -11,6 +11,7 @@ from gnomon.errors import EmptyError, public
 from gnomon.plot import style
 from gnomon.plot._curves import Curve, draw, of_series
 from gnomon.plot._drawn import Series
+from gnomon.plot._values import Numbers, require
 
 Lines = dict[tuple[str, str], Curve]
 """By run and by what comes before the quantity's name: the split, the layer, or both."""
@@ -37,9 +38,12 @@ def histories(
         The figure and its axes; for several panels, a list of axes.
 
     Raises:
+        ArgumentTypeError: if a run is no history.
         EmptyError: if there are no runs, no names or no readings.
         RangeError: if no run has a quantity of this name.
     """
+    for run, history in runs.items():
+        require(Series, "a History", "Pass probe.history.", **{run or "runs": history})
     if not (runs and names and any(history.steps for history in runs.values())):
         raise EmptyError("runs", "readings of at least one quantity", "none", "Read the probe.")
     panels: dict[str, Lines] = {}
@@ -51,14 +55,16 @@ def histories(
     log = {name.rpartition("/")[2] for name in logarithmic}
     if ax is not None:
         return _together(ax, panels, log)
+    steps = np.unique(np.concatenate([curve.steps for lines in panels.values() for curve in lines.values()]))
     looks = _looks(panels, len(runs) > 1)
-    figure, axes = style.grid(len(panels))
-    for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
-        _draw(own, [(curve, looks[key], label(*key)) for key, curve in lines.items()], log=quantity in log)
-        own.set_title(style.words(quantity), loc="left", size=9.5, parse_math=False)
-        if own.xaxis.get_major_ticks(1)[0].label1.get_visible():  # the lowest of its column
-            own.set_xlabel("step")
-    style.common_legend(figure, axes)
+    with style.grid(len(panels), [label(*key) for key in looks]) as (figure, axes):
+        for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
+            drawn = [(curve, looks[key], label(*key)) for key, curve in lines.items()]
+            _draw(own, drawn, steps, log=quantity in log)
+            own.set_title(style.words(quantity), loc="left", size=9.5, parse_math=False)
+            if own.xaxis.get_major_ticks(1)[0].label1.get_visible():  # the lowest of its column
+                own.set_xlabel("step")
+        style.common_legend(figure, axes)
     return figure, axes if len(axes) > 1 else axes[0]
 
 
@@ -70,12 +76,11 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
         (curve, style.line(place), label(*key, *([] if alone else [style.words(quantity)])))
         for place, (quantity, key, curve) in enumerate(keys)
     ]
-    _draw(axes, lines, log=panels.keys() <= set(log))
-    axes.set(xlabel="step", ylabel=style.words(*panels) if alone else "")
-    if sum(len(name) for *_, name in lines) < 45:
-        style.legend(axes)
-    else:
-        axes.legend(framealpha=0.9, edgecolor=style.GRID)
+    steps = np.unique(np.concatenate([curve.steps for curve, *_ in lines]))
+    _draw(axes, lines, steps, log=panels.keys() <= set(log))
+    axes.set_xlabel("step")
+    axes.set_ylabel(style.words(*panels) if alone else "", parse_math=False)
+    style.legend(axes)
     return axes.figure.figure, axes
 
 
@@ -96,9 +101,8 @@ def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dic
     }
 
 
-def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], *, log: bool) -> None:
-    """The lines, their axes and the grid."""
-    steps = np.unique(np.concatenate([curve.steps for curve, *_ in lines]))
+def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], steps: Numbers, *, log: bool) -> None:
+    """The lines, their axes, of which that of the steps has room for all of these, and the grid."""
     log = log and any((curve.means > 0).any() for curve, *_ in lines)
     if (steps > 0).any():
         style.steps(axes, steps[steps > 0].min(), steps.max(), zero=bool((steps <= 0).any()))

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, RangeError, public
 from gnomon.plot import style
-from gnomon.plot._curves import curve, draw
+from gnomon.plot._curves import Curve, curve, draw
 from gnomon.plot._drawn import Read, Series
+from gnomon.plot._values import by_name
 
 Run = Sequence[Read] | Series
 
@@ -37,27 +38,38 @@ def history(
         The figure and its axes.
 
     Raises:
-        EmptyError: if a run has no reading after step 0.
-        RangeError: if the readings do not have the quantity, or it is not above 0 where the axis is logarithmic.
+        ArgumentTypeError: if what is passed is no history and no readings.
+        EmptyError: if there is no run, or one has no reading after step 0.
+        RangeError: if the readings do not have the quantity, or no finite value of it after step 0, or it is not above
+            0 where the axis is logarithmic.
     """
-    figure, axes = style.canvas(ax)
-    ends: list[float] = []
-    runs: Mapping[str, Run] = readings if isinstance(readings, Mapping) else {"": readings}
-    for place, (run, own_readings) in enumerate(runs.items()):
-        whole = curve(own_readings, quantity, run)
-        own = whole.where(whole.steps > 0)
-        if not len(own.steps):
-            raise EmptyError("readings", "a reading after step 0", f"none of {run!r}" if run else "none", "Train on.")
-        if log_y and not (np.isnan(own.means) | (own.means > 0)).all():
-            raise RangeError(quantity, "values above 0", f"{np.nanmin(own.means):.4g}", "Draw it with log_y=False.")
-        draw(axes, own, style.line(place), run, band=band)
-        ends += [own.steps[0], own.steps[-1]]
-    style.logarithmic(axes, "x", min(ends), max(ends))
-    if log_y:
-        style.logarithmic(axes, "y", *axes.dataLim.intervaly)
-    else:
-        style.linear(axes, "y")
-    style.frame(axes)
-    axes.set(xlabel="step", ylabel=quantity.replace("_", " "))
-    style.legend(axes)
+    runs: Mapping[str, Run] = by_name(readings)
+    curves = {run: after_start(own, quantity, run) for run, own in runs.items()}
+    if not curves:
+        raise EmptyError("readings", "at least one run", "none", "Read the probe.")
+    steps, means = (np.concatenate([getattr(own, part) for own in curves.values()]) for part in ("steps", "means"))
+    if not np.isfinite(means).any():
+        raise RangeError(quantity, "a finite value after step 0", "none", "See what readings say in `missing`.")
+    if log_y and (least := np.nanmin(means)) <= 0:
+        raise RangeError(quantity, "values above 0", f"{least:.4g}", "Draw it with log_y=False.")
+    with style.canvas(ax, names=[*curves]) as (figure, axes):
+        for place, (run, own) in enumerate(curves.items()):
+            draw(axes, own.above_zero() if log_y else own, style.line(place), run, band=band)
+        style.logarithmic(axes, "x", steps.min(), steps.max())
+        if log_y:
+            style.logarithmic(axes, "y", *axes.dataLim.intervaly)
+        else:
+            style.linear(axes, "y")
+        style.frame(axes)
+        axes.set_xlabel("step")
+        axes.set_ylabel(style.words(quantity), parse_math=False)
+        style.legend(axes)
     return figure, axes
+
+
+def after_start(readings: Run, quantity: str, run: str) -> Curve:
+    """The curve after step 0; raises EmptyError if there is none."""
+    whole = curve(readings, quantity, run)
+    if not (whole.steps > 0).any():
+        raise EmptyError("readings", "a reading after step 0", f"none of {run!r}" if run else "none", "Train on.")
+    return whole.where(whole.steps > 0)

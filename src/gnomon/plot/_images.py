@@ -11,7 +11,10 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import ShapeError, public
 from gnomon.plot import style
-from gnomon.plot._values import numbers
+from gnomon.plot._values import numbers, tensors
+
+SLIM = 6
+"""How many times as long as wide, or as wide as long, an image may be to keep its shape."""
 
 
 @public
@@ -19,6 +22,8 @@ def images(
     images: Float[Tensor, "n h w"], *, ax: Axes | None = None, signed: bool | None = None
 ) -> tuple[Figure, Axes]:
     """Draws grey or signed images side by side, each scaled by its own largest |value|.
+
+    Those too slender to be seen are stretched.
 
     Args:
         images: the images, of shape (n, h, w).
@@ -30,18 +35,20 @@ def images(
         The figure and its axes.
 
     Raises:
+        ArgumentTypeError: if the images are no tensor.
         ShapeError: if the images are not of shape (n, h, w).
         EmptyError: if there are none.
         RangeError: at NaN or infinity.
     """
+    tensors(images=images)
     _checks.samples(3, images=images)
     _checks.finite(images=images)
     if images.ndim != 3:
         raise ShapeError("images", "(n, h, w)", _checks.shape_of(images), "Leave the channels out, or join them.")
     pixels = numbers(images)
     n, h, w = pixels.shape
-    figure, axes = style.canvas(ax, 1.1 * n, 1.1 * h / w)
-    show(axes, pixels, bool((pixels < 0).any()) if signed is None else signed)
+    with style.canvas(ax, 1.1 * n, 1.1 * min(max(h / w, 1 / SLIM), SLIM)) as (figure, axes):
+        show(axes, pixels, bool((pixels < 0).any()) if signed is None else signed)
     return figure, axes
 
 
@@ -49,7 +56,11 @@ def show(axes: Axes, pixels: npt.NDArray[np.floating], signed: bool) -> None:
     """Fills axes with a row of images."""
     stops = style.DIVERGING if signed else style.SEQUENTIAL
     colours = LinearSegmentedColormap.from_list("gnomon", list(stops)).with_extremes(bad=(1, 1, 1, 0))
-    axes.imshow(mosaic(pixels), cmap=colours, vmin=-1 if signed else 0, vmax=1, interpolation="none")
+    _, h, w = pixels.shape
+    axes.imshow(
+        mosaic(pixels), cmap=colours, vmin=-1 if signed else 0, vmax=1, interpolation="none",
+        aspect="equal" if max(h, w) <= SLIM * min(h, w) else "auto",
+    )  # fmt: skip
     axes.set_axis_off()
 
 

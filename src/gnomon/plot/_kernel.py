@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import ShapeError, public
 from gnomon.plot import style
-from gnomon.plot._values import Numbers, numbers
+from gnomon.plot._values import Numbers, numbers, tensors
 
 
 @public
@@ -39,10 +39,12 @@ def kernel(
         bar has an arrow.
 
     Raises:
+        ArgumentTypeError: if what is passed is no tensor.
         ShapeError: if the matrix has neither shape, or there is not one label for each row and column.
         EmptyError: if it has no entries.
         RangeError: at NaN or infinity.
     """
+    tensors(matrix=matrix, **({} if labels is None else {"labels": labels}))
     _checks.samples(2, matrix=matrix)
     _checks.finite(matrix=matrix)
     if matrix.ndim not in (2, 4) or matrix.shape[2:3] != matrix.shape[3:]:
@@ -53,14 +55,14 @@ def kernel(
             "labels", "one for each row, and each column, of the matrix", got, "Pass those of its samples."
         )
     entries = numbers(matrix if matrix.ndim == 2 else matrix.diagonal(dim1=2, dim2=3).sum(-1))
-    figure, axes = style.canvas(ax, 3.9, 3.3)
-    if labels is None:
-        in_colours(axes, entries, label)
-        return figure, axes
-    classes = numbers(labels)
-    order = np.argsort(classes, kind="stable")
-    in_colours(axes, entries[order][:, order], label)
-    _mark(axes, classes[order], style.MUTED if (entries < 0).any() else "white")
+    with style.canvas(ax, 3.9, 3.3) as (figure, axes):
+        if labels is None:
+            in_colours(axes, entries, label)
+        else:
+            classes = numbers(labels)
+            order = np.argsort(classes, kind="stable")
+            in_colours(axes, entries[order][:, order], label)
+            _mark(axes, classes[order], style.MUTED if (entries < 0).any() else "white")
     return figure, axes
 
 
@@ -78,7 +80,7 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     extend = ("both" if signed else "max") if beyond else "neither"
     bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0, 0.05, 1)), label=label, extend=extend)
     bar.outline.set_visible(False)
-    bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.plain()
+    bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.Plain()
     bar.ax.tick_params(length=0)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(5, steps=style.ROUND, integer=True))

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from gnomon.plot import style
+from gnomon.plot import _legend, style
+from gnomon.plot._curves import dots
 from gnomon.plot._histogram import histogram
 from gnomon.plot._images import images
 from gnomon.plot._kernel import in_colours
@@ -44,8 +45,13 @@ class Panel:
         if any(value.isfinite().any() for value in self.held.values()):
             self.kind(axes, self)
         else:
-            axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", color=style.MUTED)
-            axes.set_axis_off()
+            nothing(axes, "no finite value")
+
+
+def nothing(axes: Axes, words: str) -> None:
+    """Writes why there is nothing to draw."""
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=style.MUTED)
+    axes.set_axis_off()
 
 
 Kind = Callable[[Axes, Panel], None]
@@ -98,7 +104,7 @@ def points(axes: Axes, panel: Panel) -> None:
         axes.set_xlim(low - 0.05 * room, high + 0.3 * room)
         style.linear(axes, "x", 5)
     every = -(-len(shown) // 12)
-    axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every])
+    axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every], parse_math=False)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     style.frame(axes)
 
@@ -123,6 +129,7 @@ def lines(axes: Axes, panel: Panel) -> None:
     axis = panel.axes[-1] if panel.axes else ""
     start = 0 if axis == "k" else 1
     log = panel.log or (axis not in PLACES and all(falling(value) for value in panel.held.values()))
+    log = log and any((value > 0).any() for value in panel.held.values())
     most = 1
     for place, (name, value) in enumerate(panel.held.items()):
         rows = numbers(value.reshape(-1, value.shape[-1]))
@@ -137,9 +144,10 @@ def lines(axes: Axes, panel: Panel) -> None:
         if len(rows) > 1:
             axes.fill_between(where, low, high, color=style.colour(place), alpha=0.16, linewidth=0)
         look = style.line(place) | ({"linestyle": ""} if axis == "k" else {})
-        axes.plot(where, means, **look, marker="o" if len(where) <= 12 else "", markersize=5, label=name)
+        marks = {"marker": "o"} if axis == "k" or len(where) <= 12 else dots(means)
+        axes.plot(where, means, **look, **marks, markersize=5, label=_legend.label(name))
         most = max(most, len(where))
-    if log and axes.has_data():
+    if log:
         style.logarithmic(axes, "y", *axes.dataLim.intervaly)
     else:
         style.linear(axes, "y", 5)
@@ -161,3 +169,5 @@ def pictures(axes: Axes, panel: Panel) -> None:
     whole = value[value.flatten(1).isfinite().all(1)][:IMAGES]
     if len(whole):
         images(whole.flatten(1, -3).mean(1) if whole.ndim > 3 else whole, ax=axes)
+    else:
+        nothing(axes, "no finite sample")

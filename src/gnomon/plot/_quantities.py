@@ -7,11 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon.errors import EmptyError, RangeError, public
-from gnomon.plot import style
-from gnomon.plot._panels import Kind, Panel, alone, kind_of, points
+from gnomon.plot import _legend, style
+from gnomon.plot._panels import Kind, Panel, alone, kind_of, points, samples
+from gnomon.plot._values import tensors
 
 Axis = tuple[str, ...] | None
+NAMED = 8
+"""So many lines of a panel are named above it."""
 
 
 @public
@@ -42,16 +46,23 @@ def quantities(
         The figure and its axes; for several panels, a list of axes.
 
     Raises:
+        ArgumentTypeError: if one of them is no tensor.
+        ShapeError: if `right` does not have one entry for each sample.
         EmptyError: if there are no values.
         RangeError: if there are several panels and axes are given.
     """
     panels: dict[tuple[str, Kind], Panel] = {}
     order = list(dict.fromkeys(name.rpartition("/")[2] for name in values))
+    tensors(**{f"values[{name!r}]": value for name, value in values.items()})
+    tensors(**{f"right[{name!r}]": known for name, known in (right or {}).items()})
     for name, value in sorted(values.items(), key=lambda item: order.index(item[0].rpartition("/")[2])):
         if value.numel():
             before, _, quantity = name.rpartition("/")
             axis, known = (axes_of or {}).get(name), (right or {}).get(name)
             kind = kind_of(value, axis)
+            if kind is samples and known is not None:
+                _checks.one_axis(**{f"right[{name!r}]": known})
+                _checks.samples(1, **{f"values[{name!r}]": value, f"right[{name!r}]": known})
             title, part = name, ""
             if kind is points:
                 title, _, part = quantity.partition(".")
@@ -65,19 +76,28 @@ def quantities(
         raise RangeError(
             "ax", "one panel", ", ".join(title for title, _ in panels), "Name one of them, or leave ax out."
         )
-    figure, axes = style.grid(len(panels), sharex=False) if ax is None else (ax.figure.figure, [ax])
-    for own, ((title, _), panel) in zip(axes, panels.items(), strict=True):
-        (only, *others) = panel.held
-        if not others and only and panel.kind is not points:
-            title, panel.held = f"{only}/{title}", {"": panel.held[only]}
-        panel.draw(own)
-        entries = len(own.get_legend_handles_labels()[1])
-        if entries:
-            own.legend(
-                fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, handlelength=1.6, labelspacing=0.2,
-                borderaxespad=0, borderpad=0.2,
-            )  # fmt: skip
-        own.set_title(
-            textwrap.fill(style.words(title), 34), loc="left", size=9.5, pad=6 + 11.5 * entries, parse_math=False
-        )
+    if ax is not None:
+        (((title, _), panel),) = panels.items()
+        _draw(ax, title, panel)
+        return ax.figure.figure, ax
+    rows = max(1 if kind is points else min(len(panel.held), NAMED + 1) for (_, kind), panel in panels.items())
+    with style.grid(len(panels), height=1.74 + 0.16 * rows, sharex=False) as (figure, axes):
+        for own, ((title, _), panel) in zip(axes, panels.items(), strict=True):
+            _draw(own, title, panel)
     return figure, axes if len(axes) > 1 else axes[0]
+
+
+def _draw(axes: Axes, title: str, panel: Panel) -> None:
+    """The panel, its legend and above it the title."""
+    (only, *others) = panel.held
+    if not others and only and panel.kind is not points:
+        title, panel.held = f"{only}/{title}", {"": panel.held[only]}
+    panel.draw(axes)
+    high = 0.0
+    if found := _legend.named([axes]):
+        legend = _legend.placed(
+            axes, found, axes.bbox.width / axes.figure.dpi, NAMED, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1),
+            handlelength=1.6, labelspacing=0.2, borderaxespad=0, borderpad=0.2,
+        )  # fmt: skip
+        high = 72 * legend.get_window_extent().height / axes.figure.dpi
+    axes.set_title(textwrap.fill(style.words(title), 34), loc="left", size=9.5, pad=6 + high, parse_math=False)

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gnomon.errors import RangeError, public
+from gnomon.errors import EmptyError, RangeError, public
 from gnomon.plot import style
 from gnomon.plot._drawn import Read
-from gnomon.plot._histogram import histogram
-from gnomon.plot._values import by_name, value_of
+from gnomon.plot._histogram import histogram, with_mean
+from gnomon.plot._values import by_name, require, value_of
 
 
 @public
@@ -29,16 +29,21 @@ def reading(
         The figure and its axes.
 
     Raises:
+        ArgumentTypeError: if what is passed is no reading.
+        EmptyError: if there is no reading.
         RangeError: if a reading does not have the quantity, or has NaN or infinity, or `bins` is below 1.
     """
     if bins < 1:
         raise RangeError("bins", "at least 1", bins, "Leave it out for 30.")
+    for one in by_name(readings).values():
+        require(Read, "a Reading", "Pass what probe.read returned.", readings=one)
     found = {name: value_of(one, quantity) for name, one in by_name(readings).items()}
-    together = np.concatenate(list(found.values()))
-    if not np.isfinite(together).all():
+    if not found:
+        raise EmptyError("readings", "at least one reading", "none", "Read the probe.")
+    if not all(np.isfinite(values).all() for values in found.values()):
         raise RangeError(quantity, "finite values", "others", "See what the reading says in `missing`.")
-    figure, axes = style.canvas(ax)
-    histogram(axes, found, bins=bins)
-    axes.set_xlabel(style.words(quantity))
-    style.legend(axes)
+    with style.canvas(ax, names=[with_mean(*group) for group in found.items()]) as (figure, axes):
+        histogram(axes, found, bins=bins)
+        axes.set_xlabel(style.words(quantity), parse_math=False)
+        style.legend(axes)
     return figure, axes

@@ -10,10 +10,11 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError, public
 from gnomon.plot import style
 from gnomon.plot._drawn import Partition
-from gnomon.plot._values import Numbers, numbers
+from gnomon.plot._values import Numbers, numbers, require, tensors
 
 SHADES = ("#dbe7f1", "#b5cfe4", "#8fb7d6", "#e8eef4", "#a3c1dc", "#c9dbea")
 """Colours without meaning, which tell neighbours apart."""
@@ -42,32 +43,38 @@ def regions(
         The figure and its axes, in the plane's coordinates. In a PDF or SVG the regions are pixels, at its `dpi`.
 
     Raises:
+        ArgumentTypeError: if the regions are none, or the values no tensor.
         ShapeError: if there is not one value for each region.
         RangeError: at NaN or infinity, or at values that are not above 0 with a logarithmic scale.
     """
-    figure, axes = style.canvas(ax, 4.2, 3.6)
+    require_regions(regions)
+    if values is not None:
+        _require_values(values, len(regions.pattern), log_values)
     rows = zip(numbers(regions.polygons.vertices), regions.polygons.count.tolist(), strict=True)
     polygons = PolyCollection([corners[:count] for corners, count in rows], rasterized=True)
     polygons.set(edgecolor="white", linewidth=0.25)
-    axes.add_collection(polygons)
-    if values is None:
-        polygons.set_facecolor([SHADES[pattern % len(SHADES)] for pattern in regions.pattern.tolist()])
-    else:
-        colours = _colours(regions, values, log_values)
-        polygons.set_facecolor(list(map(tuple, colours.to_rgba(numbers(values)))))
-        bar = figure.colorbar(colours, ax=axes, label=label)
-        bar.outline.set_visible(False)
-        if log_values:
-            bar.locator, bar.formatter = style.locator(*colours.get_clim()), style.plain()
-            bar.minorticks_off()
-        bar.ax.tick_params(length=0)
-    _window(axes, regions)
+    with style.canvas(ax, 4.2, 3.6) as (figure, axes):
+        axes.add_collection(polygons)
+        if values is None:
+            polygons.set_facecolor([SHADES[pattern % len(SHADES)] for pattern in regions.pattern.tolist()])
+        else:
+            colours = _colours(values, log_values)
+            polygons.set_facecolor(list(map(tuple, colours.to_rgba(numbers(values)))))
+            bar = figure.colorbar(colours, ax=axes, label=label)
+            bar.outline.set_visible(False)
+            if log_values:
+                bar.locator, bar.formatter = style.locator(*colours.get_clim()), style.Plain(1e6)
+                bar.minorticks_off()
+            bar.ax.tick_params(length=0)
+        _window(axes, regions)
     return figure, axes
 
 
 @public
 def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
     """Draws the predicted classes on a plane, in pale colours, and between them the exact lines on which they change.
+
+    Around a box that is no rectangle there is nothing.
 
     Args:
         regions: the partition, a `gnomon.regions.Regions`.
@@ -78,31 +85,42 @@ def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int
         The figure and its axes, in the plane's coordinates.
 
     Raises:
+        ArgumentTypeError: if the regions are none.
         RangeError: if `pixels` is below 1.
     """
+    require_regions(regions)
     if pixels < 1:
         raise RangeError("pixels", "at least 1", pixels, "Leave it out for 240.")
-    figure, axes = style.canvas(ax, 3.6, 3.6)
     left, right, low, high = _box(regions)
-    shown = LinearSegmentedColormap.from_list("classes", list(style.CLASSES), len(style.CLASSES))
-    axes.imshow(
-        _classes(regions, pixels) % len(style.CLASSES), cmap=shown, vmin=0, vmax=len(style.CLASSES) - 1,
-        origin="lower", extent=(left, right, low, high), interpolation="none",
-    )  # fmt: skip
+    found = _classes(regions, pixels) % len(style.CLASSES)
     lines = [part for line in regions.decision_boundary() for part in (numbers(line), [[np.nan, np.nan]])]
-    axes.plot(*np.concatenate([np.empty((0, 2)), *lines]).T, color=style.INK, linewidth=0.7)
-    _window(axes, regions)
+    shown = LinearSegmentedColormap.from_list("classes", list(style.CLASSES), len(style.CLASSES))
+    with style.canvas(ax, 3.6, 3.6) as (figure, axes):
+        axes.imshow(
+            found, cmap=shown, vmin=0, vmax=len(style.CLASSES) - 1, origin="lower", extent=(left, right, low, high),
+            interpolation="none",
+        )  # fmt: skip
+        axes.plot(*np.concatenate([np.empty((0, 2)), *lines]).T, color=style.INK, linewidth=0.7)
+        _window(axes, regions)
     return figure, axes
 
 
-def _colours(regions: Partition, values: Tensor, log_values: bool) -> ScalarMappable:
-    count = len(regions.pattern)
+def require_regions(regions: object) -> None:
+    """Raises ArgumentTypeError unless these are regions."""
+    require(Partition, "Regions", "Pass what slice_regions returned.", regions=regions)
+
+
+def _require_values(values: Tensor, count: int, log_values: bool) -> None:
+    tensors(values=values)
     if values.shape != (count,):
         raise ShapeError("values", f"shape ({count},)", tuple(values.shape), "Pass one value for each region.")
+    _checks.finite(values=values)
+    if log_values and values.min() <= 0:
+        raise RangeError("values", "finite values above 0", f"{values.min():.4g}", "Leave log_values out.")
+
+
+def _colours(values: Tensor, log_values: bool) -> ScalarMappable:
     low, high = values.min().item(), values.max().item()
-    if not np.isfinite([low, high]).all() or (log_values and low <= 0):
-        wanted = "finite values above 0" if log_values else "finite values"
-        raise RangeError("values", wanted, f"{low:.4g} to {high:.4g}", "Leave log_values out." if log_values else "")
     scale = LogNorm(low, high) if log_values else Normalize(low, high)
     return ScalarMappable(scale, LinearSegmentedColormap.from_list("values", list(style.VALUES)))
 
@@ -114,15 +132,18 @@ def _box(regions: Partition) -> tuple[float, float, float, float]:
 
 
 def _classes(regions: Partition, pixels: int) -> Numbers:
-    """The predicted class in the middle of each pixel, rows from below; with one output, whether it is positive."""
+    """The predicted class in the middle of each pixel, rows from below; with one output, whether it is positive.
+
+    NaN outside of all regions.
+    """
     left, right, low, high = _box(regions)
     middles = (torch.arange(pixels, dtype=torch.float64) + 0.5) / pixels
     grid = torch.cartesian_prod(low + (high - low) * middles, left + (right - left) * middles).flip(1)
     grid = grid.to(regions.slopes)
-    own = regions.region_of_points(grid).clamp_min(0)
+    own = regions.region_of_points(grid)
     outputs = (regions.slopes[own] @ grid[:, :, None])[..., 0] + regions.offsets[own]
     found = outputs.argmax(1) if outputs.shape[1] > 1 else outputs[:, 0] > 0
-    return numbers(found).reshape(pixels, pixels)
+    return numbers(torch.where(own < 0, torch.nan, found)).reshape(pixels, pixels)
 
 
 def _window(axes: Axes, regions: Partition) -> None:

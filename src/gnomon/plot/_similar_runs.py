@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from gnomon.errors import EmptyError, public
 from gnomon.history import Verdict
 from gnomon.plot import style
+from gnomon.plot._values import require
 
 
 @public
@@ -21,22 +22,24 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
         The figure and its axes.
 
     Raises:
+        ArgumentTypeError: if it is no verdict.
         EmptyError: if the verdict is based on no runs, as with too few readings.
     """
+    require(Verdict, "a Verdict", "Pass what gnomon.verdict returned.", verdict=verdict)
     if not verdict.similar:
         raise EmptyError("verdict", "one with similar runs", verdict.message, "Read more often.")
-    figure, axes = style.canvas(ax)
     told = {False: "did not rise", True: "rose by five points"}
-    for rises, words in told.items():
-        runs = [run for run in verdict.similar if run.rises == rises]
-        for place, run in enumerate(runs):
-            doublings = np.log2(np.array(run.steps) / run.step)
-            label = f"{words}: {len(runs)}" if place == 0 else None
-            axes.plot(doublings, run.unseen, color=style.colour(int(rises)), alpha=0.5, linewidth=1.2, label=label)
-    axes.axvspan(0, 2, color=style.GRID, alpha=0.6, linewidth=0, zorder=0)
-    axes.axvline(0, color=style.INK, linewidth=1)
-    style.linear(axes, "y")
-    style.frame(axes)
-    axes.set(xlim=(-4, 4), ylim=(0, 1.02), xlabel="doublings of the steps from now", ylabel="unseen accuracy")
-    style.legend(axes)
+    with style.canvas(ax) as (figure, axes):
+        for rises, words in told.items():
+            runs = [run for run in verdict.similar if run.rises == rises]
+            for place, run in enumerate(runs):
+                doublings = np.log2(np.array(run.steps) / run.step)
+                label = f"{words}: {len(runs)}" if place == 0 else None
+                axes.plot(doublings, run.unseen, color=style.colour(int(rises)), alpha=0.5, linewidth=1.2, label=label)
+        axes.axvspan(0, 2, color=style.GRID, alpha=0.6, linewidth=0, zorder=0)
+        axes.axvline(0, color=style.INK, linewidth=1)
+        style.linear(axes, "y")
+        style.frame(axes)
+        axes.set(xlim=(-4, 4), ylim=(0, 1.02), xlabel="doublings of the steps from now", ylabel="unseen accuracy")
+        style.legend(axes)
     return figure, axes

@@ -10,9 +10,10 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import RangeError, public
+from gnomon.errors import EmptyError, RangeError, public
 from gnomon.plot import style
-from gnomon.plot._values import by_name, numbers
+from gnomon.plot._curves import Curve, draw
+from gnomon.plot._values import by_name, numbers, tensors
 
 
 @public
@@ -36,32 +37,38 @@ def spectrum(
         The figure and its axes.
 
     Raises:
+        ArgumentTypeError: if values are no tensor.
         ShapeError: if values have no axis.
         EmptyError: if there are none.
         RangeError: at NaN or infinity, or if no value of one of them is above 0 and the axis is logarithmic.
     """
-    figure, axes = style.canvas(ax)
-    most = 1
-    for place, (name, own) in enumerate(by_name(values).items()):
-        _checks.samples(1, values=own)
-        _checks.finite(values=own)
-        rows = numbers(own).reshape(-1, own.shape[-1])
-        means, places = rows.mean(0), np.arange(1, rows.shape[1] + 1)
-        if log_y and not (means > 0).any():
-            raise RangeError("values", "some above 0", f"at most {means.max():.4g}", "Draw them with log_y=False.")
-        if band and len(rows) > 1:
-            axes.fill_between(
-                places, *np.quantile(rows, [0.25, 0.75], 0), color=style.colour(place), alpha=0.16, linewidth=0
-            )
-        shown = np.where(means > 0, means, np.nan) if log_y else means
-        axes.plot(places, shown, **style.line(place), marker="o" if len(places) < 2 else "", label=name)
-        most = max(most, len(places))
-    if log_y:
-        style.logarithmic(axes, "y", *axes.dataLim.intervaly)
-    else:
-        style.linear(axes, "y")
-    axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
-    style.frame(axes)
-    axes.set(xlabel="k", ylabel="k-th value")
-    style.legend(axes)
+    curves = {name: curve(own) for name, own in by_name(values).items()}
+    if not curves:
+        raise EmptyError("values", "some", "none", "Pass those of one matrix.")
+    if log_y and (largest := min(own.means.max() for own in curves.values())) <= 0:
+        raise RangeError("values", "some above 0", f"at most {largest:.4g}", "Draw them with log_y=False.")
+    with style.canvas(ax, names=[*curves]) as (figure, axes):
+        for place, (name, own) in enumerate(curves.items()):
+            draw(axes, own.above_zero() if log_y else own, style.line(place), name, band=band)
+        if log_y:
+            style.logarithmic(axes, "y", *axes.dataLim.intervaly)
+        else:
+            style.linear(axes, "y")
+        most = max(len(own.steps) for own in curves.values())
+        axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
+        style.frame(axes)
+        axes.set(xlabel="k", ylabel="k-th value")
+        style.legend(axes)
     return figure, axes
+
+
+def curve(values: Tensor) -> Curve:
+    """The mean over the samples against the place, with the quartiles if there are several samples."""
+    tensors(values=values)
+    _checks.samples(1, values=values)
+    _checks.entries(values=values)
+    _checks.finite(values=values)
+    rows = numbers(values).reshape(-1, values.shape[-1])
+    places = np.arange(1.0, rows.shape[1] + 1)
+    low, high = np.quantile(rows, [0.25, 0.75], 0)
+    return Curve(places, rows.mean(0), (low, high) if len(rows) > 1 else None)

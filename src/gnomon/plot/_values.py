@@ -1,19 +1,31 @@
 """Tensors and readings as the numbers that are drawn."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gnomon.errors import EmptyError, RangeError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError
 from gnomon.linalg import Estimate
 from gnomon.plot._drawn import Read
 
 Numbers = npt.NDArray[np.float64]
 T = TypeVar("T")
+
+
+def require(kind: type, expected: str, advice: str, **things: object) -> None:
+    """Raises ArgumentTypeError unless all are of this kind."""
+    for name, thing in things.items():
+        if not isinstance(thing, kind):
+            raise ArgumentTypeError(name, expected, type(thing).__name__, advice)
+
+
+def tensors(**things: object) -> None:
+    """Raises ArgumentTypeError unless all are tensors."""
+    require(Tensor, "a tensor", "Make one of it.", **things)
 
 
 def numbers(tensor: Tensor) -> Numbers:
@@ -23,7 +35,7 @@ def numbers(tensor: Tensor) -> Numbers:
 
 def by_name(things: T | Mapping[str, T]) -> Mapping[str, T]:
     """Several things by name, or one without a name."""
-    return things if isinstance(things, Mapping) else {"": things}
+    return {str(name): thing for name, thing in things.items()} if isinstance(things, Mapping) else {"": things}
 
 
 def value_of(reading: Read, quantity: str) -> Numbers:
@@ -41,7 +53,15 @@ def value_of(reading: Read, quantity: str) -> Numbers:
 
 
 def in_order(readings: Sequence[Read], run: str) -> Sequence[Read]:
-    """The readings of a run by step; raises EmptyError if there are none."""
+    """The readings of a run by step.
+
+    Raises:
+        ArgumentTypeError: if they are not readings.
+        EmptyError: if there are none.
+    """
+    require(Iterable, "a History, or a list of readings", "Pass probe.history.", readings=readings)
+    for reading in readings:
+        require(Read, "readings", "Pass what probe.read returned.", readings=reading)
     if not readings:
         raise EmptyError("readings", "at least one reading", f"none of {run!r}" if run else "none", "Read the probe.")
     return sorted(readings, key=lambda reading: reading.step)

@@ -1,6 +1,8 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
 import math
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
@@ -8,7 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from gnomon.plot import _legend
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
@@ -35,6 +39,10 @@ STYLE: Any = {
     "svg.hashsalt": "gnomon",
 }
 """matplotlib's settings, under which figures are made."""
+AXES, FIGURE = 0.775, 0.85
+"""The parts of a figure's width that a legend above its axes, or above all panels, may take."""
+ABOVE = 0.25
+"""How high, in inches, names may stand above the first row of them, above axes for which no layout makes room."""
 
 
 def colour(place: int) -> str:
@@ -51,33 +59,57 @@ def line(place: int, dash: int | None = None) -> dict[str, Any]:
     return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
 
 
-def canvas(ax: Axes | None, width: float = 4.8, height: float = 3.2) -> tuple[Figure, Axes]:
-    """The axes with their figure; default: those of a new pyplot figure, of this width and height in inches."""
-    if ax is not None:
-        return ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
+@contextmanager
+def drawing(width: float | int, height: float | int, layout: ConstrainedLayoutEngine) -> Iterator[Figure]:
+    """A new pyplot figure of this size in inches, in this look; it is closed if what draws into it raises an error."""
     from matplotlib import pyplot
 
     # Outside the context, which would undo what a notebook's backend sets when the first figure loads it.
-    figure = pyplot.figure(figsize=(width, height), layout="compressed")
-    with matplotlib.rc_context(STYLE):
-        return figure, figure.subplots()
+    figure = pyplot.figure(figsize=(width, height), layout=layout)
+    try:
+        with matplotlib.rc_context(STYLE):
+            yield figure
+    except BaseException:
+        pyplot.close(figure)
+        raise
 
 
-def grid(count: int, *, height: float = 1.9, sharex: bool = True) -> tuple[Figure, list[Axes]]:
+@contextmanager
+def canvas(
+    ax: Axes | None, width: float | int = 4.8, height: float | int = 3.2, names: Sequence[str] = ()
+) -> Iterator[tuple[Figure, Axes]]:
+    """The axes with their figure; default: those of a new pyplot figure, in this look.
+
+    Args:
+        ax: the axes.
+        width: of a new figure, in inches.
+        height: of a new figure, in inches, with room for one row of names.
+        names: those in its legend; it is higher by their other rows.
+    """
+    if ax is not None:
+        yield ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
+        return
+    height += _legend.higher(names, AXES * width, STYLE["font.size"])
+    with drawing(width, height, ConstrainedLayoutEngine(compress=True)) as figure:
+        yield figure, figure.subplots()
+
+
+@contextmanager
+def grid(
+    count: int, names: Sequence[str] = (), *, height: float | int = 1.9, sharex: bool = True
+) -> Iterator[tuple[Figure, list[Axes]]]:
     """A new pyplot figure with so many panels, in up to three columns, as `canvas` creates one with one panel."""
-    from matplotlib import pyplot
-
     columns = count if count < 4 else 2 if count == 4 else 3
     rows = -(-count // columns)
-    size = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
-    figure = pyplot.figure(figsize=size, layout=ConstrainedLayoutEngine(hspace=0.08, wspace=0.04))
-    with matplotlib.rc_context(STYLE):
+    width, high = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
+    high += _legend.higher(names, FIGURE * width, STYLE["font.size"])
+    with drawing(width, high, ConstrainedLayoutEngine(hspace=0.08, wspace=0.04)) as figure:
         panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
-    for axes in panels.flat[count:]:
-        axes.remove()
-    for axes in panels.flat[count - columns : count]:  # the lowest of each column
-        axes.tick_params(labelbottom=True)
-    return figure, list(panels.flat[:count])
+        for axes in panels.flat[count:]:
+            axes.remove()
+        for axes in panels.flat[count - columns : count]:  # the lowest of each column
+            axes.tick_params(labelbottom=True)
+        yield figure, list(panels.flat[:count])
 
 
 def frame(axes: Axes) -> None:
@@ -89,30 +121,24 @@ def frame(axes: Axes) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """A legend above the axes, for the lines that have names."""
-    labels = axes.get_legend_handles_labels()[1]
-    if labels:
-        columns = 3 if len("".join(labels)) < 45 else 1
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, handlelength=2.1, columnspacing=1.2,
-            handletextpad=0.5, borderaxespad=0.2,
-        )  # fmt: skip
+    """A legend above the axes, for the lines that have names, as many as there is room for.
+
+    It is inside, if it has more than two rows and no layout makes room for them above.
+    """
+    if found := _legend.named([axes]):
+        names, size = [*found], _legend.font_size()
+        width, height = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
+        most = _legend.as_many(names, width, size, 0.8 * height)
+        if axes.figure.get_layout_engine() or _legend.higher(names, width, size, most) <= ABOVE:
+            _legend.placed(axes, found, width, most, loc="lower left", bbox_to_anchor=(0, 1))
+        else:
+            _legend.placed(axes, found, width, most, frameon=True, framealpha=0.9, edgecolor=GRID)
 
 
 def common_legend(figure: Figure, panels: list[Axes]) -> None:
     """A legend above all panels, for the lines that have names, each once."""
-    found = {
-        label: handle
-        for axes in panels
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        if label
-    }
-    if found:
-        room = 11 * figure.get_figwidth() / (5 + max(map(len, found)))
-        figure.legend(
-            found.values(), found.keys(), loc="outside upper left", ncols=max(1, min(len(found), int(room))),
-            frameon=False, handlelength=2.1, columnspacing=1.2, handletextpad=0.5, borderaxespad=0.2,
-        )  # fmt: skip
+    if found := _legend.named(panels):
+        _legend.placed(figure, found, FIGURE * figure.get_figwidth(), loc="outside upper left")
 
 
 def words(name: str) -> str:
@@ -125,12 +151,17 @@ def few(low: float | int, high: float | int) -> bool:
     return bool(high < 30 * low)  # not NumPy's
 
 
+def short(low: float | int, high: float | int) -> bool:
+    """Whether a logarithmic axis is so short that its ticks are those of a linear one."""
+    return bool(low < high < 3 * low)
+
+
 def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> None:
     """Makes an axis, "x" or "y", logarithmic, with plain numbers for data from `low` to `high`."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(locator(low, high))
-    axis.set_major_formatter(plain())
+    axis.set_major_formatter(Plain() if short(low, high) else Plain(1e6))  # no room for powers of ten in full
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -144,7 +175,7 @@ def steps(axes: Axes, low: float | int, high: float | int, *, zero: bool) -> Non
         axes.set_xscale("symlog", linthresh=low, linscale=0.4)
         powers = 10.0 ** np.arange(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
         axes.xaxis.set_major_locator(FixedLocator([0, *powers[:: -(-len(powers) // 5)]]))
-        axes.xaxis.set_major_formatter(plain())
+        axes.xaxis.set_major_formatter(Plain(1e6))
         axes.xaxis.set_minor_locator(NullLocator())
 
 
@@ -152,16 +183,38 @@ def linear(axes: Axes, name: str, ticks: int = 6) -> None:
     """Plain numbers on an axis, "x" or "y", in at most so many steps."""
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
-    axis.set_major_formatter(plain())
+    axis.set_major_formatter(Plain())
 
 
 def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
-    if high < 3 * low:
+    if short(low, high):
         return MaxNLocator(4, steps=ROUND)
     return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few(low, high) else (1.0,), numticks=8)
 
 
-def plain() -> FuncFormatter:
-    """Numbers as they are written: 0.01, 1,000."""
-    return FuncFormatter(lambda value, _: f"{value:,.6g}")
+class Plain(Formatter):
+    """Numbers as they are written: 0.01, 1,000; ticks with as many digits as tell them apart.
+
+    Args:
+        whole: up to where whole numbers are written in full.
+    """
+
+    def __init__(self, whole: float | int = 1e9) -> None:
+        self.whole = whole
+
+    def format_ticks(self, values: Collection[float | int]) -> list[str]:
+        """The words at these ticks."""
+        gaps = [min((abs(other - value) for other in values if other != value), default=0) for value in values]
+        return [self.written(value, gap) for value, gap in zip(values, gaps, strict=True)]
+
+    def __call__(self, value: float | int, pos: int | None = None) -> str:
+        """The words at one place."""
+        return self.written(value, 0)
+
+    def written(self, value: float | int, gap: float | int) -> str:
+        """A number in six digits, or in so many more that one by `gap` larger is written differently."""
+        if float(value).is_integer() and abs(value) < self.whole:
+            return f"{round(value):,}"
+        digits = 3 + math.floor(math.log10(abs(value) / gap)) if gap and value else 0
+        return f"{value:,.{max(6, digits)}g}"

@@ -140,6 +140,12 @@ class History:
         return torch.tensor([row.numbers.get(name, math.nan) for row in self._rows], dtype=torch.float64)
 
     @within("History")
+    def steps_of(self, name: str) -> list[int]:
+        """The steps at which a number of this name was read, be it NaN."""
+        self._require(name, self.names)
+        return [row.step for row in self._rows if name in row.numbers]
+
+    @within("History")
     def samples(self, name: str) -> list[Float[Tensor, "n"]]:
         """The values of all samples at each step that has some.
 

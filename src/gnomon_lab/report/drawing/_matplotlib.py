@@ -72,7 +72,7 @@ def handle(mark: Mark, look: Mapping[str, Any]) -> Line2D:
 def plain(axis: Axis, ticks: int) -> None:
     """Plain numbers on an axis, in at most so many steps."""
     axis.set_major_locator(MaxNLocator(ticks))
-    axis.set_major_formatter(style.plain())
+    axis.set_major_formatter(style.Plain())
 
 
 def frame_title(axes: Axes, words: str, **place: Any) -> None:  # noqa: ANN401 - matplotlib's own

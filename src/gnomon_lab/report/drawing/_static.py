@@ -112,7 +112,7 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     if curves.log_x:
         style.logarithmic(axes, "x", *ends)
     else:
-        axes.xaxis.set_major_formatter(style.plain())
+        axes.xaxis.set_major_formatter(style.Plain())
     axes.set_xlim(ends)
     if panel.log_y:
         style.logarithmic(axes, "y", *_layout.y_span(panel))

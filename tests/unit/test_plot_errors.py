@@ -1,0 +1,148 @@
+"""What gnomon.plot cannot draw: an error says so, and leaves no figure behind."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot
+
+from gnomon import History
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
+from gnomon.models import mlp
+from gnomon.plot import (
+    classes,
+    decision_boundary,
+    histories,
+    history,
+    images,
+    kernel,
+    quantities,
+    reading,
+    regions,
+    similar_runs,
+    spectrum,
+)
+from gnomon.probe import Reading
+from gnomon.regions import Plane, slice_regions
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    pyplot.close("all")
+    yield
+    pyplot.close("all")
+
+
+def readings(*values, name="q"):
+    """Readings at steps 0, 1, 2, ..."""
+    return [Reading(step, {name: torch.tensor(value).double()}, {}) for step, value in enumerate(values)]
+
+
+def partition():
+    model = mlp((2, 6, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    plane = Plane(torch.zeros(2).double(), torch.eye(2).double())
+    return slice_regions(model, plane, (-2.0, 3.0, -1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: history([], "q"), EmptyError, r"^history\(readings\): expected at least one reading, got none"),
+        (lambda: history(readings(1.0), "q"), EmptyError, r"^history\(readings\): expected a reading after step 0"),
+        (
+            lambda: history({"run": readings(1.0, -2.0)}, "q", log_y=True),
+            RangeError,
+            r"^history\(q\): expected values above 0, got -2. Draw it with log_y=False",
+        ),
+        (lambda: reading(readings(1.0)[0], "q", bins=0), RangeError, r"^reading\(bins\): expected at least 1, got 0"),
+        (
+            lambda: reading(readings([1.0, float("inf")])[0], "q"),
+            RangeError,
+            r"^reading\(q\): expected finite values, got others",
+        ),
+        (lambda: spectrum(torch.zeros(3)), RangeError, r"^spectrum\(values\): expected some above 0, got at most 0"),
+        (lambda: spectrum(torch.zeros(0)), EmptyError, r"^spectrum\(values\): expected at least one sample"),
+        (
+            lambda: regions(partition(), torch.ones(2)),
+            ShapeError,
+            r"^regions\(values\): expected shape \(\d+,\), got \(2,\). Pass one value for each region",
+        ),
+        (
+            lambda: regions(partition(), partition().norms - 9, log_values=True),
+            RangeError,
+            r"^regions\(values\): expected finite values above 0, got -",
+        ),
+        (lambda: decision_boundary(partition(), pixels=0), RangeError, r"^decision_boundary\(pixels\): expected at"),
+        (
+            lambda: classes(torch.ones(3, 1), torch.ones(3)),
+            ShapeError,
+            r"^classes\(features\): expected two dimensions",
+        ),
+        (lambda: history({}, "q"), EmptyError, r"^history\(readings\): expected at least one run, got none"),
+        (
+            lambda: history(readings(0.0, math.nan, math.nan), "q", log_y=True),
+            RangeError,
+            r"^history\(q\): expected a finite value after step 0, got none. See what",
+        ),
+        (lambda: reading({}, "q"), EmptyError, r"^reading\(readings\): expected at least one reading, got none"),
+        (lambda: spectrum({}), EmptyError, r"^spectrum\(values\): expected some, got none"),
+        (
+            lambda: spectrum(torch.zeros(3, 0)),
+            EmptyError,
+            r"^spectrum\(values\): expected entries for each sample, got",
+        ),
+        (
+            lambda: regions(partition(), partition().norms * math.nan),
+            RangeError,
+            r"^regions\(values\): expected finite numbers, got nan at index \(0,\). Look at what produced",
+        ),
+        (
+            lambda: classes(torch.ones(6, 3), torch.zeros(6, 1)),
+            ShapeError,
+            r"^classes\(labels\): expected one axis, got shape \(6, 1\). Flatten it",
+        ),
+        (lambda: images(torch.ones(2, 3, 4, 5)), ShapeError, r"^images\(images\): expected \(n, h, w\), got \(2, 3, 4"),
+    ],
+)
+@pytest.mark.bad_input
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+    assert not pyplot.get_fignums()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: history(readings(1.0)[0], "q"),
+            r"^history\(readings\): expected a History, or a list of .*, got Reading",
+        ),
+        (lambda: history([1.0], "q"), r"^history\(readings\): expected readings, got float"),
+        (lambda: histories({"a": readings(1.0)}, ["q"]), r"^histories\(a\): expected a History, got list"),
+        (lambda: reading(History(), "q"), r"^reading\(readings\): expected a Reading, got History"),
+        (lambda: spectrum([1.0]), r"^spectrum\(values\): expected a tensor, got list"),
+        (lambda: kernel(np.eye(3)), r"^kernel\(matrix\): expected a tensor, got ndarray. Make one of it"),
+        (lambda: kernel(torch.eye(2), [0, 1]), r"^kernel\(labels\): expected a tensor, got list"),
+        (lambda: classes(torch.ones(2, 3), [0, 1]), r"^classes\(labels\): expected a tensor, got list"),
+        (lambda: images(np.ones((1, 2, 2))), r"^images\(images\): expected a tensor, got ndarray"),
+        (lambda: quantities({"a": [1]}), r"^quantities\(values\['a'\]\): expected a tensor, got list"),
+        (lambda: regions(None), r"^regions\(regions\): expected Regions, got NoneType. Pass what slice_regions"),
+        (lambda: regions(partition(), [1.0]), r"^regions\(values\): expected a tensor, got list"),
+        (lambda: decision_boundary(None), r"^decision_boundary\(regions\): expected Regions, got NoneType"),
+        (lambda: similar_runs(None), r"^similar_runs\(verdict\): expected a Verdict, got NoneType"),
+    ],
+)
+@pytest.mark.bad_input
+def test_what_cannot_be_drawn_is_refused(call, message):
+    with pytest.raises(ArgumentTypeError, match=message):
+        call()
+    assert not pyplot.get_fignums()
+
+
+@pytest.mark.bad_input
+def test_a_figure_that_cannot_be_drawn_is_closed():
+    with pytest.raises(ValueError, match="thin"):
+        classes(torch.ones(4, 2), torch.tensor([0, 0, 1, 1]), size="thin")
+    assert not pyplot.get_fignums()

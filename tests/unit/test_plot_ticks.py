@@ -1,0 +1,103 @@
+"""Ticks of gnomon.plot: enough of them, told apart, and as numbers are written."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from gnomon import History, Reading, plot
+from gnomon.plot.style import Plain
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
+
+
+def filled(values, steps=None, name="jacobian_norm"):
+    history = History()
+    for step, value in zip(steps or range(1, len(values) + 1), values, strict=True):
+        history.append(Reading(step, {name: torch.tensor(value, dtype=torch.float64)}, {}))
+    return history
+
+
+def ticks(axis):
+    """What is written along an axis, by place, as far as the axis goes."""
+    axis.axes.figure.canvas.draw()
+    low, high = sorted(axis.get_view_interval())
+    words = [label.get_text() for label in axis.get_ticklabels()]
+    return {place: word for place, word in zip(axis.get_ticklocs(), words, strict=True) if low <= place <= high}
+
+
+@pytest.mark.parametrize("value", [1e-7, 0.3, 1.0, 7.0, 5e6])
+@pytest.mark.parametrize("count", [1, 3])
+def test_equal_values_lie_between_ticks_of_a_logarithmic_axis(value, count):
+    of_history = filled([value] * count).plot()[1].yaxis
+    of_readings = plot.history(filled([value] * count), "jacobian_norm", log_y=True)[1].yaxis
+    of_spectrum = plot.spectrum(torch.full((count,), value))[1].yaxis
+    for axis in (of_history, of_readings, of_spectrum):
+        found = [*ticks(axis)]
+        assert len(found) >= 3
+        assert min(found) <= 1.000001 * value
+        assert max(found) >= 0.999999 * value
+
+
+def test_one_reading_has_steps_around_it():
+    found = [*ticks(plot.history(filled([1.0]), "jacobian_norm")[1].xaxis)]
+    assert len(found) >= 3
+    assert min(found) < 1 < max(found)
+
+
+def test_a_band_from_zero_ends_at_the_line_and_leaves_the_ticks():
+    samples = [[0.0, 0.0, step, 2 * step] for step in (3.0, 5.0, 9.0)]
+    readings = [Reading(step, {"q": torch.tensor(value)}, {}) for step, value in zip((3, 5, 9), samples, strict=True)]
+    for _, axes in (
+        plot.history(readings, "q", log_y=True, ax=Figure().add_subplot()),
+        plot.spectrum(torch.tensor(samples).T, ax=Figure().add_subplot()),
+    ):
+        corners = axes.collections[0].get_paths()[0].vertices
+        means = np.mean(samples, 1)
+        assert corners[:, 1].min() == pytest.approx(means.min())
+        assert corners[:, 1].max() == pytest.approx(np.quantile(samples, 0.75, 1).max())
+        assert [*ticks(axes.yaxis)] == [5, 10]
+
+
+def test_where_all_samples_are_zero_the_band_has_a_gap():
+    values = [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
+    _, axes = filled(values).plot()
+    assert axes.dataLim.y0 > 0
+    assert [*ticks(axes.yaxis)] == [2, 3]
+
+
+def test_ticks_have_as_many_digits_as_tell_them_apart():
+    _, axes = filled([1.0000001, 1.0000002, 1.0000003, 1.0000004], name="accuracy").plot()
+    assert [*ticks(axes.yaxis).values()] == ["1.0000001", "1.0000002", "1.0000003", "1.0000004"]
+    _, axes = filled([1.0, 2.0, 3.0, 4.0], [12_345_000, 12_345_100, 12_345_200, 12_345_300]).plot()
+    assert [*ticks(axes.xaxis).values()] == ["12,345,000", "12,345,100", "12,345,200", "12,345,300"]
+    _, axes = plot.history(filled([1.0, 2.0], [9_000_000, 17_000_000]), "jacobian_norm")
+    assert [*ticks(axes.xaxis).values()] == ["10,000,000", "12,500,000", "15,000,000", "17,500,000"]
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ([0.0, 5e6, 1e7], ["0", "5,000,000", "10,000,000"]),
+        ([0.1, 0.2, 0.1 + 0.2], ["0.1", "0.2", "0.3"]),
+        ([-0.0, 12345.25, 12345.5], ["0", "12,345.25", "12,345.5"]),
+        ([1e-12, 1e-6, 1.0, 1e12], ["1e-12", "1e-06", "1", "1e+12"]),
+        ([0.3], ["0.3"]),
+    ],
+)
+def test_numbers_are_as_they_are_written(places, words):
+    assert Plain().format_ticks(places) == words
+
+
+def test_powers_of_ten_have_room_on_a_logarithmic_axis():
+    _, axes = filled([1.0, 10.0, 1e9]).plot()
+    assert [*ticks(axes.yaxis).values()][-1] in ("1e+07", "1e+08", "1e+09")
+    assert Plain(1e6).format_ticks([1e5, 1e6, 1e7]) == ["100,000", "1e+06", "1e+07"]
+    assert [Plain()(value) for value in (0.5, math.inf, math.nan)] == ["0.5", "inf", "nan"]  # under the mouse
