@@ -63,7 +63,7 @@ class Tied(nn.Module):
 
 
 def needy(width):
-    return mlp((6, width, 3))
+    return mlp((6, int(width), 3))
 
 
 def nothing():
