@@ -193,6 +193,7 @@ def test_lanczos_knows_how_far_off_it_is():
     assert few.errors[2].isinf()
 
 
+@pytest.mark.once
 def test_estimates_hold_over_seeds():
     (x, labels), model = samples(60, 6), network(6, 20, 10, 3)
     whole = hessian(model, x, labels)
@@ -287,6 +288,7 @@ def test_layers_without_a_second_derivative_are_refused(quantity, function, dtyp
         quantity(model, x, labels)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("quantity", [gnomon.hessian_trace, gnomon.gauss_newton_trace])
 def test_networks_in_half_precision_are_not_taken_for_those_without_a_second_derivative(quantity, dtype):

@@ -41,6 +41,7 @@ def test_no_first_value_is_missed_however_close_others_lie(values, tolerance):
     assert (found.errors <= tolerance * found.values).all()
 
 
+@pytest.mark.once
 @every_network
 def test_the_first_value_is_bounded_after_few_steps(name):
     jacobian = jacobian_of(name)

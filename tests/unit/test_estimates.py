@@ -179,6 +179,7 @@ def gaussian():
     return torch.randn(200, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("rtol", [0.05, 0.2])
 @pytest.mark.parametrize(("matrix", "share"), [(outlier, 0.95), (gaussian, 0.95), (equal, 0.9)])
 def test_later_values_are_within_their_errors_though_others_were_met_first(matrix, share, rtol):

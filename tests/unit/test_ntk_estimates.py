@@ -20,6 +20,7 @@ def at_three_points(name):
     return model, torch.cat([x, x + torch.randn(2, *x.shape[1:], generator=generator).double()])
 
 
+@pytest.mark.once
 @every_network
 @pytest.mark.parametrize("rtol", [0.05, 0.2])
 def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
@@ -58,6 +59,7 @@ def test_the_interval_of_each_entry_between_samples_holds_in_90_to_99_percent(na
     assert all((each.error <= 0.2 * each.value.max()).all() for each in found)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["conv", "attention", "shared"])
 def test_the_kernel_between_samples_is_near_in_parts_too_and_nothing_is_disturbed(name):
     body, x = zoo(name)
