@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import gnomon
-from gnomon.autodiff import Tape
+from gnomon.autodiff import Tape, linear_head
 from gnomon.autodiff._entrance import linear_entrance
 from gnomon.autodiff._memory import chunk_size
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
@@ -181,3 +181,33 @@ def test_linear_entrance_is_found_exactly_where_it_is(name):
         torch.testing.assert_close(found[1], next(iter(model.parameters())))
     else:
         assert found is None
+
+
+def test_a_layer_whose_input_is_no_longer_there_is_refused():
+    """What an in-place layer was given is overwritten with what it makes of it."""
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)), torch.randn(6, 3)
+    with pytest.raises(UnsupportedModuleError, match=r"features\(layer\): .*got one whose input is changed in place"):
+        gnomon.features(model, x, layer="1")
+    torch.testing.assert_close(gnomon.features(model, x, layer="2"), model[:2](x))
+
+
+def test_a_layer_whose_input_has_other_rows_than_samples_is_refused():
+    class TimeFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.out = nn.LayerNorm(3), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.out(self.norm(x.transpose(0, 1))[-1])
+
+    for n in (1, 5):
+        message = rf"one row for each of {max(2, n)} samples, got one of shape \(8, {max(2, n)}, 3\)"
+        with pytest.raises(ShapeError, match=message):
+            gnomon.features(TimeFirst(), torch.randn(n, 8, 3), layer="norm")
+
+
+def test_the_search_for_the_last_layer_leaves_the_samples_as_they_are():
+    x = torch.arange(-9.0, 9.0).view(6, 3)
+    before = x.clone()
+    linear_head(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 2)), x)
+    torch.testing.assert_close(x, before, rtol=0, atol=0)

@@ -1,5 +1,6 @@
 """How the loss bends: closed forms, what is refused, and errors that hold."""
 
+import copy
 import gc
 import math
 import weakref
@@ -286,6 +287,19 @@ def test_layers_without_a_second_derivative_are_refused(quantity, function, dtyp
         UnsupportedModuleError, match=r"_\w+\(model\): expected layers with a second derivative, got one"
     ):
         quantity(model, x, labels)
+
+
+@pytest.mark.parametrize("quantity", [gnomon.hessian_trace, gnomon.gauss_newton_trace])
+def test_layer_norm_of_large_numbers_in_half_precision_is_that_of_float32(quantity):
+    """Their squares do not fit."""
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(mlp((8, 16), generator=generator), nn.LayerNorm(16), mlp((16, 3), generator=generator))
+    model[0][0].weight.data.mul_(300)
+    half, x = model.half(), (5 * torch.randn(20, 8, generator=generator)).half()
+    assert model[0](x).abs().max() > 256
+    found = quantity(half, x, torch.arange(20) % 3).value
+    single = copy.deepcopy(half).float()
+    torch.testing.assert_close(found, quantity(single, x.float(), torch.arange(20) % 3).value, rtol=0.03, atol=0)
 
 
 @pytest.mark.once

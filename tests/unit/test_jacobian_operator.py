@@ -153,3 +153,12 @@ def test_the_graph_of_products_counts_towards_the_memory():
     parts = [part.shape[0] for part in JacobianOperator(model, x, memory=2**20).parts()]
     assert sum(parts) == len(x)
     assert 2 < max(parts) < 1024
+
+
+@pytest.mark.parametrize(("widths", "size", "samples"), [((2, 100), 1.0, 700), ((64, 10), 20.0, 500)])
+def test_half_precision_need_not_hold_what_the_check_adds_up(widths, size, samples):
+    """The number of outputs of all samples, and the squares of all products."""
+    generator = torch.Generator().manual_seed(0)
+    layer = mlp(widths, scale=size, generator=generator).half()
+    x, u = (torch.randn(samples, widths[0], generator=generator).half() for _ in range(2))
+    torch.testing.assert_close(JacobianOperator(layer, x).matvec(u), layer(u).detach(), rtol=1e-2, atol=1e-2 * size)

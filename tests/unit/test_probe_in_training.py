@@ -110,6 +110,8 @@ def test_a_compiled_part_is_read_uncompiled(in_place):
     else:
         compiled = nn.Sequential(torch.compile(model, backend="aot_eager"))
     torch.testing.assert_close(Probe(compiled, (X, LABELS), quantities).read().scalars(), plain)
+    for quantity in (gnomon.hessian_trace, gnomon.gauss_newton_trace):
+        torch.testing.assert_close(quantity(compiled, X, LABELS).value, quantity(model, X, LABELS).value)
 
 
 def test_attention_that_a_checkpoint_computes_again_is_read():

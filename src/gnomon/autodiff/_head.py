@@ -20,7 +20,7 @@ from gnomon.autodiff._linear_map import (
     side_by_side,
 )
 from gnomon.autodiff._positions import Positions
-from gnomon.autodiff._run import Model, outputs_of
+from gnomon.autodiff._run import Model, outputs_of, uncompiled
 from gnomon.autodiff._tape import Call, Tape, recording
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
@@ -73,8 +73,8 @@ def linear_head(
             "Name the layer whose input is meant.",
         )
     calls: list[tuple[Call, object]] = []
-    two = x[:2] if len(x) > 1 else torch.cat([x, x])
-    with torch.no_grad(), recording(layers, lambda call, output: calls.append((call, output))):
+    two = x[:2].clone() if len(x) > 1 else torch.cat([x, x])  # which the network may change in place
+    with torch.no_grad(), uncompiled(), recording(layers, lambda call, output: calls.append((call, output))):
         logits = outputs_of(model(two), two)
     if positions is not None:
         logits, calls = positions.split(logits), [at_rows(call, output, positions) for call, output in calls]
@@ -104,8 +104,9 @@ def features_in(
     """The input of the layer watched under this name; for a head, the features from which the logits follow.
 
     Raises:
-        UnsupportedModuleError: if the pass did not reach the layer, or a head did not output the logits.
-        ShapeError: if the layer's input does not have rows for the positions that are read.
+        UnsupportedModuleError: if the pass did not reach the layer, or changed its input in place, or if a head did not
+            output the logits.
+        ShapeError: if the layer's input does not have a row for each sample, or for each position that is read.
     """
     seen: list[list[Tensor]] = []
     for name in watched:
@@ -113,12 +114,32 @@ def features_in(
         if not calls:
             raise not_called()
         # A single sample was run together with a copy of itself.
+        if head is None:
+            _require_input_of_samples(calls[-1], max(2, len(tape.x)) if positions is None else None)
         seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
     logits = tape.logits
     if positions is not None:
         logits, seen = positions.split(logits), [[_rows(given, positions) for given in each] for each in seen]
     features = seen[0][-1] if head is None else _followed(logits, head, seen)
     return features if tape.create_graph else features.detach()
+
+
+def _require_input_of_samples(call: Call, samples: int | None) -> None:
+    """Raises unless the call's input is still what it was, with one row for each of so many samples, if given."""
+    if call.changed:
+        raise UnsupportedModuleError(
+            "layer",
+            "a layer whose input the network leaves as it is",
+            "one whose input is changed in place",
+            "Name another, or set inplace=False.",
+        )
+    if samples is not None and len(call.x) != samples:
+        raise ShapeError(
+            "layer",
+            f"a layer whose input has one row for each of {samples} samples",
+            f"one of shape {_checks.shape_of(call.x)}",
+            "Name another, or the positions that are read.",
+        )
 
 
 def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:

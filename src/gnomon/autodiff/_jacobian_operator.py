@@ -75,8 +75,10 @@ class TapeProducts:
                     return along
 
                 # torch does not always report a missing second derivative: checked against the norm of one product.
-                size = g.square().sum()
-                right = bool(((multiply(g) * w).sum() - size).abs() <= torch.finfo(logits.dtype).eps ** 0.5 * size)
+                wide = torch.promote_types(logits.dtype, torch.float32)  # half precision does not hold the squares
+                size = g.to(wide).square().sum()
+                off = (multiply(g).to(wide) * w).sum() - size
+                right = bool(off.abs() <= torch.finfo(logits.dtype).eps ** 0.5 * size)
                 found: object = "one that is wrong"
             except torch.OutOfMemoryError:
                 raise

@@ -90,7 +90,7 @@ def eligible(tape: Tape) -> dict[str, Call]:
         node, layer = _node(call), call.module
         once = times[call.name] == 1 and all(users[id(p)] == 1 for p in own_parameters(layer) if p.requires_grad)
         rows = call.x.ndim == 2 and len(call.x) == len(tape.x) and node not in elsewhere
-        return once and rows and node in tape.uses and _is_product(node, layer) and call.x._version == call.version
+        return once and rows and node in tape.uses and _is_product(node, layer) and not call.changed
 
     return {call.name: call for call in tape.calls if right(call)}
 

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gnomon.autodiff._independence import require_independent_samples
-from gnomon.autodiff._run import run
+from gnomon.autodiff._run import recorded, run
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.errors import UnsupportedModuleError
 
@@ -31,11 +30,11 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
 
 @contextmanager
 def differentiable(*, recording: bool) -> Iterator[None]:
-    """Inside, attention uses kernels with second and forward-mode derivatives, and autograd records or not."""
+    """Inside, what runs has second and forward-mode derivatives, and autograd records or not."""
     fast = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
-        with torch.inference_mode(False), torch.set_grad_enabled(recording), sdpa_kernel(SDPBackend.MATH):
+        with recorded(), torch.set_grad_enabled(recording):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -110,8 +109,10 @@ def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapp
 
 def mixture(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
     """One vector over all samples and outputs, no two entries alike: what is right for it is right for each."""
-    places = torch.arange(1, logits.numel() + 1, device=logits.device)
-    return places.to(logits.dtype).cos().view(logits.shape)
+    # In float32 at least: half precision does not hold all places.
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    places = torch.arange(1, logits.numel() + 1, device=logits.device, dtype=wide)
+    return places.cos().to(logits.dtype).view(logits.shape)
 
 
 def agree(block: Float[Tensor, "n c p"], v: Float[Tensor, "n c"], product: Tensor) -> bool:

@@ -47,12 +47,12 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
 def recorded() -> Iterator[None]:
     """Inside, autograd records, whatever the mode outside, and what runs can be differentiated twice."""
     # Fused attention and compiled code have no double backward; inference tensors cannot enter a graph.
-    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _uncompiled():
+    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), uncompiled():
         yield
 
 
 @contextmanager
-def _uncompiled() -> Iterator[None]:
+def uncompiled() -> Iterator[None]:
     """Inside, compiled code runs as it was written."""
     # Nothing is compiled unless the compiler was imported, which takes seconds.
     with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():

@@ -57,9 +57,10 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 
 
 def standardised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    """The tensor with mean 0 and variance 1 along these axes."""
-    centred = x - x.mean(axes, keepdim=True)
-    return centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()
+    """The tensor with mean 0 and variance 1 along these axes; computed in float32 at least, as by torch."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    centred = wide - wide.mean(axes, keepdim=True)
+    return (centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()).to(x.dtype)
 
 
 def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -32,7 +32,7 @@ class Call:
         name: the name of the module.
         module: the module.
         x: the first tensor passed to it, under any name.
-        version: how often x had been changed in place when the call ended.
+        version: how often x had been changed in place when the call began.
         entrance: the place in the graph of a view of x that only the module uses; None if it was not given one.
         exit: the place of the module's own output, before other hooks, which may replace it; None if it has none.
     """
@@ -43,6 +43,11 @@ class Call:
     version: int
     entrance: GradientEdge | None
     exit: GradientEdge | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether x has been changed in place since."""
+        return version_of(self.x) != self.version
 
 
 @dataclass(frozen=True)
@@ -168,9 +173,11 @@ def recording(
     with ExitStack() as stack:
         for name, module in modules.items():
             entrances: list[GradientEdge | None] = []
+            versions: list[int] = []
             if name in apart:
                 stack.callback(module.register_forward_pre_hook(_view_for(entrances)).remove)
-            hook = _noted(name, note, entrances)
+            stack.callback(module.register_forward_pre_hook(_version_for(versions), with_kwargs=True).remove)
+            hook = _noted(name, note, entrances, versions)
             stack.callback(module.register_forward_hook(hook, prepend=True, with_kwargs=True).remove)
         yield
 
@@ -208,6 +215,11 @@ def first_tensor(inputs: tuple[object, ...], named: Mapping[str, object]) -> Ten
     return next((given for given in (*inputs, *named.values()) if isinstance(given, Tensor)), None)
 
 
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; 0 for one of inference mode, which does not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _depends_on_parameters(model: Model) -> bool:
     """Whether results can have gradients in parameters; for a plain callable this is unknown, so yes."""
     return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
@@ -227,16 +239,26 @@ def _view_for(entrances: list[GradientEdge | None]) -> Callable[[nn.Module, tupl
     return hook
 
 
+def _version_for(versions: list[int]) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+    """What to do before a call: keep how often its input was changed."""
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        x = first_tensor(inputs, named)
+        versions.append(0 if x is None else version_of(x))
+
+    return hook
+
+
 def _noted(
-    name: str, note: Callable[[Call, Any], None], entrances: list[GradientEdge | None]
+    name: str, note: Callable[[Call, Any], None], entrances: list[GradientEdge | None], versions: list[int]
 ) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
     """What to do after a call."""
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: object) -> None:
         entrance = entrances.pop() if entrances else None
+        version = versions.pop()
         x = first_tensor(inputs, named)
         if x is not None:
-            version = 0 if x.is_inference() else x._version
             leaves = get_gradient_edge(output) if isinstance(output, Tensor) and output.requires_grad else None
             note(Call(name, module, x, version, entrance, leaves), output)
 

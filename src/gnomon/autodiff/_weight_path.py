@@ -11,7 +11,7 @@ from torch.nn import functional
 from gnomon.autodiff._independence import require_independent_samples, require_samples_in_order
 from gnomon.autodiff._layers import named_weights, weight_of
 from gnomon.autodiff._memory import chunk_size
-from gnomon.autodiff._run import run
+from gnomon.autodiff._run import run, uncompiled
 from gnomon.autodiff._tape import Call, Tape, forward, recording, uses_of
 from gnomon.errors import UnsupportedModuleError
 
@@ -53,7 +53,7 @@ def show_layers(
     size = chunk_size(model, x, budget=memory)
     for start in range(0, len(x), size):
         rows = slice(start, start + size)
-        with torch.no_grad(), recording(layers, partial(_shown, see, rows)):
+        with torch.no_grad(), uncompiled(), recording(layers, partial(_shown, see, rows)):
             outputs = run(model, x[rows])
         see(rows, None, outputs, outputs)
 
