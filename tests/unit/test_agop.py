@@ -502,3 +502,18 @@ def test_effective_rank_of_large_and_small_matrices_is_that_of_their_rows(scale)
     rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
     whole = rows.mT @ rows
     torch.testing.assert_close(effective_rank(scale * whole), effective_rank(Factored(rows)), rtol=1e-4, atol=0)
+
+
+def test_a_layer_whose_rows_are_no_samples_is_refused():
+    """Time first: its rows would be taken for samples, and the samples for features."""
+
+    class TimeFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.out = nn.LayerNorm(4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.out(self.norm(x.transpose(0, 1))).mean(0)
+
+    with pytest.raises(ShapeError, match=r"AGOP.update\(layers\): expected layers .* of 5 samples, got 'norm', with 7"):
+        AGOP(["norm"]).update(TimeFirst(), torch.randn(5, 7, 4))

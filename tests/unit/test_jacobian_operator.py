@@ -162,3 +162,12 @@ def test_half_precision_need_not_hold_what_the_check_adds_up(widths, size, sampl
     layer = mlp(widths, scale=size, generator=generator).half()
     x, u = (torch.randn(samples, widths[0], generator=generator).half() for _ in range(2))
     torch.testing.assert_close(JacobianOperator(layer, x).matvec(u), layer(u).detach(), rtol=1e-2, atol=1e-2 * size)
+
+
+def test_settings_of_a_convolution_may_be_of_length_one():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, stride=(2,), padding=(1,)), nn.Flatten(), nn.LazyLinear(3)).double()
+    x = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0)).double()
+    model(x)
+    v = torch.ones(2, 3).double()
+    expected = torch.einsum("nc,nc...->n...", v, gnomon.input_jacobian(model, x))
+    torch.testing.assert_close(JacobianOperator(model, x).rmatvec(v), expected.detach())

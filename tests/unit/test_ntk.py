@@ -298,3 +298,20 @@ def test_a_diverged_network_is_said(rtol):
         ntk(model, x, rtol=rtol)
     with pytest.raises(RangeError, match=r"ntk_to_point\(ntk\): expected finite numbers, got nan at index \(0,\)"):
         ntk_to_point(model, x, x[0], rtol=rtol)
+
+
+def test_complex_parameters_are_refused():
+    """Their derivatives are not those of pairs of real numbers."""
+
+    class Spectral(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(3, 2, dtype=torch.complex64))
+
+        def forward(self, x):
+            return (x.to(self.w) @ self.w).real
+
+    with pytest.raises(
+        UnsupportedModuleError, match=r"expected real parameters, got 'w', which is complex. Store it as"
+    ):
+        ntk(Spectral(), torch.ones(2, 3))

@@ -36,7 +36,8 @@ def _convolution(
     if not fixed or isinstance(padding, str) or input.ndim != weight.ndim:
         return func(input, weight, bias, stride, padding, dilation, groups)
     axes = weight.ndim - 2
-    settings = [(size,) * axes if isinstance(size, int) else tuple(size) for size in (stride, padding, dilation)]
+    given = [(size,) if isinstance(size, int) else tuple(size) for size in (stride, padding, dilation)]
+    settings = [size * axes if len(size) == 1 else size for size in given]
     return _convolved(input, weight.detach(), None if bias is None else bias.detach(), settings, groups)
 
 

@@ -61,6 +61,14 @@ def add_gradients(
                 # Half precision cannot hold such sums.
                 rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
                 if isinstance(place, Before):
+                    # A single sample was run together with a copy of itself.
+                    if len(rows) not in (n, max(2, n)):
+                        raise ShapeError(
+                            "layers",
+                            f"layers whose input has one row for each of {n} samples",
+                            f"{names[0]!r}, with {len(rows)}",
+                            "Leave it out.",
+                        )
                     sums[names[0]].add(rows)
                 else:
                     behind.setdefault(names, (place, GramSum([], [])))[1].add(rows)

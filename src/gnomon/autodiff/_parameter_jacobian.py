@@ -17,13 +17,17 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
     """The trainable parameters by name, each once however often it is shared.
 
     Raises:
-        UnsupportedModuleError: if the model has none, or its samples mix.
+        UnsupportedModuleError: if the model has none, or complex ones, or its samples mix.
     """
     require_independent_samples(model, x)
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
         raise UnsupportedModuleError(
             "model", "parameters that require gradients", "none", "Call model.requires_grad_() first."
+        )
+    if some := [name for name, parameter in parameters.items() if parameter.is_complex()]:
+        raise UnsupportedModuleError(
+            "model", "real parameters", f"{some[0]!r}, which is complex", "Store it as pairs, see torch.view_as_real."
         )
     return parameters
 
