@@ -66,8 +66,8 @@ def made_up(steps=100, seconds=4.0, slow=True):
 
 def test_ratios_are_of_steps_and_seconds_to_the_goal():
     _, rows = table(made_up())
-    assert rows[1] == ("λ = 0.01, k = 1", "600", "24", "2.00 x", "1.00 x", "1.00", "90.0%")
-    assert rows[2] == ("λ = 0.1, k = 16, 0.25 of a batch", "100", "4", "12.00 x", "6.00 x", "1.00", "90.0%")
+    assert rows[1] == ("λ = 0.01, k = 1", "600", "24", "2.00\u00a0x", "1.00\u00a0x", "1.00", "90.0%")
+    assert rows[2] == ("λ = 0.1, k = 16, 0.25 of a batch", "100", "4", "12.00\u00a0x", "6.00\u00a0x", "1.00", "90.0%")
     assert summary(made_up()).endswith("12.0 times fewer steps and 6.0 times less time.")
     (scatter,) = figures_over_seeds([made_up(), made_up(seconds=8.0)])
     assert [panel.points[0].y for panel in scatter.panels] == [(1.0,), (4.5,)], "medians over seeds"
@@ -91,10 +91,10 @@ def test_the_table_over_seeds_has_medians_and_ranges():
     assert rows[1][1:5] == (
         "600 (600 to 600), 1 of 3 never",
         "24 (24 to 24)",
-        "2.00 x (2.00 to 2.00)",
-        "1.00 x (1.00 to 1.00)",
+        "2.00\u00a0x (2.00 to 2.00)",
+        "1.00\u00a0x (1.00 to 1.00)",
     )
-    assert rows[2][1:5] == ("100 (50 to 400)", "4 (2 to 48)", "12.00 x (3.00 to 24.00)", "6.00 x (0.50 to 12.00)")
+    assert rows[2][1:5] == ("100 (50 to 400)", "4 (2 to 48)", "12.00\u00a0x (3.00 to 24.00)", "6.00\u00a0x (0.50 to 12.00)")
     assert rows[2][5:] == ("1.00 (1.00 to 1.00)", "90.0% (90.0% to 90.0%)")
 
 

@@ -23,20 +23,8 @@ from gnomon.plot import (
     similar_runs,
     spectrum,
 )
-from gnomon.probe import Reading
 from gnomon.regions import Plane, slice_regions
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    pyplot.close("all")
-    yield
-    pyplot.close("all")
-
-
-def readings(*values, name="q"):
-    """Readings at steps 0, 1, 2, ..."""
-    return [Reading(step, {name: torch.tensor(value).double()}, {}) for step, value in enumerate(values)]
+from tests.unit.test_plot import closed, readings  # noqa: F401 - a fixture that all tests use
 
 
 def partition():

@@ -8,7 +8,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
-from gnomon.regions._rooms import NUMBER, whole
+from gnomon.regions._rooms import NUMBER, whole_bytes
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 
@@ -76,8 +76,8 @@ def _together(network: Network, size: int, budget: float | int) -> tuple[int, in
             stays += 5 * compared
         passes.append(3 * (held + compared))
     each = NUMBER * max(passes)
-    directions = min(size, (whole(budget) - NUMBER * stays) // each - 1)
-    return max(1, whole(budget) // (each * (size + 1) + NUMBER * stays)), max(1, directions)
+    directions = min(size, (whole_bytes(budget) - NUMBER * stays) // each - 1)
+    return max(1, whole_bytes(budget) // (each * (size + 1) + NUMBER * stays)), max(1, directions)
 
 
 def _compared(operation: Bend, shape: torch.Size) -> int:

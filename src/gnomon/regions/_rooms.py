@@ -28,7 +28,7 @@ class Rooms:
     room: int
 
 
-def whole(budget: float | int) -> int:
+def whole_bytes(budget: float | int) -> int:
     """A budget in whole bytes, also if it is infinite."""
     return int(min(budget, ENDLESS))
 
@@ -59,9 +59,9 @@ def rooms_for(network: Network, budget: float | int) -> Rooms:
         raise RangeError(
             "memory",
             f"at least {least:,} bytes, for one polygon on its way through the network",
-            f"{whole(budget):,}",
+            f"{whole_bytes(budget):,}",
             "Allow more.",
         )
-    half = (whole(budget) - least) // 2
+    half = (whole_bytes(budget) - least) // 2
     polygons = {place: 1 + min(half // (len(stays) * size), half // passes[place]) for place, size in stays.items()}
     return Rooms(polygons, max(passes.values()) + half)

@@ -28,6 +28,8 @@ LOOK = 10
 """The unseen accuracy is read every so many steps, as in table 1 of the paper."""
 FASTER, DEARER = 12.0, 1.15
 """Aims: how many times less time than weight decay alone, and the cost of a step in plain steps."""
+TIMES = "\u00a0x"
+"""The unit of a factor, which is not broken from its number."""
 INTRODUCTION = """
 The GrokAlign penalty makes a network grok in fewer steps, but where it acts on every batch a step costs about two plain
 ones. Here it acts on one batch in k, k times as strong, or on a quarter of each batch; and λ, its coefficient, is
@@ -194,7 +196,7 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
         if 0 < len(reached) < len(seeds):
             took += f", {len(seeds) - len(reached)} of {len(seeds)} never"
         rows.append((
-            named(arm), took, middle(seconds, ".0f"), middle(fewer, ".2f", " x"), middle(less, ".2f", " x"),
+            named(arm), took, middle(seconds, ".0f"), middle(fewer, ".2f", TIMES), middle(less, ".2f", TIMES),
             middle([step_cost(records, arm) for records in seeds], ".2f"), middle([end[UNSEEN] for end in ends], ".1%"),
         ))  # fmt: skip
     return columns, rows
