@@ -45,7 +45,8 @@ class Kind:
                     "Convert it, or, for tokens, pass their embeddings.",
                 )
         elif self.others is not None and not isinstance(value, self.others):
-            raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, "Make one of it.")
+            advice = "Pass its name." if str in self.others else "Make one of it."
+            raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, advice)
 
 
 def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
@@ -54,11 +55,11 @@ def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
     for name, parameter in inspect.signature(function).parameters.items():
         parts = [*members(parameter.annotation)]
         arrays = [part for part in parts if isinstance(part, type) and issubclass(part, AbstractArray)]
-        own = [part for part in parts if isinstance(part, type) and part not in arrays and is_own(part)]
+        own = [part for part in parts if isinstance(part, type) and part not in arrays and is_checked(part)]
         none = [part for part in parts if part is types.NoneType]
         if arrays or own:
             whole = len(arrays) + len(own) + len(none) == len(parts)
-            words = [*dict.fromkeys(map(in_words, arrays)), *(part.__name__ for part in own)]
+            words = [*dict.fromkeys(map(in_words, arrays)), *("name" if part is str else part.__name__ for part in own)]
             found[name] = Kind(
                 frozenset().union(*map(dtypes_of, arrays)) if arrays else None,
                 (*own, *none) if whole else None,
@@ -76,10 +77,10 @@ def members(annotation: object) -> Iterable[object]:
         yield annotation
 
 
-def is_own(part: type) -> bool:
-    """Whether it is a class of gnomon's that has instances, or that of networks."""
+def is_checked(part: type) -> bool:
+    """Whether it is a class of gnomon's that has instances, that of networks, or that of names."""
     ours = part.__module__.partition(".")[0] == "gnomon"
-    return part is nn.Module or (ours and not getattr(part, "_is_protocol", False))
+    return part in (nn.Module, str) or (ours and not getattr(part, "_is_protocol", False))
 
 
 REAL = frozenset(

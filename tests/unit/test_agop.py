@@ -149,6 +149,30 @@ def test_any_other_layer_is_taken_whole_and_without_what_goes_past_it():
     torch.testing.assert_close(found["last"].dense(), w.T @ w)
 
 
+@pytest.mark.parametrize("call", [lambda g, h: g(h, h, h), lambda g, h: g(query=h, key=h, value=h)])
+def test_attention_is_taken_with_all_that_it_sees(call):
+    """The same tensor three times, by position or by name."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 2)
+            self.attend = nn.MultiheadAttention(2, 1, batch_first=True)
+
+        def after(self, h):
+            return self.last(call(self.attend, h)[0].flatten(1))
+
+        def forward(self, x):
+            h = self.first(x).view(-1, 3, 2)
+            return self.after(h) + h[:, 0]
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, x = Attention().double().eval(), normal(5, 6)
+    jacobian = input_jacobian(model.after, model.first(x).view(-1, 3, 2)).flatten(2)
+    torch.testing.assert_close(streamed(model, x, "attend")["attend"].dense(), agop(jacobian).detach())
+
+
 def test_a_plain_function_and_in_place_layers():
     weight, x = normal(3, 4), normal(5, 4, seed=1)
     torch.testing.assert_close(streamed(lambda x: x @ weight.T, x)[""].dense(), weight.T @ weight)
@@ -367,8 +391,12 @@ def test_bad_use_is_named():
         AGOP([])
     with pytest.raises(RangeError, match=r"AGOP: expected layers different names, got .*; sketch at least 1, got 0"):
         AGOP(["0", "0"], sketch=0)
-    with pytest.raises(RangeError, match=r"AGOP.update\(layers\): expected one of 0, 1, 2, got 'head'"):
-        AGOP(["head"]).update(model, x)
+    for layers in (["head"], "head"):
+        with pytest.raises(RangeError, match=r"AGOP.update\(layers\): expected one of 0, 1, 2, got 'head'"):
+            AGOP(layers).update(model, x)
+    in_place = nn.Sequential(nn.Linear(5, 6), nn.ReLU(inplace=True), nn.Linear(6, 2))
+    with pytest.raises(UnsupportedModuleError, match=r"layers that leave their input as it is, got '1', which changes"):
+        AGOP("1").update(in_place, x)
     with pytest.raises(EmptyError, match=r"AGOP.compute\(x\): expected samples, got none"):
         AGOP().compute()
     with pytest.raises(RangeError, match=r"AGOP.update\(x\): expected finite numbers, got nan at index \(0, 0\)"):

@@ -8,7 +8,8 @@ import gnomon
 from gnomon.autodiff import Tape, linear_head
 from gnomon.autodiff._entrance import linear_entrance
 from gnomon.autodiff._memory import chunk_size
-from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.steer import GrokAlign
 from tests.zoo import BUILDERS, zoo
 
 
@@ -112,7 +113,7 @@ def test_dtype_is_kept():
 def test_chunk_size_follows_the_graph():
     """A width-h layer keeps about h numbers a sample; ten times the budget, ten times the samples."""
     model, x = nn.Sequential(nn.Linear(10, 1000), nn.ReLU(), nn.Linear(1000, 1)), torch.randn(100_000, 10)
-    small, large = (chunk_size(model, x, jacobian=1, budget=budget) for budget in (10**6, 10**7))
+    small, large = (chunk_size(model, x, jacobian=1, memory=budget) for budget in (10**6, 10**7))
     assert 50 <= small <= 130
     torch.testing.assert_close(large / small, 10.0, rtol=0.05, atol=0)
 
@@ -211,3 +212,58 @@ def test_the_search_for_the_last_layer_leaves_the_samples_as_they_are():
     before = x.clone()
     linear_head(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 2)), x)
     torch.testing.assert_close(x, before, rtol=0, atol=0)
+
+
+class Standardising(nn.Module):
+    """A network that begins by changing what it is given, or a copy."""
+
+    def __init__(self, *, in_place):
+        super().__init__()
+        self.in_place, self.first, self.last = in_place, nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = x.sub_(0.5) if self.in_place else x - 0.5
+        return self.last(self.first(x).tanh())
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        lambda model, x, labels: gnomon.input_jacobian(model, x),
+        lambda model, x, labels: torch.no_grad()(gnomon.input_jacobian)(model, x),
+        lambda model, x, labels: gnomon.JacobianOperator(model, x).matvec(torch.ones_like(x)),
+        lambda model, x, labels: gnomon.ntk(model, x),
+        lambda model, x, labels: torch.no_grad()(gnomon.ntk)(model, x, memory=1),
+        lambda model, x, labels: gnomon.features(model, x),
+        lambda model, x, labels: gnomon.features(model, x, layer="first"),
+        lambda model, x, labels: gnomon.hessian_trace(model, x, labels).value,
+        lambda model, x, labels: gnomon.gauss_newton_trace(model, x, labels).value,
+        lambda model, x, labels: gnomon.centroid_rate(model, x, x, labels, nn.functional.cross_entropy),
+        lambda model, x, labels: gnomon.nfa_table(model, x).pearson,
+        lambda model, x, labels: GrokAlign(1.0, "exact")(model, x),
+        lambda model, x, labels: torch.no_grad()(gnomon.deepfool)(model, x).norm,
+    ],
+)
+def test_a_network_may_change_what_it_is_given(quantity, n):
+    in_place, other = Standardising(in_place=True).double(), Standardising(in_place=False).double()
+    other.load_state_dict(in_place.state_dict())
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    before, labels = x.clone(), torch.arange(n) % 2
+    torch.testing.assert_close(quantity(in_place, x, labels), quantity(other, x, labels))
+    torch.testing.assert_close(x, before, rtol=0, atol=0)
+
+
+@pytest.mark.bad_input
+def test_bad_budgets_names_and_outputs_are_named():
+    model, x = zoo("mlp")
+    for memory in ("1 GB", -1, float("nan")):
+        message = rf"input_jacobian\(memory\): expected a positive number of bytes, got {memory!r}"
+        with pytest.raises(RangeError, match=message):
+            gnomon.input_jacobian(model, x, memory=memory)
+    for memory in (2e4, float("inf")):
+        torch.testing.assert_close(gnomon.ntk(model, x, memory=memory), gnomon.ntk(model, x))
+    with pytest.raises(ArgumentTypeError, match=r"features\(layer\): expected a name, got Linear. Pass its name"):
+        gnomon.features(model, x, layer=nn.Linear(2, 2))
+    with pytest.raises(UnsupportedModuleError, match=r"input_jacobian\(model\): expected real outputs, got"):
+        gnomon.input_jacobian(lambda x: torch.complex(x, x), x)

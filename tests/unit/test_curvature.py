@@ -321,6 +321,12 @@ def test_what_does_not_go_together_is_named():
         RangeError, match=r"hessian_trace\(loss\): expected 'cross_entropy', 'mse' or a function, got 'l1'"
     ):
         gnomon.hessian_trace(model, x, labels, loss="l1")
+    for constant in (lambda logits, labels: logits.detach().square().sum(1), lambda logits, labels: labels.double()):
+        for quantity in (gnomon.hessian_trace, gnomon.gauss_newton_eigenvalues):
+            with pytest.raises(RangeError, match=r"\(loss\): expected a function of the outputs that autograd records"):
+                quantity(model, x, labels, loss=constant)
+    with pytest.raises(RangeError, match=r"centroid_rate\(loss\): expected a function of the outputs that autograd"):
+        gnomon.centroid_rate(model, x, x, labels, loss=lambda logits, labels: logits.detach().sum())
     with pytest.raises(ShapeError, match=r"gradient_sharpness\(labels\): expected 12 samples as in x, got 11"):
         gnomon.gradient_sharpness(model, x, labels[1:])
     with pytest.raises(

@@ -80,6 +80,19 @@ def test_bad_arguments_are_named():
         JacobianOperator(lambda x: x - x.mean(0), x)
 
 
+@pytest.mark.parametrize("memory", [None, 1])
+def test_an_operator_of_other_weights_is_refused(memory):
+    model, x = zoo("mlp")
+    operator = JacobianOperator(model, x, memory=memory)
+    operator.matvec(torch.ones_like(x))
+    model(x).sum().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    message = r"\(model\): expected the weights that the operator was made with, got others since. Make it again"
+    for use in (lambda: operator.matvec(torch.ones_like(x)), lambda: gnomon.jacobian_norm(operator)):
+        with pytest.raises(RangeError, match=message):
+            use()
+
+
 def test_a_jacobian_that_is_not_finite_is_said():
     model = mlp((6, 8, 3))
     model[0].weight.data[0, 0] = torch.nan

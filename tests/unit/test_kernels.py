@@ -324,7 +324,7 @@ def test_bad_input_is_named():
         kernel_agop(kernel, x * math.nan, coefficients)
     with pytest.raises(RangeError, match=r"kernel_agop\(x\): expected a floating-point tensor, got torch.int64"):
         kernel_agop(kernel, x.long(), coefficients)
-    with pytest.raises(RangeError, match="memory a number of bytes above 0, got 0"):
+    with pytest.raises(RangeError, match=r"kernel_agop\(memory\): expected a positive number of bytes, got 0"):
         kernel_agop(kernel, x, coefficients, memory=0)
     for metric in (torch.tensor([[1.0, 5], [0, 1]]), torch.diag(torch.tensor([1.0, -1]))):
         with pytest.raises(

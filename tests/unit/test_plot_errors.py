@@ -43,7 +43,8 @@ def partition():
             RangeError,
             r"^history\(q\): expected values above 0, got -2. Draw it with log_y=False",
         ),
-        (lambda: reading(readings(1.0)[0], "q", bins=0), RangeError, r"^reading\(bins\): expected at least 1, got 0"),
+        (lambda: reading(readings(1.0)[0], "q", bins=0), RangeError, r"^reading\(bins\): expected a whole number"),
+        (lambda: reading(readings(1.0)[0], "q", bins=2.5), RangeError, r"^reading\(bins\): .* at least 1, got 2.5"),
         (
             lambda: reading(readings([1.0, float("inf")])[0], "q"),
             RangeError,
@@ -61,7 +62,12 @@ def partition():
             RangeError,
             r"^regions\(values\): expected finite values above 0, got -",
         ),
-        (lambda: decision_boundary(partition(), pixels=0), RangeError, r"^decision_boundary\(pixels\): expected at"),
+        (
+            lambda: decision_boundary(partition(), pixels=0),
+            RangeError,
+            r"^decision_boundary\(pixels\): expected a whole",
+        ),
+        (lambda: decision_boundary(partition(), pixels=2.5), RangeError, r"^decision_boundary\(pixels\): .* got 2.5"),
         (
             lambda: classes(torch.ones(3, 1), torch.ones(3)),
             ShapeError,

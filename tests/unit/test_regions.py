@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gnomon.autodiff import DEFAULT_BUDGET
+from gnomon._budget import DEFAULT_BUDGET
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp, resnet18
 from gnomon.regions import Plane, boundary_distance, plane_through, slice_regions
@@ -724,8 +724,10 @@ def test_too_many_regions_end_with_an_error_that_says_how_far_it_got():
     # Inside one layer too, before its last unit.
     with pytest.raises(ConvergenceError, match=r"expected at most 200 regions, got more with 0\.0% of the box done"):
         slice_regions(mlp((2, 2000, 1)), FLAT, SQUARE, max_regions=200)
-    with pytest.raises(RangeError, match=r"max_regions at least 1, got 0; memory above 0, got -1"):
-        slice_regions(model, FLAT, SQUARE, max_regions=0, memory=-1)
+    with pytest.raises(RangeError, match=r"slice_regions: expected max_regions at least 1, got 0"):
+        slice_regions(model, FLAT, SQUARE, max_regions=0)
+    with pytest.raises(RangeError, match=r"slice_regions\(memory\): expected a positive number of bytes, got -1"):
+        slice_regions(model, FLAT, SQUARE, memory=-1)
 
 
 def test_the_model_stays_as_it_was():

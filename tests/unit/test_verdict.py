@@ -214,6 +214,8 @@ def test_bad_readings_are_refused():
         verdict(STEPS, **readings(), validation_accuracy=[0.5] * 12 + [math.nan])
     with pytest.raises(TypeError, match=r"verdict\(accuracy\): expected numbers, .* not NoneType\. Leave out what"):
         verdict(STEPS, **readings() | {"accuracy": [1.0] * 12 + [None]})
+    with pytest.raises(RangeError, match=r"verdict\(steps\): expected numbers from 0 up, got -5.0"):
+        verdict([-5, *STEPS[1:]], **readings())
     with pytest.raises(EmptyError, match=r"verdict\(steps\): expected at least 1 readings"):
         verdict([], **{name: [] for name in NAMES})
 

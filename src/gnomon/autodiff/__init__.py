@@ -9,10 +9,10 @@ from gnomon.autodiff._head import linear_head
 from gnomon.autodiff._jacobian import input_jacobian, vector_jacobian
 from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperator, TapeProducts
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
-from gnomon.autodiff._layers import layer_named, named_weights, same, weight_of
+from gnomon.autodiff._layers import layer_named, named_layers, named_weights, same, weight_of
 from gnomon.autodiff._loss_gradients import loss_gradient
 from gnomon.autodiff._loss_operator import LossOperator
-from gnomon.autodiff._memory import DEFAULT_BUDGET, chunk_size, require_whole
+from gnomon.autodiff._memory import chunk_size, require_whole
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
@@ -23,7 +23,6 @@ from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, w
 from gnomon.autodiff._zeros import spare_zeros
 
 __all__ = [
-    "DEFAULT_BUDGET",
     "FEW_OUTPUTS",
     "IGNORED",
     "OBSERVATIONS",
@@ -54,6 +53,7 @@ __all__ = [
     "linear_head",
     "loss_gradient",
     "map_tapes",
+    "named_layers",
     "named_weights",
     "observation_bytes",
     "observe",

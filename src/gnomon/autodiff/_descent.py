@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gnomon._budget import budget_of
 from gnomon._precision import outside_inference
 from gnomon.autodiff._loss_gradients import Loss, loss_gradient
 from gnomon.autodiff._memory import chunk_size
@@ -38,8 +39,8 @@ def centroid_velocity(
     keep = torch.is_grad_enabled()
     x, train_x, train_labels = (outside_inference(given) for given in (x, train_x, train_labels))
     # Passes through a graph of a graph need three times the memory of one backward pass.
-    budget = None if memory is None else max(1, memory // 3)
-    sizes = [len(part) if keep else chunk_size(model, part, budget=budget) for part in (train_x, x)]
+    budget = max(1, budget_of(memory) // 3)
+    sizes = [len(part) if keep else chunk_size(model, part, memory=budget) for part in (train_x, x)]
     # What is computed from gradients in inference mode cannot enter a graph.
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))

@@ -16,7 +16,8 @@ from gnomon.autodiff._tape import Tape, forward, reached
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import SavedTensors
 
-VIEWS = {"ViewBackward0", "UnsafeViewBackward0"}
+SAME_ENTRIES = {"ViewBackward0", "UnsafeViewBackward0", "CloneBackward0"}
+"""The autograd nodes of functions that leave the entries of a tensor in their order."""
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
 """The autograd nodes of `torch.mm` and `torch.addmm`, and the position of the left factor among their inputs."""
 OTHER = "Use one that has it"
@@ -111,7 +112,7 @@ def linear_entrance(tape: Tape) -> tuple[GradientEdge, Float[Tensor, "h d"]] | N
     at = tape.entrance
     while at is not None and len(tape.uses[at]) == 1:
         ((node, place),) = tape.uses[at]
-        if node.name() in VIEWS:
+        if node.name() in SAME_ENTRIES:
             at = node
         elif PRODUCTS.get(node.name()) == place and getattr(node, "_saved_alpha", 1) == 1:
             weight = node._saved_mat2.T

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import outside_inference
 from gnomon.autodiff._descent import only_once
+from gnomon.autodiff._loss_gradients import require_slope
 from gnomon.autodiff._loss_operator import Losses
-from gnomon.autodiff._parameter_jacobian import mixture
+from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
 from gnomon.autodiff._parameter_vectors import ParameterVectors, chunks_of, second
 from gnomon.autodiff._run import run
 
@@ -73,10 +74,12 @@ class GaussNewtonOperator:
 
         def made(rows: slice) -> _Chunk:
             logits = run(model, x[rows])
+            require_gradient(logits)
             v = torch.zeros_like(logits, requires_grad=True)
             outputs = logits.detach().requires_grad_()
             loss = losses(outputs, labels[rows]).sum() / n
             _checks.finite(loss=loss.detach().reshape(1))
+            require_slope(loss)
             (slopes,) = torch.autograd.grad(loss, outputs, create_graph=True, materialize_grads=True)
             return _Chunk(logits, v, vectors.gradients(logits, v), outputs, slopes)
 

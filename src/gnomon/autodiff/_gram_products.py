@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon._budget import budget_of
 from gnomon._precision import outside_inference
 from gnomon.autodiff._flops import forward_flops
 from gnomon.autodiff._layer_factors import Factor, eligible, layer_factors, own_parameters, record
-from gnomon.autodiff._memory import DEFAULT_BUDGET, kept_by
+from gnomon.autodiff._memory import kept_by
 from gnomon.autodiff._parameter_jacobian import differentiable, parameter_jacobian, trainable
 from gnomon.autodiff._parameter_products import add_products
-from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.errors import UnsupportedModuleError
 
 TILE = 64
 """Rows and columns of a symmetric result that are computed at once: the smaller, the less is computed twice."""
@@ -53,9 +54,7 @@ def gradient_kernel(
     x = outside_inference(x)
     x2 = None if x2 is None else outside_inference(x2)
     keep = torch.is_grad_enabled()
-    budget = DEFAULT_BUDGET if memory is None else memory
-    if budget <= 0:
-        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.")
+    budget = budget_of(memory)
     with differentiable(recording=True):
         plan = make_plan(model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
     if keep:

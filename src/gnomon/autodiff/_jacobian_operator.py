@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
@@ -16,7 +16,7 @@ from gnomon.autodiff._independence import require_independent_samples, require_s
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import mixture
 from gnomon.autodiff._run import Model, recorded
-from gnomon.autodiff._tape import Tape, forward
+from gnomon.autodiff._tape import Tape, forward, version_of
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import BLOCK
 
@@ -133,9 +133,12 @@ class JacobianOperator:
         self.shape = (len(x), outputs.shape[1], *x.shape[1:])
         self.dtype, self.device = outputs.dtype, outputs.device
         self.known: dict[Hashable, Any] = {}
-        size = chunk_size(model, x, prepare=prepare, budget=memory)
+        size = chunk_size(model, x, prepare=prepare, memory=memory)
+
+        require_unchanged = _unchanged(model)
 
         def parts() -> Iterator[TapeProducts]:
+            require_unchanged()
             for start in range(0, len(x), size):
                 with torch.no_grad():
                     tape = forward(model, x[start : start + size], products=True)
@@ -144,6 +147,7 @@ class JacobianOperator:
         whole: list[TapeProducts] = []
 
         def kept() -> Iterator[TapeProducts]:
+            require_unchanged()
             if not whole:
                 whole.extend(parts())
             yield from whole
@@ -166,7 +170,7 @@ class JacobianOperator:
 
         Raises:
             ShapeError: if u does not have the shape of the samples.
-            RangeError: if u holds NaN or infinity.
+            RangeError: if u holds NaN or infinity, or the weights were changed since.
             UnsupportedModuleError: if a layer has no second derivative.
         Cost: two passes through the graph.
         """
@@ -178,7 +182,7 @@ class JacobianOperator:
 
         Raises:
             ShapeError: if v does not have the shape of the outputs.
-            RangeError: if v holds NaN or infinity.
+            RangeError: if v holds NaN or infinity, or the weights were changed since.
             UnsupportedModuleError: if nothing leads from the outputs back to the samples.
         Cost: one backward pass.
         """
@@ -198,6 +202,20 @@ class JacobianOperator:
 
     def __repr__(self) -> str:
         return f"JacobianOperator(shape {self.shape}, {self.dtype})"
+
+
+def _unchanged(model: Model) -> Callable[[], None]:
+    """What raises RangeError once the parameters of the model have been changed in place, as by an optimizer."""
+    parameters = [*model.parameters()] if isinstance(model, nn.Module) else []
+    versions = [*map(version_of, parameters)]
+
+    def require() -> None:
+        if [*map(version_of, parameters)] != versions:
+            raise RangeError(
+                "model", "the weights that the operator was made with", "others since", "Make it again after a step."
+            )
+
+    return require
 
 
 def prepare(tape: Tape) -> tuple[TapeProducts, int]:

@@ -11,9 +11,9 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from gnomon.autodiff._entrance import PRODUCTS
 from gnomon.autodiff._layers import multiplies
+from gnomon.autodiff._parameter_jacobian import require_gradient
 from gnomon.autodiff._run import run
 from gnomon.autodiff._tape import Call, Tape, Uses, reached, recording, sources
-from gnomon.errors import UnsupportedModuleError
 
 ELEMENTWISE = {
     *("ReluBackward0", "LeakyReluBackward0", "EluBackward0", "GeluBackward0", "SiluBackward0"),
@@ -65,13 +65,7 @@ def record(model: nn.Module, x: Tensor) -> Tape:
     calls: list[Call] = []
     with recording(linear, lambda call, output: calls.append(call)):
         logits = run(model, x)
-    if not logits.requires_grad:
-        raise UnsupportedModuleError(
-            "model",
-            "outputs that depend on the parameters",
-            "outputs without a gradient",
-            "Remove the torch.no_grad() or detach() in the model.",
-        )
+    require_gradient(logits)
     return Tape(x, logits, create_graph=False, calls=tuple(call for call in calls if call.exit is not None))
 
 
@@ -146,8 +140,8 @@ def layer_factors(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[Fact
     backs = iter(_propagate_back(ends[-1], [call.exit for call in others if call.exit], keep=keep) if others else [])
     made = []
     for call in calls:
-        weight, bias = _weight_and_bias(call.module)
-        left = (call.x if keep else call.x.detach()) if weight is not None and weight.requires_grad else None
+        _, bias = _weight_and_bias(call.module)
+        left = call.x if keep else call.x.detach()
         right, scale = known.get(_node(call)) or (next(backs), None)
         made.append(Factor(left, right, bias is not None and bias.requires_grad, scale))
     return made

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from gnomon._budget import budget_of
 from gnomon.autodiff._entrance import linear_entrance
 from gnomon.autodiff._layers import layer_named, multiplies, weight_of
-from gnomon.autodiff._memory import DEFAULT_BUDGET
 from gnomon.autodiff._observation import map_tapes
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape
@@ -74,7 +74,7 @@ def add_gradients(
                     behind.setdefault(names, (place, GramSum([], [])))[1].add(rows)
         return {}
 
-    budget = DEFAULT_BUDGET if memory is None else memory
+    budget = budget_of(memory)
     if layers:
         # The gradients at all places are held at once, and a copy of one: two thirds of what a graph counts for.
         budget = math.ceil(3 * budget / 5)
@@ -147,11 +147,18 @@ def _places(tape: Tape, layers: Mapping[str, nn.Module], *, with_input: bool) ->
     one place and one sum, which is computed once.
 
     Raises:
-        UnsupportedModuleError: if the pass did not reach a layer.
+        UnsupportedModuleError: if the pass did not reach a layer, or one changed its input in place.
     """
     found: dict[str, list[Place]] = {name: [] for name in dict.fromkeys(call.name for call in tape.calls)}
     for call in tape.calls:
         if call.entrance is not None:
+            if call.changed and call.entrance.node not in tape.uses:
+                raise UnsupportedModuleError(
+                    "layers",
+                    "layers that leave their input as it is",
+                    f"{call.name!r}, which changes it in place",
+                    "Set its inplace to False, or leave it out.",
+                )
             found[call.name].append(Before(call.entrance))
         elif multiplies(call.module) and call.x.requires_grad and call.exit is not None:
             found[call.name].append(Behind(call.exit, weight_of(call.module), getattr(call.module, "groups", 1)))

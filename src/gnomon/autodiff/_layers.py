@@ -39,20 +39,28 @@ def layer_named(model: Model, layer: str, argument: str = "layer") -> nn.Module:
     return modules[layer]
 
 
+def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name or several, as a tuple; empty for None."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
 def weighted_layers(model: Model) -> dict[str, nn.Module]:
     """The linear layers and convolutions by name."""
     return {name: module for name, module in modules_of(model).items() if multiplies(module)}
 
 
-def named_weights(model: Model, layers: Sequence[str] | None) -> dict[str, nn.Module]:
-    """The layers with these names; all that have a weight if None.
+def named_weights(model: Model, layers: str | Sequence[str] | None) -> dict[str, nn.Module]:
+    """The layers with these names, or this name; all that have a weight if None.
 
     Raises:
         RangeError: if there is no layer with one of the names.
         UnsupportedModuleError: if one is not a linear layer or convolution.
         EmptyError: if there are none.
     """
-    named = weighted_layers(model) if layers is None else {name: layer_named(model, name, "layers") for name in layers}
+    if layers is None:
+        named = weighted_layers(model)
+    else:
+        named = {name: layer_named(model, name, "layers") for name in named_layers(layers)}
     if not named:
         raise EmptyError("layers", "at least one linear layer or convolution", "none", "Name one.")
     for name, layer in named.items():

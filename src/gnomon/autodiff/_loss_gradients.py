@@ -7,9 +7,9 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff._parameter_jacobian import differentiable, vector_parameter_jacobian
+from gnomon.autodiff._parameter_jacobian import differentiable, require_gradient, vector_parameter_jacobian
 from gnomon.autodiff._run import run
-from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.errors import RangeError, ShapeError
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps the outputs of all samples, and what belongs to them, to one number."""
@@ -31,7 +31,7 @@ def loss_gradient(
 
     Raises:
         ShapeError: if the outputs are not (n, c), or the loss is not a single number.
-        RangeError: at NaN or infinity in the loss.
+        RangeError: at NaN or infinity in the loss, or if it has no graph.
         UnsupportedModuleError: if the outputs do not depend on the parameters.
     """
     parts = torch.split(x, size)
@@ -45,7 +45,8 @@ def loss_gradient(
             got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
             raise ShapeError("loss", "one number", got, "Take the mean over the samples.")
         _checks.finite(loss=value.detach().reshape(1))
-        (residual,) = torch.autograd.grad(value.sum(), at, retain_graph=True, create_graph=keep)
+        require_slope(value)
+        (residual,) = torch.autograd.grad(value.sum(), at, retain_graph=True, create_graph=keep, materialize_grads=True)
         if once:
             return _through(logits, parameters, residual, keep=keep)
         total: dict[str, Tensor] = {}
@@ -55,12 +56,17 @@ def loss_gradient(
         return total
 
 
-def _through(logits: Tensor, parameters: Mapping[str, Tensor], v: Tensor, *, keep: bool) -> dict[str, Tensor]:
-    if not logits.requires_grad:
-        raise UnsupportedModuleError(
-            "model",
-            "outputs that depend on the parameters",
-            "outputs without a gradient",
-            "Remove the torch.no_grad() or detach() in the model.",
+def require_slope(value: Tensor) -> None:
+    """Raises RangeError unless a loss has a graph to the outputs: for one that does not, torch knows no derivative."""
+    if not value.requires_grad:
+        raise RangeError(
+            "loss",
+            "a function of the outputs that autograd records",
+            "numbers without a graph",
+            "Remove the torch.no_grad(), detach() or argmax() in it.",
         )
+
+
+def _through(logits: Tensor, parameters: Mapping[str, Tensor], v: Tensor, *, keep: bool) -> dict[str, Tensor]:
+    require_gradient(logits)
     return vector_parameter_jacobian(logits, parameters, v, keep=keep)

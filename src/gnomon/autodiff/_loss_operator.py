@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import outside_inference
 from gnomon.autodiff._descent import only_once
-from gnomon.autodiff._parameter_jacobian import mixture
+from gnomon.autodiff._loss_gradients import require_slope
+from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
 from gnomon.autodiff._parameter_vectors import Chunks, ParameterVectors, chunks_of, second
 from gnomon.autodiff._run import run
 from gnomon.linalg import length
@@ -108,8 +109,11 @@ def _gradients(
 
     Not a method: an operator that its own chunks refer to would stay in memory until garbage collection.
     """
-    loss = losses(run(model, x[rows]), labels[rows]).sum() / len(x)
+    logits = run(model, x[rows])
+    require_gradient(logits)
+    loss = losses(logits, labels[rows]).sum() / len(x)
     _checks.finite(loss=loss.detach().reshape(1))
+    require_slope(loss)
     return vectors.gradients(loss)
 
 

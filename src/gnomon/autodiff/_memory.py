@@ -9,14 +9,12 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, UntypedStorage, nn
 
+from gnomon._budget import budget_of
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
-from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.errors import UnsupportedModuleError
 
 T = TypeVar("T")
-
-DEFAULT_BUDGET = 512 * 2**20
-"""Bytes of tensors that a measurement may hold beyond its own result; the allocator may reserve more."""
 
 
 def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
@@ -85,15 +83,13 @@ def chunk_size(
     *,
     jacobian: int = 0,
     prepare: Callable[[Tape], tuple[object, int]] | None = None,
-    budget: int | None,
+    memory: int | None,
 ) -> int:
-    """The number of samples whose graph and gradients fit into `budget` bytes: at least two, at most all n.
+    """The number of samples whose graph and gradients fit into `memory` bytes: at least two, at most all n.
 
     Two, because a single sample is run together with a copy of itself.
     """
-    budget = DEFAULT_BUDGET if budget is None else budget
-    if budget <= 0:
-        raise RangeError("memory", "a positive number of bytes", budget, "Allow more memory.")
+    budget = budget_of(memory)
     sample = sample_bytes(model, x, jacobian=jacobian, prepare=prepare)
     return min(x.shape[0], max(2, budget // max(1, sample)))
 

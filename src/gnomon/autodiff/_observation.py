@@ -150,7 +150,7 @@ def map_tapes(
     require_samples(model, x, derivative=derivative)
     if not independent:
         require_independent_samples(model, x)
-    size = chunk_size(model, x, jacobian=jacobian, prepare=prepare if products else None, budget=memory)
+    size = chunk_size(model, x, jacobian=jacobian, prepare=prepare if products else None, memory=memory)
     whole: dict[str, Tensor] = {}
     pieces: defaultdict[str, list[Tensor]] = defaultdict(list)
     for start in range(0, len(x), size):

@@ -32,6 +32,17 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
     return parameters
 
 
+def require_gradient(logits: Tensor) -> None:
+    """Raises UnsupportedModuleError unless the outputs depend on the parameters."""
+    if not logits.requires_grad:
+        raise UnsupportedModuleError(
+            "model",
+            "outputs that depend on the parameters",
+            "outputs without a gradient",
+            "Remove the torch.no_grad() or detach() in the model.",
+        )
+
+
 @contextmanager
 def differentiable(*, recording: bool) -> Iterator[None]:
     """Inside, what runs has second and forward-mode derivatives, and autograd records or not."""
@@ -81,7 +92,7 @@ def mapped(
 
     def single(values: dict[str, Tensor], sample: Tensor) -> Tensor:
         with standing_in(model, parameters, values):
-            (row,) = model(sample.unsqueeze(0))
+            (row,) = model(sample.clone().unsqueeze(0))
         return row
 
     values = {name: parameter.detach() for name, parameter in parameters.items()}

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon._budget import budget_of
 from gnomon.autodiff._descent import only_once
-from gnomon.autodiff._memory import DEFAULT_BUDGET, chunk_size
+from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.autodiff._tape import uses_of
@@ -126,6 +127,5 @@ class Chunks(Generic[T]):
 
 def chunks_of(make: Callable[[slice], T], model: nn.Module, x: Shaped[Tensor, "n *d"], memory: int | None) -> Chunks[T]:
     """Chunks of as many samples as fit into memory with a graph of a graph; default: 512 MiB."""
-    budget = DEFAULT_BUDGET if memory is None else memory
     # Three times the memory of one backward pass.
-    return Chunks(make, len(x), chunk_size(model, x, budget=budget if budget <= 0 else max(1, budget // 3)))
+    return Chunks(make, len(x), chunk_size(model, x, memory=max(1, budget_of(memory) // 3)))

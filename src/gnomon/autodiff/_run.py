@@ -10,26 +10,26 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gnomon import _checks
-from gnomon.errors import ShapeError
+from gnomon.errors import ShapeError, UnsupportedModuleError
 
 Model = nn.Module | Callable[[Tensor], Tensor]
 
 
 def run(model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
-    """The model's outputs, one row per sample.
+    """The model's outputs, one row per sample, from a copy of the samples, which it may change in place.
 
     A single sample never runs alone but together with a copy of itself: torch's gradient of BatchNorm in eval mode is
     wrong for a single sample whose channels come last in memory, and some networks drop the axis of samples along with
     other axes of length one.
     """
     if len(x) != 1:
-        return outputs_of(model(x), x)
+        return outputs_of(model(x.clone()), x)
     twice = torch.cat([x, x])
     return outputs_of(model(twice), twice)[:1]
 
 
 def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
-    """What the model returned, if it is one row of outputs per sample; ShapeError otherwise."""
+    """What the model returned, if it is one row of outputs per sample; ShapeError otherwise, and real."""
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
         got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         several = isinstance(outputs, Tensor) and outputs.ndim > 2
@@ -39,6 +39,10 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
             got,
             "Wrap the model so that it returns one row of outputs per sample"
             + (", or name the positions at which a Probe reads it." if several else "."),
+        )
+    if outputs.is_complex():
+        raise UnsupportedModuleError(
+            "model", "real outputs", outputs.dtype, "Return their absolute values, or both parts one beside the other."
         )
     return outputs
 

@@ -22,6 +22,8 @@ from gnomon.errors import UnsupportedModuleError
 T = TypeVar("T")
 Uses = Mapping[Node, list[tuple[Any, int]]]  # Any: torch gives no types for what a node saves.
 """All nodes of a graph, each with the nodes that use its output, and the position among their inputs where they do."""
+Replaced = tuple[tuple[Any, ...], dict[str, Any]] | None
+"""What a module is given in place of its inputs and those by name; None for these as they are."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def forward(
     with recorded(), cheap, recording(watch, lambda call, output: calls.append(call), apart=apart):
         leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
         leaf.requires_grad_(leaf.is_floating_point())  # not tokens
-        logits = outputs_of(model(leaf), x) if mixed else run(model, leaf)
+        logits = outputs_of(model(leaf.clone()), x) if mixed else run(model, leaf)
     return Tape(leaf, logits, keep, tuple(calls))
 
 
@@ -175,7 +177,7 @@ def recording(
             entrances: list[GradientEdge | None] = []
             versions: list[int] = []
             if name in apart:
-                stack.callback(module.register_forward_pre_hook(_view_for(entrances)).remove)
+                stack.callback(module.register_forward_pre_hook(_view_for(entrances), with_kwargs=True).remove)
             stack.callback(module.register_forward_pre_hook(_version_for(versions), with_kwargs=True).remove)
             hook = _noted(name, note, entrances, versions)
             stack.callback(module.register_forward_hook(hook, prepend=True, with_kwargs=True).remove)
@@ -225,16 +227,20 @@ def _depends_on_parameters(model: Model) -> bool:
     return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
 
 
-def _view_for(entrances: list[GradientEdge | None]) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
+def _view_for(
+    entrances: list[GradientEdge | None],
+) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Replaced]:
     """What to do before a call: pass the module its input as a view, and keep the view's place in the graph."""
 
-    def hook(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        if not inputs or not isinstance(inputs[0], Tensor) or not inputs[0].requires_grad:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Replaced:
+        x = first_tensor(inputs, named)
+        if x is None or not x.requires_grad:
             entrances.append(None)
             return None
-        view = inputs[0].view_as(inputs[0])
+        view = x.view_as(x)
         entrances.append(get_gradient_edge(view))
-        return view, *inputs[1:]
+        given = iter([view if each is x else each for each in (*inputs, *named.values())])
+        return tuple(next(given) for _ in inputs), dict(zip(named, given, strict=True))
 
     return hook
 

@@ -20,7 +20,7 @@ See = Callable[[slice, str | None, Tensor, Tensor], None]
 
 
 def weight_path(
-    model: nn.Module, x: Float[Tensor, "n *d"], layers: Sequence[str] | None
+    model: nn.Module, x: Float[Tensor, "n *d"], layers: str | Sequence[str] | None
 ) -> tuple[dict[str, nn.Module], Float[Tensor, "_ c"]]:
     """The linear layers and convolutions with these names, or all, in the order of a pass, and outputs of that pass.
 
@@ -50,7 +50,7 @@ def show_layers(
 
     The network's outputs come last in each chunk, under None, as both input and output.
     """
-    size = chunk_size(model, x, budget=memory)
+    size = chunk_size(model, x, memory=memory)
     for start in range(0, len(x), size):
         rows = slice(start, start + size)
         with torch.no_grad(), uncompiled(), recording(layers, partial(_shown, see, rows)):

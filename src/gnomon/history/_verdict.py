@@ -132,8 +132,8 @@ def verdict(
     Raises:
         ShapeError: if a quantity does not have as many values as there are steps.
         EmptyError: if there are no readings.
-        RangeError: at NaN or infinity, if steps do not increase, or if a quantity has a value that it cannot have, such
-            as an accuracy in per cent; if the last accuracy on the validation split is NaN.
+        RangeError: at NaN or infinity, if steps are negative or do not increase, or if a quantity has a value that it
+            cannot have, such as an accuracy in per cent; if the last accuracy on the validation split is NaN.
     Cost: O(m) for the m = 5,000 moments of the corpus: a few milliseconds; the first call loads it.
     Example:
         >>> from gnomon import verdict
@@ -155,6 +155,8 @@ def verdict(
     given, *columns = series(steps, 1, **read)
     named = dict(zip(read, columns, strict=True))
     _checks.same_shape(steps=given, **named)
+    if given[0] < 0:
+        raise RangeError("steps", "numbers from 0 up", float(given[0]), "Count from the start of training.")
     for name, column in named.items():
         _checks.between(*BOUNDS[name], **{name: column})
     seldom, held_out = where_read(given, validation_accuracy)

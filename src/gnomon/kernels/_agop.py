@@ -5,12 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._budget import budget_of
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError, ShapeError
 from gnomon.kernels._distances import check_metric, over_pairs
 from gnomon.kernels._radial import Kernel
 
-BUDGET = 512 * 2**20
 """Bytes that the blocks may take in addition to the n x n slopes and the result."""
 
 
@@ -67,10 +67,9 @@ def kernel_agop(
         tensor([[0.1839, 0.0000],
                 [0.0000, 0.0000]])
     """
-    budget = BUDGET if memory is None else memory
+    budget = budget_of(memory)
     _checks.settings(
         ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)),
-        ("memory", budget, "a number of bytes above 0", budget > 0),
     )
     _checks.floating(x=x, coefficients=coefficients)
     _checks.samples(x=x, coefficients=coefficients)

@@ -7,8 +7,9 @@ from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._budget import budget_of
 from gnomon._precision import outside_inference
-from gnomon.autodiff import DEFAULT_BUDGET, chunk_size, loss_gradient, trainable
+from gnomon.autodiff import chunk_size, loss_gradient, trainable
 from gnomon.errors import EmptyError
 from gnomon.measure._losses import Loss, sample_losses
 
@@ -23,10 +24,9 @@ class BatchSums:
         _checks.settings(
             ("batches", batches, "at least 2", isinstance(batches, int) and batches >= 2),
             ("seed", seed, "a whole number", isinstance(seed, int)),
-            ("memory", memory, "above 0", memory is None or memory > 0),
         )
         self._loss, self._batches = loss, batches
-        self._budget = DEFAULT_BUDGET if memory is None else memory
+        self._budget = budget_of(memory)
         self._generator = torch.Generator().manual_seed(seed)
         self._sums: list[dict[str, Tensor]] = []
         self._sizes: list[int] = []
@@ -42,7 +42,7 @@ class BatchSums:
             # They are held, stacked layer by layer, and subtracted from their mean.
             count = min(self._batches, max(FEWEST, self._budget // (4 * held)))
             self._sums, self._sizes = [{} for _ in range(count)], [0] * count
-        size = chunk_size(model, x, budget=self._budget)
+        size = chunk_size(model, x, memory=self._budget)
         # Continues where the earlier samples ended, so that batches stay equally large.
         start, count = sum(self._sizes), len(self._sums)
         order = torch.randperm(len(x), generator=self._generator)

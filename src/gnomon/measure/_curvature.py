@@ -7,7 +7,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import DEFAULT_BUDGET, GaussNewtonOperator, LossOperator
+from gnomon._budget import budget_of
+from gnomon.autodiff import GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate, lanczos, student
 from gnomon.measure._estimates import Accuracy
@@ -91,8 +92,8 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
     generator = torch.Generator().manual_seed(accuracy.seed + 1)
     while space.passes < p and space.passes + count + BLOCK <= most:
         z = torch.randn(BLOCK, p, generator=generator).to(like)
-        z = z - (z @ space.basis.mT) @ space.basis
-        gram = (torch.stack([matrix.multiply(row) for row in z]) @ z.mT).double()
+        z -= (z @ space.basis.mT) @ space.basis
+        gram = torch.stack([z @ matrix.multiply(row) for row in z]).double()
         diagonal, count = gram.diagonal(), count + BLOCK
         total = total + diagonal.sum()
         squares = squares + (gram.square().sum() - diagonal.square().sum()) / (BLOCK - 1)
@@ -110,5 +111,5 @@ def _room(matrix: Matrix, memory: int | None) -> int:
 
 def _half(memory: int | None) -> int:
     """Half of the memory, for the vectors in addition to a graph, or for a second graph."""
-    budget = DEFAULT_BUDGET if memory is None else memory
+    budget = budget_of(memory)
     return budget - budget // 2

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff import DEFAULT_BUDGET, FEW_OUTPUTS, forward, gradient_kernel, outputs_of
+from gnomon._budget import budget_of
+from gnomon.autodiff import FEW_OUTPUTS, forward, gradient_kernel, outputs_of
 from gnomon.linalg import Estimate, student
 from gnomon.measure._estimates import Accuracy, certain
 
@@ -35,7 +36,7 @@ def kernel_to_point(
     outputs = like.shape[1]
     if outputs <= FEW_OUTPUTS:
         return certain(gradient_kernel(model, x, point, trace=True, memory=memory)[:, 0], outputs)
-    budget = DEFAULT_BUDGET if memory is None else memory
+    budget = budget_of(memory)
     parts = torch.split(x, max(2, budget // (8 * 8 * BLOCK**2)))
 
     def look(vectors: Float[Tensor, "c m"]) -> Float[Tensor, "n 2"]:

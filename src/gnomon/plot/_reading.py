@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gnomon import _checks
 from gnomon.errors import EmptyError, RangeError, public
 from gnomon.plot import style
 from gnomon.plot._drawn import Read
@@ -31,10 +32,11 @@ def reading(
     Raises:
         ArgumentTypeError: if what is passed is no reading.
         EmptyError: if there is no reading.
-        RangeError: if a reading does not have the quantity, or has NaN or infinity, or `bins` is below 1.
+        RangeError: if a reading does not have the quantity, or has NaN or infinity, or `bins` is not a positive
+            whole number.
     """
-    if bins < 1:
-        raise RangeError("bins", "at least 1", bins, "Leave it out for 30.")
+    if not _checks.whole(bins, 1):
+        raise RangeError("bins", "a whole number, at least 1", bins, "Leave it out for 30.")
     for one in by_name(readings).values():
         require(Read, "a Reading", "Pass what probe.read returned.", readings=one)
     found = {name: value_of(one, quantity) for name, one in by_name(readings).items()}

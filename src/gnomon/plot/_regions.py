@@ -86,11 +86,11 @@ def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int
 
     Raises:
         ArgumentTypeError: if the regions are none.
-        RangeError: if `pixels` is below 1.
+        RangeError: if `pixels` is not a positive whole number.
     """
     require_regions(regions)
-    if pixels < 1:
-        raise RangeError("pixels", "at least 1", pixels, "Leave it out for 240.")
+    if not _checks.whole(pixels, 1):
+        raise RangeError("pixels", "a whole number, at least 1", pixels, "Leave it out for 240.")
     left, right, low, high = _box(regions)
     found = _classes(regions, pixels) % len(style.CLASSES)
     lines = [part for line in regions.decision_boundary() for part in (numbers(line), [[np.nan, np.nan]])]

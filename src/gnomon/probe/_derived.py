@@ -16,6 +16,7 @@ from gnomon.autodiff import (
     gradient_products,
     layer_named,
     linear_head,
+    named_layers,
 )
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import Covariance, Dense, Factored
@@ -119,11 +120,6 @@ def require_layers(model: nn.Module, *layers: str | Sequence[str] | None) -> Non
     """Raises RangeError unless the network has layers of these names."""
     for layer in (name for names in layers for name in named_layers(names)):
         layer_named(model, layer)
-
-
-def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One name or several, as a tuple; empty for None."""
-    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def require_one_layer(

@@ -11,7 +11,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.autodiff import DEFAULT_BUDGET, JacobianOperator, Layer, Positions, at_positions, observe
+from gnomon._budget import budget_of
+from gnomon.autodiff import JacobianOperator, Layer, Positions, at_positions, observe
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import commutator_defect, gauss_newton_trace, hessian_trace, local_learning_coefficient
@@ -60,7 +61,7 @@ def dry_run(
         return reported(plan, why), set()
     first = samples.first_on(device_of(model))
     x, labels = first["x"], first.get("labels")
-    budget = DEFAULT_BUDGET if memory is None else memory
+    budget = budget_of(memory)
     rows, every_class = few(len(x), labels, budget // (16 * max(1, x[0].nbytes)))
     every_class = every_class and samples.tensors
     known = {**given, **{name: value[rows.to(value.device)] for name, value in first.items()}}
@@ -165,7 +166,7 @@ def look(
         return observe(model, x, {name}, memory=memory).values[name]
     seen = observe(model, x, {"centroid", "logits"}, memory=memory).values
     n, c = seen["logits"].shape
-    room = (DEFAULT_BUDGET if memory is None else memory) // (4 * max(1, x.nbytes))
+    room = budget_of(memory) // (4 * max(1, x.nbytes))
     return (seen["centroid"] / c).unsqueeze(1).expand(n, max(1, min(c, room)), *x.shape[1:])
 
 

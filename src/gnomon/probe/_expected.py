@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from gnomon.autodiff import DEFAULT_BUDGET, forward, observation_bytes, timed
+from gnomon._budget import budget_of
+from gnomon.autodiff import forward, observation_bytes, timed
 from gnomon.errors import GnomonError
 from gnomon.probe._dry_run import device_of
 from gnomon.probe._look import Look
@@ -95,7 +96,7 @@ def expected(
     if plan.observed:
         outputs = forward(model, x[:2]).logits.shape[1] // (1 if look.positions is None else look.positions.count)
         each = observation_bytes(model, x, plan.observations, look.copies)
-        budget = DEFAULT_BUDGET if memory is None else memory
+        budget = budget_of(memory)
         chunk = each * min(n, len(x), max(2, budget // max(1, each)))
     return ExpectedCost(seconds, chunk + held, n, outputs, "jacobian_operator" in plan.observations)
 

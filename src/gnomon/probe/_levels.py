@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from gnomon._budget import budget_of
 from gnomon._kinds import members
-from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate
 from gnomon.probe._derived import OF_ANY_SAMPLES, own
@@ -77,7 +77,7 @@ def require_room(plan: Plan, rows: Mapping[str, int], n: int, memory: int | None
 
     For what is held for all n samples, `rows` are the bytes of one sample, by name.
     """
-    budget = DEFAULT_BUDGET if memory is None else memory
+    budget = budget_of(memory)
     for name, quantity in plan.quantities.items():
         size = n * sum(rows.get(key, 0) for key in plan.arguments[name].values())
         if size > budget and not own(quantity) and one_row_a_sample(quantity) is None:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnomon.autodiff import DEFAULT_BUDGET, IGNORED, JacobianOperator, Positions, observe, timed
+from gnomon._budget import budget_of
+from gnomon.autodiff import IGNORED, JacobianOperator, Positions, observe, timed
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Estimate
 from gnomon.probe._derived import as_asked
@@ -201,7 +202,7 @@ class Look:
 
     def _hold_what_is_small(self, some: Mapping[str, Tensor], n: int) -> None:
         """Lets sums that use few numbers wait for all n samples: their last digits are then those of the functions."""
-        room = (DEFAULT_BUDGET if self._memory is None else self._memory) // SMALL
+        room = budget_of(self._memory) // SMALL
         for name in self._at(Level.CHUNK):
             looks = some.keys() & set(self._plan.arguments[name].values())
             if sum_of(self._plan.quantities[name]) and n * sum(some[key][0].nbytes for key in looks) <= room:

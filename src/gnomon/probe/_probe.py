@@ -12,10 +12,10 @@ from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
-from gnomon.autodiff import RTOL, Places, Positions, at_positions
+from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
-from gnomon.probe._derived import named_layers, require_layers, require_one_layer
+from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import device_of, dry_run, ready, say
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._expected import ExpectedCost, expected, together

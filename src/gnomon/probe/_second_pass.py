@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gnomon.autodiff import DEFAULT_BUDGET
+from gnomon._budget import budget_of
 from gnomon.probe._levels import Level, gives_rows, one_row_a_sample
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Samples
@@ -31,7 +31,7 @@ class SecondPass:
 
     def __init__(self, plan: Plan, levels: Mapping[str, Level], memory: int | None) -> None:
         self._plan, self._levels = plan, levels
-        self._room = DEFAULT_BUDGET if memory is None else memory
+        self._room = budget_of(memory)
         self.names = {
             name
             for name, quantity in plan.quantities.items()

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from gnomon.autodiff import Places, Positions
+from gnomon.autodiff import Places, Positions, named_layers
 from gnomon.errors import GnomonError, within
-from gnomon.probe._derived import named_layers, require_layers
+from gnomon.probe._derived import require_layers
 from gnomon.probe._dry_run import dry_run
 from gnomon.probe._plan import Asked, plan
 from gnomon.probe._samples import Data, Samples

@@ -5,10 +5,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._budget import budget_of
 from gnomon._precision import full_precision
-from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
-from gnomon.regions._rooms import NUMBER, whole_bytes
+from gnomon.regions._rooms import NUMBER
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 
@@ -56,8 +56,7 @@ def boundary_distance(
     _checks.floating(x=x)
     _checks.samples(1, x=x)
     _checks.finite(x=x)
-    budget = DEFAULT_BUDGET if memory is None else memory
-    _checks.settings(("memory", budget, "above 0", budget > 0))
+    budget = budget_of(memory)
     _checks.entries(x=x)
     with torch.no_grad():
         network = network_of(model, x[:1])
@@ -65,7 +64,7 @@ def boundary_distance(
         return torch.cat([_nearest(network, part, directions) for part in torch.split(x, samples)]).to(x.dtype)
 
 
-def _together(network: Network, size: int, budget: float | int) -> tuple[int, int]:
+def _together(network: Network, size: int, budget: int) -> tuple[int, int]:
     """How many samples fit a budget, with how many of the input's directions at a time; at least one of each."""
     passes, stays = [3 * size], 0
     for step, needed in zip(network.steps, network.needed_after, strict=False):
@@ -76,8 +75,8 @@ def _together(network: Network, size: int, budget: float | int) -> tuple[int, in
             stays += 5 * compared
         passes.append(3 * (held + compared))
     each = NUMBER * max(passes)
-    directions = min(size, (whole_bytes(budget) - NUMBER * stays) // each - 1)
-    return max(1, whole_bytes(budget) // (each * (size + 1) + NUMBER * stays)), max(1, directions)
+    directions = min(size, (budget - NUMBER * stays) // each - 1)
+    return max(1, budget // (each * (size + 1) + NUMBER * stays)), max(1, directions)
 
 
 def _compared(operation: Bend, shape: torch.Size) -> int:

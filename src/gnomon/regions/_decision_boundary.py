@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gnomon._budget import DEFAULT_BUDGET
 from gnomon._precision import full_precision
-from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.regions._partition import Regions
 from gnomon.regions._polygons import Polygons, cross
 from gnomon.regions._split import evaluate, split_by_maximum

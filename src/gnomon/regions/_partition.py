@@ -10,13 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._budget import budget_of
 from gnomon._precision import full_precision
-from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError
 from gnomon.measure import singular_values
 from gnomon.regions._plane import Plane, require_coordinates
 from gnomon.regions._polygons import Polygons, cross
-from gnomon.regions._rooms import whole_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,9 +188,8 @@ class Regions:
 
     def _fitting(self, memory: float | int | None) -> int:
         """How many pairs of a point and a region's corners take half of the budget."""
-        budget = DEFAULT_BUDGET if memory is None else memory
-        _checks.settings(("memory", budget, "above 0", budget > 0))
-        return max(1, whole_bytes(budget) // (2 * CORNER * self.polygons.labels.shape[1]))
+        budget = budget_of(memory)
+        return max(1, budget // (2 * CORNER * self.polygons.labels.shape[1]))
 
     def _depth(self, points: Float[Tensor, "m 2"], region: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
         """How far each point is inside its given region: from the nearest of the lines along the region's sides."""

@@ -9,8 +9,6 @@ from gnomon.regions._steps import Network
 
 NUMBER = 8
 """Bytes of a number in float64."""
-ENDLESS = 2**62
-"""More bytes than there are."""
 PASSING = 10
 """Numbers that a unit needs while pieces are given its value: its state, its hash, its slope and offset, its planes."""
 
@@ -28,12 +26,7 @@ class Rooms:
     room: int
 
 
-def whole_bytes(budget: float | int) -> int:
-    """A budget in whole bytes, also if it is infinite."""
-    return int(min(budget, ENDLESS))
-
-
-def rooms_for(network: Network, budget: float | int) -> Rooms:
+def rooms_for(network: Network, budget: int) -> Rooms:
     """Shares a budget among the bending steps of a network: depth first, each of them holds some polygons at a time.
 
     Raises:
@@ -59,9 +52,9 @@ def rooms_for(network: Network, budget: float | int) -> Rooms:
         raise RangeError(
             "memory",
             f"at least {least:,} bytes, for one polygon on its way through the network",
-            f"{whole_bytes(budget):,}",
+            f"{budget:,}",
             "Allow more.",
         )
-    half = (whole_bytes(budget) - least) // 2
+    half = (budget - least) // 2
     polygons = {place: 1 + min(half // (len(stays) * size), half // passes[place]) for place, size in stays.items()}
     return Rooms(polygons, max(passes.values()) + half)

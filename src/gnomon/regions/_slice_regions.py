@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._budget import DEFAULT_BUDGET, budget_of
 from gnomon._precision import full_precision
-from gnomon.autodiff import DEFAULT_BUDGET
 from gnomon.errors import RangeError, ShapeError
 from gnomon.regions._partition import OUTSIDE, Regions
 from gnomon.regions._plane import Plane
@@ -82,10 +82,8 @@ def slice_regions(
         >>> len(regions), regions.areas.sum().item()
         (4, 4.0)
     """
-    budget = DEFAULT_BUDGET if memory is None else memory
-    _checks.settings(
-        ("max_regions", max_regions, "at least 1", max_regions >= 1), ("memory", budget, "above 0", budget > 0)
-    )
+    budget = budget_of(memory)
+    _checks.settings(("max_regions", max_regions, "at least 1", max_regions >= 1))
     with torch.no_grad():
         network = network_of(model, plane.origin[None])
         return regions_of(network, plane, box, max_regions=max_regions, budget=budget, progress=progress)
@@ -97,7 +95,7 @@ def regions_of(
     box: Float[Tensor, "v 2"] | Box,
     *,
     max_regions: int = MOST,
-    budget: float | int = DEFAULT_BUDGET,
+    budget: int = DEFAULT_BUDGET,
     progress: Progress | None = None,
 ) -> Regions:
     """As `slice_regions`, for a network whose steps are known."""

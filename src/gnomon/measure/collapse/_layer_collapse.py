@@ -60,7 +60,7 @@ def layer_collapse(
     x: Float[Tensor, "n *d"],
     labels: Int[Tensor, "n"],
     *,
-    layers: Sequence[str] | None = None,
+    layers: str | Sequence[str] | None = None,
     memory: int | None = None,
 ) -> LayerCollapse:
     r"""NC1 and NC2 before and after the nonlinearity of each layer, and NC1 between the parts of its weight.
@@ -85,8 +85,8 @@ def layer_collapse(
         model: a network to (n k), one output per class, whose samples do not mix.
         x: the samples.
         labels: their classes, 0 to k - 1; classes without samples are left out, with a warning.
-        layers: the names, as in `model.named_modules()`, of linear layers or convolutions, each called once, one after
-            the other; all of the network's if None, which requires a network without branches.
+        layers: the name, or names, as in `model.named_modules()`, of linear layers or convolutions, each called once,
+            one after the other; all of the network's if None, which requires a network without branches.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         One number per layer, at least 0, in the dtype of the features; NC1 is infinite where class means coincide, and

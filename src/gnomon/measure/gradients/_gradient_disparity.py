@@ -85,7 +85,7 @@ def gradient_disparity(
     _checks.finite(x=x)
     parameters = trainable(model, x)
     x, labels = outside_inference(x), outside_inference(labels)
-    chunk = chunk_size(model, x, budget=memory)
+    chunk = chunk_size(model, x, memory=memory)
     each = len(x) // batches if size is None else size
     if each < fewest or each * batches > len(x):
         # Errors of network and labels are reported first, since more samples do not fix them.

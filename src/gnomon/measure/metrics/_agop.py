@@ -11,7 +11,7 @@ from torchmetrics import Metric
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff import Model, add_gradients
+from gnomon.autodiff import Model, add_gradients, named_layers
 from gnomon.errors import EmptyError, public
 from gnomon.linalg import Covariance, Factored, GramSum, Sketch
 
@@ -37,7 +37,7 @@ class AGOP(Metric):
     Source:
         Beaglehole et al., arXiv:2402.13728, section 3.3; patches as in Beaglehole et al., arXiv:2309.00570.
     Args:
-        layers: the layers' names as in `model.named_modules()`; "" is the network's input.
+        layers: the layer's name, or names, as in `model.named_modules()`; "" is the network's input.
         sketch: the largest number of rows to keep for each layer, for inputs that are too wide both for n c rows and
             for p x p. The result is then a `Sketch`, by Frequent Directions, which says how far it may fall short: at
             most $\sum_{i>m}\lambda_i(G)/(\mathrm{sketch} + 1 - m)$ for every m, so 0 for a G of that rank.
@@ -76,8 +76,14 @@ class AGOP(Metric):
 
     @public
     def __init__(
-        self, layers: Sequence[str] = ("",), *, sketch: int | None = None, memory: int | None = None, **kwargs: object
+        self,
+        layers: str | Sequence[str] = "",
+        *,
+        sketch: int | None = None,
+        memory: int | None = None,
+        **kwargs: object,
     ) -> None:
+        layers = named_layers(layers)
         if not layers:
             raise EmptyError("layers", "at least one layer", "none", 'Name one; "" is the input.')
         _checks.settings(
@@ -85,7 +91,7 @@ class AGOP(Metric):
             ("sketch", sketch, "at least 1", sketch is None or sketch >= 1),
         )
         super().__init__(**kwargs)
-        self.layers = tuple(layers)
+        self.layers = layers
         self.sketch = sketch
         self.memory = memory
         self._independent: weakref.ref[nn.Module] | None = None

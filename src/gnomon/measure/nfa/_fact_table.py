@@ -100,7 +100,7 @@ def fact_table(
     if not weights:
         raise EmptyError("model", "a weight of two axes or more that asks for gradients", "none", "Pass another.")
     x, labels = outside_inference(x), outside_inference(labels)
-    size = chunk_size(model, x, budget=memory)
+    size = chunk_size(model, x, memory=memory)
     gradients = loss_gradient(
         model, weights, x, labels, lambda logits, its: sample_losses(loss, logits, its).mean(), size, keep=False
     )

@@ -33,7 +33,11 @@ class NFATable:
 
 @full_precision
 def nfa_table(
-    model: nn.Module, x: Float[Tensor, "n *d"], *, layers: Sequence[str] | None = None, memory: int | None = None
+    model: nn.Module,
+    x: Float[Tensor, "n *d"],
+    *,
+    layers: str | Sequence[str] | None = None,
+    memory: int | None = None,
 ) -> NFATable:
     r"""`nfa_correlation` of every layer, in its four versions, from one pass through the network.
 
@@ -51,8 +55,8 @@ def nfa_table(
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
-        layers: the names, as in `model.named_modules()`, of linear layers or convolutions; all of the network's if
-            None.
+        layers: the name, or names, as in `model.named_modules()`, of linear layers or convolutions; all of the
+            network's if None.
         memory: bytes to use for a graph; default: 512 MiB.
     Returns:
         One number in [-1, 1] per layer and version, in float64; see `nfa_correlation`.
