@@ -50,7 +50,7 @@ def gauss_newton_trace(
         passes: the largest number of products; default: 64, or 256 where an accuracy is requested.
         seed: the seed of the random vectors, which are drawn independently of training's random numbers.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and steps are taken only as
-            far as they fit.
+            far as they fit; some 20 vectors as long as all parameters are held in any case.
     Returns:
         The estimate, for a convex loss at least 0 up to its error; unit: loss per parameter squared. The error is half
         the width of its 95 % interval, 0 where it is exact. The passes are products with the matrix.
