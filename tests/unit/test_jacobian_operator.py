@@ -112,6 +112,22 @@ class Dynamic(nn.Module):
         return nn.functional.conv2d(x.view(1, -1, 5, 5), kernels, groups=len(x)).view(len(x), -1)
 
 
+class Mapped(nn.Module):
+    """A convolution mapped over the samples, or over several weights, or differentiated, by torch.func."""
+
+    def __init__(self, over):
+        super().__init__()
+        self.over, self.layer = over, nn.Conv2d(2, 3, 3)
+
+    def forward(self, x):
+        maps = {
+            "samples": lambda: torch.func.vmap(lambda one: self.layer(one.unsqueeze(0)).squeeze(0))(x),
+            "weights": lambda: torch.func.vmap(lambda w: nn.functional.conv2d(x, w))(self.layer.weight[:, None]).sum(0),
+            "nothing": lambda: torch.func.grad(lambda x: self.layer(x).square().sum())(x),
+        }
+        return maps[self.over]()
+
+
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -122,6 +138,8 @@ class Dynamic(nn.Module):
         (nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3)), (2, 5, 5)),
         (nn.LazyConv2d(3, 3, stride=2), (2, 6, 5)),
         (Dynamic(), (2, 5, 5)),
+        (Mapped("samples"), (2, 5, 5)),
+        (Mapped("weights"), (2, 5, 5)),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -134,6 +152,13 @@ def test_convolutions_of_all_kinds_have_products(layer, shape, generator):
     u, v = torch.randn_like(x), torch.randn_like(jacobian[:, :, 0])
     torch.testing.assert_close(operator.matvec(u), (jacobian @ u.flatten(1).unsqueeze(2)).squeeze(2))
     torch.testing.assert_close(operator.rmatvec(v).flatten(1), (v.unsqueeze(1) @ jacobian).squeeze(1))
+
+
+def test_a_network_differentiated_by_torch_func_inside_is_refused():
+    model, x = nn.Sequential(Mapped("nothing"), nn.Flatten()), torch.ones(3, 2, 5, 5)
+    for quantity in (gnomon.input_jacobian, JacobianOperator, gnomon.ntk):
+        with pytest.raises(UnsupportedModuleError, match=r"one that calls torch.func.grad, .* Call torch.auto"):
+            quantity(model, x)
 
 
 class Convolutions(TorchDispatchMode):

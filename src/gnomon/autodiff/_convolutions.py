@@ -44,20 +44,20 @@ def _convolution(
 class _Convolution(torch.autograd.Function):
     """Its backward pass is the transposed convolution, whose own backward pass is a convolution again."""
 
+    generate_vmap_rule = True  # networks may map over their weights, or over parts of a sample
+
     @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 as torch's own
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        settings: list[tuple[int, ...]],
-        groups: int,
-    ) -> Tensor:
-        """The convolution; saves its weight."""
-        ctx.save_for_backward(weight)
-        ctx.shape, ctx.settings, ctx.groups = x.shape[2:], settings, groups
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, settings: list[tuple[int, ...]], groups: int) -> Tensor:
+        """The convolution."""
         stride, padding, dilation = settings
         return torch.convolution(x, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ANN401 as torch's own
+        """Saves its weight."""
+        x, weight, _, ctx.settings, ctx.groups = inputs
+        ctx.save_for_backward(weight)
+        ctx.shape = x.shape[2:]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401 as torch's own

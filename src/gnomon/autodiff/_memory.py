@@ -18,7 +18,11 @@ T = TypeVar("T")
 
 
 def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
-    """What `build` returns, and the bytes that autograd keeps for its graph, not counting the parameters of `model`."""
+    """What `build` returns, and the bytes that autograd keeps for its graph, not counting the parameters of `model`.
+
+    Raises:
+        UnsupportedModuleError: if torch cannot count them.
+    """
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -27,8 +31,18 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
         # Detached: a node that holds its own output is never freed.
         return tensor.detach()
 
-    with staying(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        built = build()
+    try:
+        with staying(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            built = build()
+    except RuntimeError as error:
+        if "saved tensor hooks" not in str(error):
+            raise
+        raise UnsupportedModuleError(
+            "model",
+            "a network whose graph torch can look into",
+            "one that calls torch.func.grad, vjp, jacrev or hessian",
+            "Call torch.autograd.grad(..., create_graph=True) in their place.",
+        ) from error
     for parameter in model.parameters() if isinstance(model, nn.Module) else ():
         kept.pop(storage_of(parameter).data_ptr(), None)
     return built, sum(kept.values())
