@@ -543,5 +543,117 @@ def test_a_layer_whose_rows_are_no_samples_is_refused():
         def forward(self, x):
             return self.out(self.norm(x.transpose(0, 1))).mean(0)
 
-    with pytest.raises(ShapeError, match=r"AGOP.update\(layers\): expected layers .* of 5 samples, got 'norm', with 7"):
-        AGOP(["norm"]).update(TimeFirst(), torch.randn(5, 7, 4))
+    for n in (1, 5, 7):  # 7 of length 7 too
+        with pytest.raises(UnsupportedModuleError, match=r"AGOP.update\(layers\): .* LayerNorm whose input has 7"):
+            AGOP(["norm"]).update(TimeFirst(), torch.randn(n, 7, 4))
+
+
+class Forward(nn.Module):
+    """Layers a and b, applied as a function of them and of the input says."""
+
+    def __init__(self, function, a, b):
+        super().__init__()
+        self.function, self.a, self.b = function, a, b
+
+    def forward(self, x):
+        return self.function(x, self.a, self.b)
+
+
+def pair(one, other, *layers):
+    """Two networks with the same layers."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        a, b = (make() for make in layers)
+    return Forward(one, a, b).double().eval(), Forward(other, a, b).double().eval()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # A linear layer on tokens whose output is changed in place, after something else has used it.
+        (
+            lambda x, a, b: (lambda z: b((z.mean(1, keepdim=True) + z.relu_()).flatten(1)))(a(x.view(-1, 3, 2))),
+            lambda x, a, b: (lambda z: b((z.mean(1, keepdim=True) + z.relu()).flatten(1)))(a(x.view(-1, 3, 2))),
+        ),
+        # One row at a time.
+        (
+            lambda x, a, b: b(torch.stack([a(row) for row in x.view(-1, 2)]).view(len(x), -1)),
+            lambda x, a, b: b(a(x.view(-1, 2)).view(len(x), -1)),
+        ),
+        # A call whose output is not used.
+        (
+            lambda x, a, b: (a(x[:, :2]), b(a(x.view(-1, 3, 2)).flatten(1)))[1],
+            lambda x, a, b: b(a(x.view(-1, 3, 2)).flatten(1)),
+        ),
+        # A call that does not depend on the input, though it has a gradient.
+        (
+            lambda x, a, b: b(a(x.view(-1, 3, 2)).flatten(1)) + a(torch.ones(1, 2).to(x).requires_grad_()).sum(),
+            lambda x, a, b: b(a(x.view(-1, 3, 2)).flatten(1)) + a(torch.ones(1, 2).to(x)).sum(),
+        ),
+    ],
+    ids=["in place", "row by row", "an unused call", "a call without the input"],
+)
+def test_it_depends_on_what_a_network_computes_not_on_how(one, other):
+    nets = pair(one, other, lambda: nn.Linear(2, 2), lambda: nn.Linear(6, 3))
+    x = normal(5, 6)
+    torch.testing.assert_close(nets[0](x), nets[1](x))
+    found, expected = (streamed(net, x, ["a", "b"]) for net in nets)
+    for name in ("a", "b"):
+        torch.testing.assert_close(found[name].dense(), expected[name].dense())
+    assert expected["a"].dense().trace() > 0.1
+    torch.testing.assert_close(*(gnomon.nfa_table(net, x).cosine for net in nets))
+
+
+def test_chunks_may_lack_an_expert():
+    def experts(x, a, b):
+        chosen = x[:, :1] > 0
+        if not chosen.any():
+            return b(x)
+        return torch.where(chosen, a(x), b(x))
+
+    (model, _), x = pair(experts, experts, lambda: nn.Linear(6, 3), lambda: nn.Linear(6, 3)), normal(12, 6).sort(0)[0]
+    for name, whole in streamed(model, x, ["a", "b"]).items():
+        torch.testing.assert_close(streamed(model, x, ["a", "b"], memory=1)[name].dense(), whole.dense())
+
+
+@pytest.mark.parametrize(
+    ("function", "layer", "message"),
+    [
+        (lambda x, a, b: b(a(x, 2 * x, x + 1)[0].flatten(1)), lambda: nn.MultiheadAttention(2, 1), "given 3."),
+        (
+            lambda x, a, b: b(a(x, value=x, key=x + 1)[0].flatten(1)),
+            lambda: nn.MultiheadAttention(2, 1),
+            "given 2.",
+        ),
+        (
+            lambda x, a, b: b(a(x).flatten(1)),
+            lambda: Forward(partly_in_place, nn.Tanh(), nn.Tanh()),
+            "changes it",
+        ),
+        (lambda x, a, b: b(a(torch.fft.rfft(x)).abs().flatten(1)), nn.Identity, "got 'a' with torch.complex128"),
+    ],
+    ids=["queries, keys and values", "by name", "partly in place", "complex"],
+)
+def test_inputs_that_are_not_one_real_tensor_are_refused(function, layer, message):
+    model, _ = pair(lambda x, a, b: function(2 * x.view(-1, 3, 2), a, b), None, layer, lambda: nn.Linear(6, 3))
+    model.a.batch_first = True
+    moments = AGOP("a")
+    with pytest.raises(UnsupportedModuleError, match=message):
+        moments.update(model, normal(5, 6))
+    with pytest.raises(EmptyError, match="Call update first"):
+        moments.compute()
+
+
+def partly_in_place(x, a, b):
+    mean = x.mean(1, keepdim=True)
+    return mean * x.relu_()
+
+
+def test_nothing_is_kept_of_a_batch_that_is_refused():
+    model, aside = pair(lambda x, a, b: b(a(x)), lambda x, a, b: b(x), lambda: nn.Linear(6, 6), lambda: nn.Linear(6, 3))
+    moments, x = AGOP(["", "a"]), normal(5, 6)
+    moments.update(model, x)
+    before = moments.compute()[""].dense()
+    with pytest.raises(UnsupportedModuleError, match="got layer 'a', on which no path"):
+        moments.update(aside, x)
+    torch.testing.assert_close(moments.compute()[""].dense(), before)

@@ -201,9 +201,9 @@ def test_a_layer_whose_input_has_other_rows_than_samples_is_refused():
         def forward(self, x):
             return self.out(self.norm(x.transpose(0, 1))[-1])
 
-    for n in (1, 5):
-        message = rf"one row for each of {max(2, n)} samples, got one of shape \(8, {max(2, n)}, 3\)"
-        with pytest.raises(ShapeError, match=message):
+    for n in (1, 2, 5, 8, 16):  # 8 of length 8 too, alone or in chunks
+        message = r"\(layer\): expected a layer .* the samples along its first axis, got a LayerNorm .* 8 rows"
+        with pytest.raises(UnsupportedModuleError, match=message):
             gnomon.features(TimeFirst(), torch.randn(n, 8, 3), layer="norm")
 
 

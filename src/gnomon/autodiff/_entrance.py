@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import GradientEdge
 
 from gnomon.autodiff._double_backward import cheap_double_backward
-from gnomon.autodiff._tape import Tape, forward, reached
+from gnomon.autodiff._tape import Tape, forward
 from gnomon.errors import UnsupportedModuleError
 from gnomon.linalg import SavedTensors
 
@@ -128,7 +128,7 @@ def require_second_derivative(tape: Tape) -> None:
 
     Found by name, because torch would report it only while the loss is differentiated, and without naming the node.
     """
-    for node in reached([] if tape.entrance is None else [tape.entrance], lambda node: _users(tape, node)):
+    for node in tape.dependent:
         name = node.name()
         if name in ONE_DERIVATIVE:
             advice = ONE_DERIVATIVE[name]
@@ -139,11 +139,6 @@ def require_second_derivative(tape: Tape) -> None:
         else:
             continue
         raise UnsupportedModuleError("model", "layers with a second derivative", name, f"{advice}.")
-
-
-def _users(tape: Tape, node: Node) -> list[Any]:
-    """The nodes that use this one's output."""
-    return [user for user, _ in tape.uses[node]]
 
 
 def _only_once(node: BackwardCFunction) -> bool:

@@ -26,7 +26,7 @@ def features(
         layer: the name, as in `model.named_modules()`, of the layer whose input to return; the final one if None.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        The input of the layer.
+        The input of the layer: the first tensor that it was given, by position or by name, at its last call.
     Raises:
         UnsupportedModuleError: if the network does not end in a linear layer and none is named, if the pass does not
             reach the layer, or if BatchNorm in training mode mixes the samples.

@@ -103,10 +103,13 @@ def tried(model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c
         return run(model, torch.cat(samples)).detach()
 
 
-def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module]) -> None:
-    """Raises unless the input rows of these layers are the samples in their order, wherever they are as many.
+def require_samples_in_order(
+    model: Model, x: Shaped[Tensor, "n *d"], layers: Iterable[nn.Module], argument: str = "layer"
+) -> None:
+    """Raises unless the input rows of these layers follow the samples, in their order wherever they are as many.
 
-    A network may sort its samples and restore the order only of its outputs, as mixtures of experts do. Some samples
+    A network may put another axis first, which may happen to be as long as there are samples: three times as many are
+    run too. It may sort its samples and restore the order only of its outputs, as mixtures of experts do. Some samples
     are run as they are, and in reverse: the rows then have to be reversed too.
 
     Raises:
@@ -115,28 +118,43 @@ def require_samples_in_order(model: Model, x: Shaped[Tensor, "n *d"], layers: It
     with torch.inference_mode(False):
         some = x[:FEW].detach().clone()
         reverse = some.flip(0)
+        thrice = torch.cat([some, some, some])
     layers = [*layers]
-    forth, back = (rows_into(model, each, layers) for each in (some, reverse))
+    few, many = (inputs_of(model, each, layers) for each in (some, thrice))
+    for layer, ones, others in zip(layers, few, many, strict=True):
+        lengths = [len(one) for one, other in zip(ones, others, strict=False) if 0 != len(one) == len(other)]
+        if lengths:
+            raise UnsupportedModuleError(
+                argument,
+                "a layer whose input has the samples along its first axis",
+                f"a {type(layer).__name__} whose input has {lengths[0]} rows, however many samples there are",
+                "Choose another, or put the samples first, as by batch_first.",
+            )
+    forth, back = (rows_of(some, few), rows_of(some, inputs_of(model, reverse, layers)))
     wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
     # A network with state differs from itself.
-    if wrong and all(map(torch.equal, chain(*forth), chain(*rows_into(model, some, layers)))):
+    if wrong and all(map(torch.equal, chain(*forth), chain(*rows_of(some, inputs_of(model, some, layers))))):
         raise UnsupportedModuleError(
-            "layer",
+            argument,
             "a layer whose input has the samples in their order",
             f"a {type(layers[wrong[0]]).__name__} that gets them in another",
             "Choose a layer before they are reordered, or after their order is restored.",
         )
 
 
-def rows_into(
+def rows_of(x: Shaped[Tensor, "n *d"], inputs: Sequence[Sequence[Tensor]]) -> list[list[Shaped[Tensor, "n *p"]]]:
+    """Those inputs of each layer that have as many rows as there are samples."""
+    return [[each for each in own if len(each) == len(x)] for own in inputs]
+
+
+def inputs_of(
     model: Model, x: Shaped[Tensor, "n *d"], layers: Sequence[nn.Module]
-) -> list[list[Shaped[Tensor, "n *p"]]]:
-    """The inputs of each of these layers in one pass, call by call, if they have as many rows as there are samples."""
+) -> list[list[Shaped[Tensor, "_ *p"]]]:
+    """The inputs of each of these layers in one pass, call by call."""
     seen: dict[str, list[Tensor]] = {str(place): [] for place in range(len(layers))}
 
     def note(call: Call, output: object) -> None:
-        if len(call.x) == len(x):
-            seen[call.name].append(call.x.detach())
+        seen[call.name].append(call.x.detach())
 
     with recording(dict(zip(seen, layers, strict=True)), note):
         tried(model, x)

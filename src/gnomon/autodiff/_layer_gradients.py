@@ -7,15 +7,16 @@ from typing import Never
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from gnomon._budget import budget_of
-from gnomon.autodiff._entrance import linear_entrance
+from gnomon.autodiff._entrance import SAME_ENTRIES, linear_entrance
+from gnomon.autodiff._independence import require_samples, require_samples_in_order
 from gnomon.autodiff._layers import layer_named, multiplies, weight_of
 from gnomon.autodiff._observation import map_tapes
 from gnomon.autodiff._run import Model
-from gnomon.autodiff._tape import Tape
+from gnomon.autodiff._tape import Call, Tape
 from gnomon.errors import ShapeError, UnsupportedModuleError
 from gnomon.linalg import Covariance, GramSum, psd_root
 
@@ -50,13 +51,14 @@ def add_gradients(
     """
     layers = {name: layer_named(model, name, "layers") for name in sums if name}
     behind: dict[tuple[str, ...], tuple[Behind, GramSum]] = {}
+    found: set[str] = set()
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
-        places = _places(tape, layers, with_input="" in sums)
+        places = _places(tape, with_input="" in sums)
+        found.update(name for names, _ in places for name in names)
         n, c = tape.logits.shape
         for unit in torch.eye(c, dtype=tape.logits.dtype, device=tape.logits.device):
-            gradients = _gradients(tape, places, unit.expand(n, c), sums)
-            for (names, place), gradient in zip(places, gradients, strict=True):
+            for (names, place), gradient in _gradients(tape, places, unit.expand(n, c), sums):
                 rows = place.rows(gradient)
                 # Half precision cannot hold such sums.
                 rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
@@ -78,9 +80,14 @@ def add_gradients(
     if layers:
         # The gradients at all places are held at once, and a copy of one: two thirds of what a graph counts for.
         budget = math.ceil(3 * budget / 5)
-    apart = {name for name, layer in layers.items() if not multiplies(layer)}
+    apart = {name: layer for name, layer in layers.items() if not multiplies(layer)}
+    if apart and not independent:
+        require_samples(model, x, derivative=True)
+        require_samples_in_order(model, x, apart.values(), "layers")
     with torch.inference_mode(False), torch.no_grad():
-        map_tapes(model, x, read, memory=budget, independent=independent, watch=layers, apart=apart)
+        map_tapes(model, x, read, memory=budget, independent=independent, watch=layers, apart=apart.keys())
+    for name in sums.keys() - found:
+        _missing(name)
     for names, (place, outer) in behind.items():
         total = outer.total()
         if total is not None:
@@ -120,6 +127,7 @@ class Behind:
 
     def rows(self, gradient: Tensor) -> Float[Tensor, "r q"]:
         """The gradients of one output at each sample, and at each of its rows or patches."""
+        gradient = gradient.unsqueeze(0) if gradient.ndim == 1 else gradient  # a layer that is given single rows
         # Channels come before the axes along which patches lie, of which a linear layer has none. As columns they are
         # copied in long runs, if at all.
         return gradient.movedim(1 - self.weight.ndim, 0).flatten(1).mT
@@ -140,38 +148,59 @@ Places = list[tuple[tuple[str, ...], Place]]
 """Each place with the names of those to whose sums it adds."""
 
 
-def _places(tape: Tape, layers: Mapping[str, nn.Module], *, with_input: bool) -> Places:
+def _places(tape: Tape, *, with_input: bool) -> Places:
     """The places of the layers, and of the network's input, each with the names of those to whose sums it adds.
 
-    A layer that was called more than once has several places. If the input enters through one layer alone, both share
-    one place and one sum, which is computed once.
-
-    Raises:
-        UnsupportedModuleError: if the pass did not reach a layer, or one changed its input in place.
+    A layer that was called more than once has several places; a call that does not depend on the input, or that the
+    outputs do not depend on, has none. If the input enters through one layer alone, both share one place and one sum,
+    which is computed once.
     """
     found: dict[str, list[Place]] = {name: [] for name in dict.fromkeys(call.name for call in tape.calls)}
     for call in tape.calls:
-        if call.entrance is not None:
-            if call.changed and call.entrance.node not in tape.uses:
-                raise UnsupportedModuleError(
-                    "layers",
-                    "layers that leave their input as it is",
-                    f"{call.name!r}, which changes it in place",
-                    "Set its inplace to False, or leave it out.",
-                )
-            found[call.name].append(Before(call.entrance))
-        elif multiplies(call.module) and call.x.requires_grad and call.exit is not None:
-            found[call.name].append(Behind(call.exit, weight_of(call.module), getattr(call.module, "groups", 1)))
-    for name in layers:
-        if not found.get(name):
-            _missing(name)
-    entrance = _input_place(tape) if with_input else None
+        place = _behind(tape, call) if multiplies(call.module) else _before(tape, call)
+        found[call.name] += [] if place is None else [place]
+    entrance = _input_place(tape) if with_input and tape.entrance is not None else None
     places: Places = []
     for name, own in found.items():
         shared = isinstance(entrance, Behind) and len(own) == 1 and own[0].at.node is entrance.at.node
         places += [((name, "") if shared else (name,), place) for place in own]
         entrance = None if shared else entrance
     return places if entrance is None else [*places, (("",), entrance)]
+
+
+def _before(tape: Tape, call: Call) -> Before | None:
+    """The place of what depends on the network's input among a layer's inputs.
+
+    Raises:
+        UnsupportedModuleError: if the call changed its input in place, or several of its inputs depend on x.
+    """
+    if call.in_place and call.entrances:
+        raise UnsupportedModuleError(
+            "layers",
+            "layers that leave their input as it is",
+            f"{call.name!r}, which changes it in place",
+            "Set its inplace to False, or leave it out.",
+        )
+    edges = [edge for edge in call.entrances if edge.node in tape.dependent]
+    if len(edges) > 1:
+        raise UnsupportedModuleError(
+            "layers",
+            "layers that are given one tensor that depends on the samples",
+            f"{call.name!r}, which is given {len(edges)}",
+            "Leave it out, or pass it one tensor that has them all.",
+        )
+    return Before(edges[0]) if edges else None
+
+
+def _behind(tape: Tape, call: Call) -> Behind | None:
+    """The place of a weight's output."""
+    node, output = (None, 0) if call.exit is None else (call.exit.node, call.exit.output_nr)
+    # Below its shape: a view that is changed in place later has another place from then on, what it views has not.
+    while node is not None and node.name() in SAME_ENTRIES:
+        node, output = node.next_functions[0]
+    if node is None or node not in tape.dependent:
+        return None
+    return Behind(GradientEdge(node, output), weight_of(call.module), getattr(call.module, "groups", 1))
 
 
 def _input_place(tape: Tape) -> Place:
@@ -183,22 +212,23 @@ def _input_place(tape: Tape) -> Place:
     return Behind(edge, weight.detach())
 
 
-def _gradients(tape: Tape, places: Places, v: Float[Tensor, "n c"], sums: Mapping[str, GramSum]) -> list[Tensor]:
-    """Each sample's gradient of the outputs times v, at all places.
+def _gradients(
+    tape: Tape, places: Places, v: Float[Tensor, "n c"], sums: Mapping[str, GramSum]
+) -> list[tuple[tuple[tuple[str, ...], Place], Tensor]]:
+    """The places that have one, each with each sample's gradient of the outputs times v.
 
     Raises:
-        UnsupportedModuleError: if the outputs do not depend on a place.
         ShapeError: if the input of a layer is not as wide as what its sum holds.
+        UnsupportedModuleError: if the input of a layer is complex.
     """
-    if not tape.logits.requires_grad:
-        _missing(places[0][0][0])
+    if not places:
+        return []
     edges = [place.at for _, place in places]
+    gradients = torch.autograd.grad(tape.logits, edges, v, retain_graph=True, allow_unused=True)
     found = []
-    for ((name, *_), place), gradient in zip(
-        places, torch.autograd.grad(tape.logits, edges, v, retain_graph=True, allow_unused=True), strict=True
-    ):
+    for ((name, *others), place), gradient in zip(places, gradients, strict=True):
         if gradient is None:
-            _missing(name)
+            continue
         wanted, width = sums[name].width(), place.width(gradient)
         if wanted not in (None, width):
             raise ShapeError(
@@ -207,7 +237,10 @@ def _gradients(tape: Tape, places: Places, v: Float[Tensor, "n c"], sums: Mappin
                 width,
                 "Use one AGOP a network.",
             )
-        found.append(gradient)
+        if gradient.is_complex():
+            got = f"{name!r} with {gradient.dtype}"
+            raise UnsupportedModuleError("layers", "layers of real numbers", got, "Leave it out.")
+        found.append((((name, *others), place), gradient))
     return found
 
 

@@ -22,8 +22,8 @@ from gnomon.errors import UnsupportedModuleError
 T = TypeVar("T")
 Uses = Mapping[Node, list[tuple[Any, int]]]  # Any: torch gives no types for what a node saves.
 """All nodes of a graph, each with the nodes that use its output, and the position among their inputs where they do."""
-Replaced = tuple[tuple[Any, ...], dict[str, Any]] | None
-"""What a module is given in place of its inputs and those by name; None for these as they are."""
+Inputs = tuple[tuple[Any, ...], dict[str, Any]]
+"""What a module is given, by position and by name."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Call:
         module: the module.
         x: the first tensor passed to it, under any name.
         version: how often x had been changed in place when the call began.
-        entrance: the place in the graph of a view of x that only the module uses; None if it was not given one.
+        entrances: the places in the graph of views, which only the module uses, of the tensors passed to it; none if it
+            was not given views.
+        in_place: whether the call itself changed what was passed to it.
         exit: the place of the module's own output, before other hooks, which may replace it; None if it has none.
     """
 
@@ -43,7 +45,8 @@ class Call:
     module: nn.Module
     x: Tensor
     version: int
-    entrance: GradientEdge | None
+    entrances: tuple[GradientEdge, ...]
+    in_place: bool
     exit: GradientEdge | None
 
     @property
@@ -127,6 +130,12 @@ class Tape:
             return self.x.grad_fn if self.uses.get(self.x.grad_fn) else None
         return next((node for node in self.uses if getattr(node, "variable", None) is self.x), None)
 
+    @cached_property
+    def dependent(self) -> Set[Node]:
+        """The nodes of the graph that depend on x."""
+        start = [] if self.entrance is None else [self.entrance]
+        return set(reached(start, lambda node: [user for user, _ in self.uses[node]]))
+
     @property
     def reaches_x(self) -> bool:
         """Whether the outputs depend on x."""
@@ -169,17 +178,15 @@ def recording(
 ) -> Iterator[None]:
     """Inside, notes each call of these modules as it ends, and the module's output.
 
-    The modules in `apart` are given a view of their input, at which the gradient is that through the module alone, even
+    The modules in `apart` are given views of their inputs, at which the gradient is that through the module alone, even
     if the same tensor also bypasses the module.
     """
     with ExitStack() as stack:
         for name, module in modules.items():
-            entrances: list[GradientEdge | None] = []
-            versions: list[int] = []
-            if name in apart:
-                stack.callback(module.register_forward_pre_hook(_view_for(entrances), with_kwargs=True).remove)
-            stack.callback(module.register_forward_pre_hook(_version_for(versions), with_kwargs=True).remove)
-            hook = _noted(name, note, entrances, versions)
+            begun: list[_Begun] = []
+            before = _before(begun, apart=name in apart)
+            stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+            hook = _noted(name, note, begun)
             stack.callback(module.register_forward_hook(hook, prepend=True, with_kwargs=True).remove)
         yield
 
@@ -227,45 +234,50 @@ def _depends_on_parameters(model: Model) -> bool:
     return not isinstance(model, nn.Module) or any(p.requires_grad for p in model.parameters())
 
 
-def _view_for(
-    entrances: list[GradientEdge | None],
-) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Replaced]:
-    """What to do before a call: pass the module its input as a view, and keep the view's place in the graph."""
+@dataclass(frozen=True)
+class _Begun:
+    """What is known when a call begins: the version of its first tensor, and its views with their places."""
 
-    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Replaced:
-        x = first_tensor(inputs, named)
-        if x is None or not x.requires_grad:
-            entrances.append(None)
-            return None
-        view = x.view_as(x)
-        entrances.append(get_gradient_edge(view))
-        given = iter([view if each is x else each for each in (*inputs, *named.values())])
-        return tuple(next(given) for _ in inputs), dict(zip(named, given, strict=True))
+    version: int
+    views: tuple[tuple[Tensor, GradientEdge, int], ...]
 
-    return hook
+    def in_place(self, x: Tensor) -> bool:
+        """Whether, since then, the first tensor or another was changed in place."""
+        return version_of(x) != self.version or any(version_of(view) != version for view, _, version in self.views)
 
 
-def _version_for(versions: list[int]) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-    """What to do before a call: keep how often its input was changed."""
+def _before(begun: list[_Begun], *, apart: bool) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Inputs]:
+    """What to do before a call: note how often its inputs were changed and, if `apart`, pass views of them."""
 
-    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-        x = first_tensor(inputs, named)
-        versions.append(0 if x is None else version_of(x))
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Inputs:
+        views: dict[int, Tensor] = {}
+
+        def viewed(given: Any) -> Any:  # noqa: ANN401 whatever modules are given
+            if type(given) is tuple:  # the state of a recurrent layer
+                return tuple(map(viewed, given))
+            if not (apart and isinstance(given, Tensor) and given.requires_grad):
+                return given
+            return views.setdefault(id(given), given.view_as(given))
+
+        given = viewed(inputs), {name: viewed(each) for name, each in named.items()}
+        x = first_tensor(*given)
+        noted = tuple((view, get_gradient_edge(view), version_of(view)) for view in views.values())
+        begun.append(_Begun(0 if x is None else version_of(x), noted))
+        return given
 
     return hook
 
 
 def _noted(
-    name: str, note: Callable[[Call, Any], None], entrances: list[GradientEdge | None], versions: list[int]
+    name: str, note: Callable[[Call, Any], None], begun: list[_Begun]
 ) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
     """What to do after a call."""
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: object) -> None:
-        entrance = entrances.pop() if entrances else None
-        version = versions.pop()
-        x = first_tensor(inputs, named)
+        start, x = begun.pop(), first_tensor(inputs, named)
         if x is not None:
+            entrances = tuple(edge for _, edge, _ in start.views)
             leaves = get_gradient_edge(output) if isinstance(output, Tensor) and output.requires_grad else None
-            note(Call(name, module, x, version, entrance, leaves), output)
+            note(Call(name, module, x, start.version, entrances, start.in_place(x), leaves), output)
 
     return hook

@@ -29,8 +29,9 @@ class AGOP(Metric):
 
     A linear layer on tokens is given one $h_{ij}$ per token, and a convolution one per patch, as its weight sees them:
     p is then the width of `weight.flatten(1)`, as `nfa_correlation` requires. For any other layer the complete input is
-    used, p entries per sample. Gradients are those through the layer, not those past it, where a residual connection
-    carries the same features on; and those of all calls, where a layer is called more than once.
+    used, p entries per sample; a layer that is given several tensors that depend on the samples is refused. Gradients
+    are those through the layer, not those past it, where a residual connection carries the same features on; and those
+    of all calls that depend on the samples, where a layer is called more than once.
 
     Sums are kept in float64. In a `MetricCollection`, pass `compute_groups=False`.
 
@@ -105,7 +106,13 @@ class AGOP(Metric):
     def update(self, model: Model, x: Float[Tensor, "n *d"]) -> None:
         """Adds one batch of samples, with the network as it is now."""
         sums, known = self._sums(), self._independent is not None and self._independent() is model
-        add_gradients(model, x, sums, memory=self.memory, independent=known)
+        before = {name: ([*part.settled], [*part.pending]) for name, part in sums.items()}
+        try:
+            add_gradients(model, x, sums, memory=self.memory, independent=known)
+        except BaseException:  # nothing is kept of a batch that is refused half way, or interrupted
+            for name, part in sums.items():
+                part.settled[:], part.pending[:] = before[name]
+            raise
         self._count(sums, len(x))
         self._independent = weakref.ref(model) if isinstance(model, nn.Module) else None
 
