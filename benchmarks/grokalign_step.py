@@ -91,6 +91,20 @@ if __name__ == "__main__":
             calls=16,
             clock="processor",
         )
+    # As the experiment lazy-penalty trains.
+    contender = steps_of(partial(mlp, WIDTHS, scale=8.0), images(256, 784, dtype=torch.float64))
+    compare(
+        "One training step, 784-196-196-196-10, batch 256, float64, penalty on a part of one batch in k",
+        {"plain": contender(None)}
+        | {
+            f"k = {k}, part {part:g}": contender(GrokAlign(0.1, every=k, fraction=part), named=False)
+            for k in (1, 4, 16, 64)
+            for part in (1.0, 0.25)
+        },
+        rounds=15,
+        calls=64,
+        clock="processor",
+    )
     for dtype, batch, width in ((torch.float32, 64, 64), (torch.float32, 32, 16), (torch.float64, 8, 16)):
         contender = steps_of(partial(resnet18, 3, 10, width=width), images(batch, 3, 32, 32, dtype=dtype))
         compare(
