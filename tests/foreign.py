@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import prune
+from torch.utils.checkpoint import checkpoint
 
 
 class Function(nn.Module):
@@ -152,6 +153,13 @@ def last_channels():
     )
 
 
+def checkpointed(parts, x):
+    """A convolution, attention and layer norms, which gnomon runs in ways that a backward pass does not know of."""
+    first, *between, last = parts
+    hidden = checkpoint(nn.Sequential(*between), first(x)[:, None], use_reentrant=False)
+    return last(hidden.flatten(1))
+
+
 FOREIGN = {
     "one module twice": tied_module,
     "one block three times": tied_list,
@@ -179,6 +187,11 @@ FOREIGN = {
     "instance norm": lambda: Function(
         lambda parts, x: parts[2](parts[1](parts[0](x[:, None])).tanh().flatten(1)),
         *(nn.Conv1d(1, 2, 3), nn.InstanceNorm1d(2, affine=True), nn.Linear(8, 3)),
+    ),
+    "checkpointed": lambda: Function(
+        checkpointed,
+        *(nn.Linear(6, 6), nn.Conv1d(1, 2, 3)),
+        *(nn.TransformerEncoderLayer(4, 2, 8, 0.0, "gelu", batch_first=True), nn.Linear(8, 3)),
     ),
     "hard sigmoid": lambda: nn.Sequential(nn.Linear(6, 6), nn.Hardsigmoid(), nn.LayerNorm(6), nn.Linear(6, 3)),
     "distances": lambda: Function(
