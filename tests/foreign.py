@@ -79,6 +79,14 @@ def extra_parameter():
     return model
 
 
+def masked():
+    """Trained in part, since hooks change the gradients."""
+    model = two_layers()
+    model[0].weight.register_hook(lambda gradient: gradient.triu())
+    model[2].bias.register_hook(lambda gradient: 2 * gradient)
+    return model
+
+
 def child():
     model = two_layers()
     model[0].child = nn.Linear(6, 6)
@@ -170,6 +178,7 @@ FOREIGN = {
     "weight norm": weight_norm,
     "a weight made by a hook": made_by_a_hook,
     "an extra parameter": extra_parameter,
+    "masked gradients": masked,
     "a child": child,
     "a forward of its own": patched,
     "sorts its samples": lambda: Function(sorting, nn.Linear(6, 6), nn.Linear(6, 3)),
