@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import prune
+from torch.utils.checkpoint import checkpoint
 
 
 class Function(nn.Module):
@@ -75,6 +76,14 @@ def extra_parameter():
     model = two_layers()
     model[0].extra = nn.Parameter(torch.randn(6))
     model[0].register_forward_hook(lambda module, inputs, output: output * module.extra)
+    return model
+
+
+def masked():
+    """Trained in part, since hooks change the gradients."""
+    model = two_layers()
+    model[0].weight.register_hook(lambda gradient: gradient.triu())
+    model[2].bias.register_hook(lambda gradient: 2 * gradient)
     return model
 
 
@@ -152,6 +161,13 @@ def last_channels():
     )
 
 
+def checkpointed(parts, x):
+    """A convolution, attention and layer norms, which gnomon runs in ways that a backward pass does not know of."""
+    first, *between, last = parts
+    hidden = checkpoint(nn.Sequential(*between), first(x)[:, None], use_reentrant=False)
+    return last(hidden.flatten(1))
+
+
 FOREIGN = {
     "one module twice": tied_module,
     "one block three times": tied_list,
@@ -162,6 +178,7 @@ FOREIGN = {
     "weight norm": weight_norm,
     "a weight made by a hook": made_by_a_hook,
     "an extra parameter": extra_parameter,
+    "masked gradients": masked,
     "a child": child,
     "a forward of its own": patched,
     "sorts its samples": lambda: Function(sorting, nn.Linear(6, 6), nn.Linear(6, 3)),
@@ -179,6 +196,11 @@ FOREIGN = {
     "instance norm": lambda: Function(
         lambda parts, x: parts[2](parts[1](parts[0](x[:, None])).tanh().flatten(1)),
         *(nn.Conv1d(1, 2, 3), nn.InstanceNorm1d(2, affine=True), nn.Linear(8, 3)),
+    ),
+    "checkpointed": lambda: Function(
+        checkpointed,
+        *(nn.Linear(6, 6), nn.Conv1d(1, 2, 3)),
+        *(nn.TransformerEncoderLayer(4, 2, 8, 0.0, "gelu", batch_first=True), nn.Linear(8, 3)),
     ),
     "hard sigmoid": lambda: nn.Sequential(nn.Linear(6, 6), nn.Hardsigmoid(), nn.LayerNorm(6), nn.Linear(6, 3)),
     "distances": lambda: Function(

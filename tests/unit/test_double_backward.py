@@ -82,7 +82,7 @@ def test_a_checkpoint_makes_what_it_keeps_but_once():
     inner = nn.Sequential(model[0], nn.BatchNorm2d(6).double())
     expected = GrokAlign(1.0, "exact")(nn.Sequential(inner, model[1:]), x)
     wanted = torch.autograd.grad(expected, list(inner.parameters()), materialize_grads=True)
-    penalty = GrokAlign(1.0, "exact")(lambda x: model[1:](checkpoint(inner, x, use_reentrant=False)), x)
+    penalty = GrokAlign(1.0, "exact")(model, x, model[1:](checkpoint(inner, x, use_reentrant=False)))
     torch.testing.assert_close(penalty, expected)
     torch.testing.assert_close(torch.autograd.grad(penalty, list(inner.parameters()), materialize_grads=True), wanted)
 

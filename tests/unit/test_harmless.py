@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.backends import cuda as attention
 from torch.nn import functional
+from torch.utils import checkpoint
 
 import gnomon
 from gnomon import Probe, accuracy, jacobian_norm, nc1
@@ -253,6 +254,7 @@ def state_of(model):
         "containers": str({name: [*vars(module).values()] for name, module in model.named_modules()}),
         "gradients": [torch.is_grad_enabled(), torch.is_inference_mode_enabled()],
         "transforms": torch._C._functorch.get_dynamic_layer_stack_depth(),
+        "checkpoints": checkpoint._checkpoint_hook,
         "saved": torch._C._autograd._top_saved_tensors_default_hooks(True),
         "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
         "attention": [enabled() for enabled in ATTENTION],

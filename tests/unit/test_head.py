@@ -258,6 +258,26 @@ def test_a_layer_beside_the_head_that_was_named_is_refused():
     assert first == Probe(model, (X, LABELS), [self_duality], head="heads.0").read()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_layers_that_torch_jit_compiled_are_passed_over_and_named():
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, CLASSES)).double()
+    partly = nn.Sequential(torch.jit.script(model[:2]), model[2])
+    torch.testing.assert_close(gnomon.features(partly, X), gnomon.features(model, X))
+    for name in ("0", "0.0"):
+        with pytest.raises(
+            UnsupportedModuleError, match=rf"features\(layer\): .* hooks, got '{name}', which torch.jit"
+        ):
+            gnomon.features(partly, X, layer=name)
+        with pytest.raises(
+            UnsupportedModuleError, match=rf"update\(layers\): .* '{name}', .* Pass the network that was"
+        ):
+            gnomon.AGOP([name]).update(partly, X)
+    with pytest.raises(UnsupportedModuleError, match="linear layer at its end, got RecursiveScriptModule without one"):
+        gnomon.features(torch.jit.script(model), X)
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* can be restored, got a part that torch.jit"):
+        Probe(partly, X, [gnomon.jacobian_norm])
+
+
 @pytest.mark.bad_input
 def test_tokens_are_read_where_no_derivative_in_them_is_taken():
     torch.manual_seed(0)

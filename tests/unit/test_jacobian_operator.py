@@ -128,6 +128,17 @@ class Mapped(nn.Module):
         return maps[self.over]()
 
 
+class Complex(nn.Module):
+    """A convolution of complex numbers, of which the squared moduli remain."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(2, 3, 3, dtype=torch.complex128)
+
+    def forward(self, x):
+        return self.layer(torch.complex(x, x.cos())).abs().square()
+
+
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -138,6 +149,7 @@ class Mapped(nn.Module):
         (nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3)), (2, 5, 5)),
         (nn.LazyConv2d(3, 3, stride=2), (2, 6, 5)),
         (Dynamic(), (2, 5, 5)),
+        (Complex(), (2, 5, 5)),
         (Mapped("samples"), (2, 5, 5)),
         (Mapped("weights"), (2, 5, 5)),
     ],

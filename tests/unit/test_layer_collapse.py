@@ -229,6 +229,26 @@ def test_bad_input_is_named():
         layer_collapse(nn.Sequential(nn.BatchNorm1d(6), model).double(), x, labels)
 
 
+class Complex(nn.Module):
+    """Moduli of complex features, and a layer behind them."""
+
+    def __init__(self):
+        super().__init__()
+        self.turned, self.last = nn.Linear(4, 4, dtype=torch.complex128), nn.Linear(4, 3, dtype=torch.float64)
+
+    def forward(self, x):
+        return self.last(self.turned(torch.complex(x, x.cos())).abs())
+
+
+def test_complex_features_are_refused():
+    model, (x, labels) = Complex(), samples(12, 4)
+    with pytest.raises(
+        UnsupportedModuleError, match=r"layer_collapse\(layers\): .* real features, got 'turned', complex\. N"
+    ):
+        layer_collapse(model, x, labels)
+    assert layer_collapse(model, x, labels, layers="last").layers == ("last",)
+
+
 def test_a_probe_reads_it():
     model, (x, labels) = mlp((6, 5, 3)).double(), samples(40, 6)
     numbers = Probe(model, (x, labels), [layer_collapse]).read().scalars()

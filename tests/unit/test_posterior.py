@@ -14,6 +14,7 @@ from gnomon.autodiff import _replicas
 from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.measure._langevin import split_r_hat
 from gnomon.models import mlp
+from tests.foreign import foreign
 
 KNOWN = {"chains": 2, "draws": 6, "burn_in": 0, "step_size": 1e-3}
 """Settings of chains that are not to be believed, only compared."""
@@ -188,6 +189,24 @@ def test_chains_that_run_one_after_another_are_the_same(monkeypatch):
     large = gnomon.local_learning_coefficient(model, x, labels, batch=8, **KNOWN)
     torch.testing.assert_close(one_by_one.losses, expected.losses)
     torch.testing.assert_close(large.losses, one_by_one.losses, rtol=0, atol=0)
+
+
+def closing(layer):
+    weight = layer.weight
+    layer.register_forward_hook(lambda module, inputs, output: output + inputs[0] @ weight.T)
+    return layer
+
+
+def test_a_parameter_that_chains_cannot_move_is_named():
+    x, labels = normal(40, 6), torch.arange(40) % 3
+    for model in (foreign("another reference")[0], closing(nn.Linear(6, 3).double())):
+        with pytest.raises(
+            UnsupportedModuleError, match=r"got 'weight' used by another reference\. Read it from its m"
+        ):
+            gnomon.local_learning_coefficient(model, x, labels, **KNOWN)
+    model, _ = foreign("recurrent")  # has a list of its parameters, but looks whether they were replaced
+    model.parts[1].requires_grad_(False)
+    assert (gnomon.local_learning_coefficient(model, x, labels, **KNOWN).losses.diff() != 0).all()
 
 
 def test_parameters_without_gradients_stay():

@@ -31,9 +31,9 @@ def _convolution(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The convolution, with torch's own graph where its weight may depend on the samples."""
+    """The convolution, with torch's own graph where its weight may depend on the samples, or it is complex."""
     fixed = all(part is None or isinstance(part, nn.Parameter) or not part.requires_grad for part in (weight, bias))
-    if not fixed or isinstance(padding, str) or input.ndim != weight.ndim:
+    if not fixed or weight.is_complex() or isinstance(padding, str) or input.ndim != weight.ndim:
         return func(input, weight, bias, stride, padding, dilation, groups)
     axes = weight.ndim - 2
     given = [(size,) if isinstance(size, int) else tuple(size) for size in (stride, padding, dilation)]

@@ -72,7 +72,7 @@ def record(model: nn.Module, x: Tensor) -> Tape:
 def eligible(tape: Tape) -> dict[str, Call]:
     """The calls of layers called once, on one row per sample in the samples' order, whose parameters nothing else uses.
 
-    Keyed by the layers' names.
+    Nor may a hook change the gradients of these. Keyed by the layers' names.
     """
     times = Counter(call.name for call in tape.calls)
     users: Counter[int] = Counter()
@@ -82,7 +82,8 @@ def eligible(tape: Tape) -> dict[str, Call]:
 
     def right(call: Call) -> bool:
         node, layer = _node(call), call.module
-        once = times[call.name] == 1 and all(users[id(p)] == 1 for p in own_parameters(layer) if p.requires_grad)
+        learnt = [p for p in own_parameters(layer) if p.requires_grad]
+        once = times[call.name] == 1 and all(users[id(p)] == 1 and not p._backward_hooks for p in learnt)
         rows = call.x.ndim == 2 and len(call.x) == len(tape.x) and node not in elsewhere
         return once and rows and node in tape.uses and _is_product(node, layer) and not call.changed
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.jit._script import RecursiveScriptModule
 
 from gnomon.autodiff._run import Model
 from gnomon.errors import EmptyError, RangeError, UnsupportedModuleError
@@ -31,9 +32,17 @@ def layer_named(model: Model, layer: str, argument: str = "layer") -> nn.Module:
 
     Raises:
         RangeError: if the network has no such layer.
+        UnsupportedModuleError: if torch.jit.script compiled it.
     """
     modules = modules_of(model)
     if layer not in modules:
+        if isinstance(model, nn.Module) and layer in dict(model.named_modules()):
+            raise UnsupportedModuleError(
+                argument,
+                "a layer that accepts hooks",
+                f"{layer!r}, which torch.jit.script compiled",
+                "Pass the network that was compiled.",
+            )
         names = ", ".join(name for name in modules if name)
         raise RangeError(argument, f"one of {names or 'no layers'}", f"{layer!r}", "Choose one.")
     return modules[layer]
@@ -76,8 +85,9 @@ def named_weights(model: Model, layers: str | Sequence[str] | None) -> dict[str,
 
 
 def modules_of(model: Model) -> dict[str, nn.Module]:
-    """All modules by name; none for a plain function."""
-    return dict(model.named_modules()) if isinstance(model, nn.Module) else {}
+    """All modules by name, except those of torch.jit.script, which accept no hooks; none for a plain function."""
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    return {name: module for name, module in modules if not isinstance(module, RecursiveScriptModule)}
 
 
 def same(one: Tensor, other: Tensor) -> bool:

@@ -11,6 +11,8 @@ from gnomon.autodiff._flops import forward_flops
 from gnomon.autodiff._parameter_jacobian import differentiable, standing_in
 from gnomon.autodiff._parameter_vectors import ParameterVectors
 from gnomon.autodiff._run import run
+from gnomon.autodiff._tape import uses_of
+from gnomon.errors import UnsupportedModuleError
 
 MOST = 10_000_000
 """From this many operations per pass on, a CPU gains nothing from several passes at once: convolutions take longer."""
@@ -33,7 +35,8 @@ class Replicas:
         vectors: the position of each parameter in a vector.
         start: the current parameters, as a vector.
     Raises:
-        UnsupportedModuleError: if samples mix, or nothing is trainable.
+        UnsupportedModuleError: if samples mix, or nothing is trainable; by `gradients`, if the network uses a parameter
+            by another reference than that of the module that holds it.
     """
 
     def __init__(self, model: nn.Module, x: Shaped[Tensor, "n *d"], losses: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -48,8 +51,21 @@ class Replicas:
         """The mean loss of m samples at each of k points, and its gradient there."""
         with differentiable(recording=True):
             if self._chosen is None:
+                self._require_replaced(points, x, targets)
                 self._chosen = self._choose(points, x, targets)
             return derived(self._chosen, points, x, targets)
+
+    def _require_replaced(self, points: Tensor, x: Tensor, targets: Tensor) -> None:
+        """Raises UnsupportedModuleError if the loss at a point depends on the parameters that the point replaces."""
+        leaves = {id(getattr(node, "variable", None)) for node in uses_of(self._apart(points[:1], x[:1], targets[:1]))}
+        for name, parameter in self.vectors.parameters.items():
+            if id(parameter) in leaves:
+                raise UnsupportedModuleError(
+                    "model",
+                    "parameters used through the modules that hold them",
+                    f"{name!r} used by another reference",
+                    "Read it from its module in forward, as self.layer.weight, not from a list or a closure.",
+                )
 
     def _choose(self, points: Tensor, x: Tensor, targets: Tensor) -> At:
         """All points at once, if that pays off, is possible and is right."""

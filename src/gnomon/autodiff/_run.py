@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import checkpoint
 
 from gnomon import _checks
 from gnomon.errors import ShapeError, UnsupportedModuleError
@@ -51,7 +52,13 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
 def recorded() -> Iterator[None]:
     """Inside, autograd records, whatever the mode outside, and what runs can be differentiated twice."""
     # Fused attention and compiled code have no double backward; inference tensors cannot enter a graph.
-    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), uncompiled():
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        uncompiled(),
+        without_checkpoints(),
+    ):
         yield
 
 
@@ -61,3 +68,17 @@ def uncompiled() -> Iterator[None]:
     # Nothing is compiled unless the compiler was imported, which takes seconds.
     with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
         yield
+
+
+@contextmanager
+def without_checkpoints() -> Iterator[None]:
+    """Inside, checkpoints that are not reentrant keep what they would compute again in each backward pass.
+
+    That comes after the contexts in which the network ran have ended, and would compute it with other kernels.
+    """
+    before = checkpoint._checkpoint_hook
+    try:
+        checkpoint._checkpoint_hook = nullcontext  # type: ignore[misc, assignment]
+        yield
+    finally:
+        checkpoint._checkpoint_hook = before  # type: ignore[misc]

@@ -25,8 +25,8 @@ def weight_path(
     """The linear layers and convolutions with these names, or all, in the order of a pass, and outputs of that pass.
 
     Raises:
-        UnsupportedModuleError: if a layer is not one with a weight, is not called once, does not lead to the next, or
-            if samples mix.
+        UnsupportedModuleError: if a layer is not one with a weight, is not called once, is complex, does not lead to
+            the next, or if samples mix.
         RangeError: if there is no layer with one of the names.
         EmptyError: if there are none.
     """
@@ -78,7 +78,7 @@ def _shown(see: See, rows: slice, call: Call, output: Tensor) -> None:
 
 
 def _require_path(tape: Tape, layers: Mapping[str, nn.Module]) -> None:
-    """Raises UnsupportedModuleError if a layer is not called once, or does not lead to the next."""
+    """Raises UnsupportedModuleError if a layer is not called once, is complex, or does not lead to the next."""
     order = [call.name for call in tape.calls]
     for name in layers:
         if order.count(name) != 1:
@@ -91,6 +91,10 @@ def _require_path(tape: Tape, layers: Mapping[str, nn.Module]) -> None:
     given = [*(call.x for call in tape.calls[1:]), tape.logits]
     following = [*map(repr, order[1:]), "the outputs"]
     for call, features, called_next in zip(tape.calls, given, following, strict=True):
+        if call.x.is_complex():
+            raise UnsupportedModuleError(
+                "layers", "layers with real features", f"{call.name!r}, complex", "Name others."
+            )
         if call.exit is None or call.exit.node not in uses_of(features):
             raise UnsupportedModuleError(
                 "layers",

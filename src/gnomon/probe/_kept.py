@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from gnomon.errors import UnsupportedModuleError
+
 ATOMS = frozenset(
     {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
     | {FunctionType, BuiltinFunctionType, MethodType}
@@ -33,11 +35,20 @@ class Kept:
     Args:
         model: the network.
         parameters: the names of further parameters to keep by value; all if None.
+    Raises:
+        UnsupportedModuleError: if torch.jit compiled a part, whose state it holds outside Python.
     """
 
     def __init__(self, model: nn.Module, parameters: Collection[str] | None = ()) -> None:
         self.model = model
         self.modes = {module: module.training for module in model.modules()}
+        if any(isinstance(module, torch.jit.ScriptModule) for module in self.modes):
+            raise UnsupportedModuleError(
+                "model",
+                "a network whose state can be restored",
+                "a part that torch.jit compiled",
+                "Pass the network that was compiled.",
+            )
         self._registered = [(module._parameters, module._parameters.copy()) for module in self.modes]
         self.written: set[str] = set()
         """The names of parameters that were changed by anything other than `train` and `eval`, once restored."""

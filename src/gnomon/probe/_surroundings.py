@@ -11,6 +11,7 @@ import torch
 from torch._C import _functorch as functorch
 from torch.backends import cuda as attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import checkpoint
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode
 
 PutBack = Callable[[], object]
@@ -22,12 +23,13 @@ KERNELS: dict[str, Callable[[bool], object]] = {
 
 
 def surroundings(devices: Set[torch.device]) -> list[PutBack]:
-    """What restores gradients, autocast, attention, the compiler and the random number streams as they are now."""
+    """What restores gradients, autocast, attention, checkpoints, the compiler and random numbers as they are now."""
     found: list[PutBack] = [
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
         partial(functorch.pop_dynamic_layer_stack_and_undo_to_depth, functorch.get_dynamic_layer_stack_depth()),
         partial(unhooked, saved_tensor_hooks()),
         partial(allow_hooks, torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()),
+        partial(setattr, checkpoint, "_checkpoint_hook", checkpoint._checkpoint_hook),
         partial(without_modes, len(_get_current_dispatch_mode_stack())),
         partial(random.setstate, random.getstate()),
         partial(np.random.set_state, np.random.get_state(legacy=False)),

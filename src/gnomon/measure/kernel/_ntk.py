@@ -60,9 +60,10 @@ def ntk(
     $\Theta(x, x') = \sum_k \Theta_{kk}(x, x')$
 
     The trace is the sum over the outputs. neural-tangents, among others, divides it by their number: divide this by c
-    to compare. Parameters that do not require gradients do not count. Follows torch's grad mode: inside
-    `torch.no_grad()` the result has no graph and the memory budget holds; otherwise it can be differentiated in the
-    parameters, and the graph of all samples is kept.
+    to compare. Parameters that do not require gradients do not count; hooks registered on the others change
+    these gradients as they do in training. Follows torch's grad mode: inside `torch.no_grad()` the result has no graph
+    and the memory budget holds; otherwise it can be differentiated in the parameters, and the graph of all samples is
+    kept.
 
     With an accuracy the trace is an estimate, with an error for each entry and without a graph: the mean of the kernels
     of random mixtures of the outputs, each of which costs as much as a network with one output. For 128 outputs or
