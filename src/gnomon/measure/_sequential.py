@@ -1,6 +1,7 @@
 """Networks whose layers follow one another, and points of their input space."""
 
 from collections.abc import Iterator
+from typing import TypeGuard, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,11 +10,21 @@ from gnomon import _checks
 from gnomon.autodiff import require_whole
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
+M = TypeVar("M", bound=nn.Module)
+
+
+def plain(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
+    """Whether a module is of this class and computes what that does: subclasses may have a forward of their own."""
+    return isinstance(module, kind) and type(module).forward is kind.forward and "forward" not in vars(module)
+
 
 def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules in their order, with their names; one that occurs twice is yielded twice."""
+    """The modules in their order, with their names; one that occurs twice is yielded twice.
+
+    A Sequential inside is opened unless it has a forward of its own.
+    """
     for name, child in zip(model._modules, model, strict=True):
-        if isinstance(child, nn.Sequential):
+        if plain(child, nn.Sequential):
             yield from children(child, f"{prefix}{name}.")
         else:
             yield prefix + name, child
