@@ -1,7 +1,6 @@
 """Networks whose layers follow one another, and points of their input space."""
 
 from collections.abc import Iterator
-from typing import TypeGuard, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,13 +8,9 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon.autodiff import require_whole
 from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.measure._plain import described, plain, require_idle_hooks
 
-M = TypeVar("M", bound=nn.Module)
-
-
-def plain(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
-    """Whether a module is of this class and computes what that does: subclasses may have a forward of their own."""
-    return isinstance(module, kind) and type(module).forward is kind.forward and "forward" not in vars(module)
+ALTERNATING = "an nn.Sequential of Linear and ReLU in turn"
 
 
 def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -31,26 +26,27 @@ def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.M
 
 
 def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
-    """The linear layers by name, and how many of them are followed by a ReLU.
+    """The linear layers by name, with weights up to date, and how many of them are followed by a ReLU.
 
     Raises:
-        UnsupportedModuleError: unless linear layers and ReLUs alternate, with at least one of each, on one process.
+        UnsupportedModuleError: unless linear layers and ReLUs alternate, with at least one of each, on one process,
+            and neither hooks nor a forward of their own make them compute anything else.
     """
-    expected = "an nn.Sequential of Linear and ReLU in turn"
-    if not isinstance(model, nn.Sequential):
-        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.")
+    if not plain(model, nn.Sequential):
+        raise UnsupportedModuleError("model", ALTERNATING, described(model), "Write the network as one.")
     require_whole(model)
     layers: dict[str, nn.Linear] = {}
     hidden = 0
     for name, child in children(model):
-        if isinstance(child, nn.Linear) and len(layers) == hidden:
+        if plain(child, nn.Linear) and len(layers) == hidden:
             layers[name] = child
-        elif isinstance(child, nn.ReLU) and len(layers) == hidden + 1:
+        elif plain(child, nn.ReLU) and len(layers) == hidden + 1:
             hidden += 1
-        elif not isinstance(child, nn.Flatten) or layers:
-            raise UnsupportedModuleError("model", expected, f"{type(child).__name__} {name!r}", "Leave it out.")
+        elif not plain(child, nn.Flatten) or layers:
+            raise UnsupportedModuleError("model", ALTERNATING, described(child, name), "Leave it out.")
     if hidden == 0:
-        raise UnsupportedModuleError("model", expected, "one without a ReLU", "Add one after a linear layer.")
+        raise UnsupportedModuleError("model", ALTERNATING, "one without a ReLU", "Add one after a linear layer.")
+    require_idle_hooks(model, next(iter(layers.values())))
     return layers, hidden
 
 
