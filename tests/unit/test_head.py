@@ -192,6 +192,39 @@ def test_what_the_logits_do_not_follow_from_is_refused_until_it_is_named():
         torch.testing.assert_close(read["seen"], model.body(X).detach())
 
 
+class Tasks(nn.Module):
+    """A head for each of two tasks, chosen by the sign of the first number."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.one, self.other = body(), nn.Linear(5, CLASSES), nn.Linear(5, CLASSES)
+
+    def forward(self, x):
+        features = self.body(x)
+        return torch.where(x[:, :1] > 0, self.other(features), self.one(features))
+
+
+@pytest.mark.parametrize("blocks", [None, 1])
+def test_the_logits_of_all_samples_follow_from_the_head(blocks, monkeypatch):
+    if blocks is not None:
+        monkeypatch.setattr("gnomon.autodiff._linear_map.ENTRIES", blocks)
+    torch.manual_seed(0)
+    model, x = Tasks().double(), torch.randn(200, 4, dtype=torch.float64)
+    by_task = x[x[:, 0].argsort()]
+    one = by_task[by_task[:, 0] <= 0]
+    torch.testing.assert_close(gnomon.features(model, one), model.body(one))
+    rare = torch.cat([one, one, by_task[-1:]])
+    for samples in (by_task, by_task.flip(0), rare):
+        with pytest.raises(
+            UnsupportedModuleError, match=r"features\(model\): .* final linear layer outputs the logits"
+        ):
+            gnomon.features(model, samples)
+        with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* Name the layer whose input is meant"):
+            Probe(model, (samples, torch.arange(len(samples)) % CLASSES), [self_duality]).read()
+        read = Probe(model, samples, {"seen": lambda features: features}, layers="one").read()
+        torch.testing.assert_close(read.values["seen"], model.body(samples).detach())
+
+
 def test_the_head_may_be_named_too():
     model = Network(body(), nn.Linear(5, CLASSES)).double()
     named, found = (Probe(model, (X, LABELS), [self_duality], layers=layer).read() for layer in ("first", None))

@@ -146,6 +146,66 @@ def test_follows_the_grad_mode():
     torch.testing.assert_close(flat, torch.zeros_like(x))
 
 
+class Block(nn.Module):
+    """Begins with a ReLU, as blocks of residual networks do."""
+
+    def __init__(self, inplace):
+        super().__init__()
+        self.relu, self.layer = nn.ReLU(inplace), nn.Linear(4, 4)
+
+    def forward(self, h):
+        return self.layer(self.relu(h))
+
+
+def test_a_layer_that_changes_its_input_in_place_is_refused():
+    layers = nn.Linear(3, 4), nn.Linear(4, 2)
+    kept, changed = (nn.Sequential(layers[0], Block(inplace), layers[1]).double() for inplace in (False, True))
+    changed.load_state_dict(kept.state_dict())
+    x = inputs(5, 3)
+    torch.testing.assert_close(changed(x), kept(x), rtol=0, atol=0)
+    with pytest.raises(
+        UnsupportedModuleError,
+        match=r"layer_centroids\(model\): .* got Block, whose input is changed in place. Set inplace=False",
+    ):
+        layer_centroids(changed, x)
+    hidden = kept[0](x)
+    slopes = [slope_and_offset(kept[1], h)[0].sum(0) for h in hidden]
+    torch.testing.assert_close(layer_centroids(kept, x).centroid[1], torch.stack(slopes))
+    # The first layer is given a copy of the samples, and may change it.
+    first = nn.Sequential(Block(True), nn.Linear(4, 2)).double()
+    torch.testing.assert_close(layer_centroids(first, hidden).centroid_up_to[:, -1], gnomon.centroid(first, hidden))
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Flattening(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x.flatten(1))
+
+
+def test_samples_do_not_go_around_layers():
+    layers, x = [nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)], inputs(5, 4)
+    around = r"expected layers that follow one another, got one that begins at '2', which the samples also go around"
+    with pytest.raises(UnsupportedModuleError, match=around):
+        layer_centroids(Residual(*layers).double(), x)
+    hooked = nn.Sequential(*layers).double()
+    hooked.register_forward_hook(lambda model, given, output: output + given[0])
+    with pytest.raises(UnsupportedModuleError, match=around):
+        layer_centroids(hooked, x)
+    inside = nn.Sequential(nn.Linear(4, 4), Residual(*layers), nn.ReLU(), nn.Linear(4, 2)).double()
+    found = layer_centroids(inside, x)
+    assert found.layers == ("0", "1", "3")
+    slopes = [slope_and_offset(inside[1:3], h)[0].sum(0) for h in inside[0](x)]
+    torch.testing.assert_close(found.centroid[1], torch.stack(slopes))
+    torch.testing.assert_close(found.centroid_up_to[:, -1], gnomon.centroid(inside, x))
+    # A forward of one's own that keeps to one path is as good as any.
+    flat = Flattening(*layers).double()
+    torch.testing.assert_close(layer_centroids(flat, x.view(5, 2, 2)).centroid[1], layer_centroids(flat, x).centroid[1])
+
+
 class Skipping(nn.Sequential):
     def forward(self, x):
         return self[2](self[0](x))

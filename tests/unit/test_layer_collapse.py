@@ -206,6 +206,43 @@ def test_layers_of_one_path_are_chosen_and_others_are_named():
         layer_collapse(model, x, labels, layers=["last", "never"])
 
 
+class Tokens(nn.Module):
+    """Two tokens of three numbers each, on an axis of their own behind the samples, or before, or as rows."""
+
+    def __init__(self, tokens, lay_out):
+        super().__init__()
+        self.tokens, self.lay_out = tokens, lay_out
+        self.first, self.head = nn.Linear(3, 4), nn.Linear(4 * tokens, 3)
+
+    def forward(self, x):
+        h = self.lay_out(x.unflatten(1, (self.tokens, 3)))
+        h = self.first(h).relu()
+        if h.ndim == 3 and len(h) != len(x):
+            h = h.transpose(0, 1)
+        return self.head(h.reshape(len(x), -1))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "lay_out", "shape"),
+    [
+        (2, lambda h: h.flatten(0, 1), r"\(4, 3\)"),
+        (40, lambda h: h.transpose(0, 1), r"\(40, 2, 3\)"),
+        (2, lambda h: h.transpose(0, 1), r"\(2, 40, 3\)"),
+    ],
+    ids=["rows of tokens", "as many tokens as samples", "two tokens"],
+)
+def test_rows_that_are_not_samples_are_refused(tokens, lay_out, shape):
+    x, labels = samples(40, 3 * tokens)
+    expected = r"layer_collapse\(layers\): expected layers whose inputs have one row for each of (2|40) samples, got "
+    with pytest.raises(ShapeError, match=rf"{expected}'first', whose input has shape {shape}. Name others"):
+        layer_collapse(Tokens(tokens, lay_out).double(), x, labels)
+    kept = Tokens(tokens, lambda h: h).double()
+    before = kept.first(x.unflatten(1, (tokens, 3)))
+    torch.testing.assert_close(layer_collapse(kept, x, labels).nc1_before[0], ratio(before, labels))
+    found = layer_collapse(Tokens(tokens, lay_out).double(), x, labels, layers="head")
+    assert found.layers == ("head",)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     model, (x, labels) = mlp((6, 5, 3)).double(), samples(40, 6)

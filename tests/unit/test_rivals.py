@@ -326,6 +326,17 @@ def test_spectral_norms_come_out_of_the_iteration(generator):
     )
 
 
+def test_a_transposed_convolution_is_penalised_as_the_convolution_that_it_transposes(generator):
+    layer = nn.ConvTranspose2d(3, 5, 2, bias=False).double()
+    nn.init.normal_(layer.weight, generator=generator)
+    x = torch.randn(1, 3, 4, 4, dtype=torch.float64)
+    y = torch.randn(1, 5, 5, 5, dtype=torch.float64)
+    torch.testing.assert_close((layer(x) * y).sum(), (x * functional.conv2d(y, layer.weight)).sum())
+    penalty = SpectralNormPenalty(layer.named_parameters(), 2.0, iterations=200, generator=generator)
+    rows = torch.stack([layer.weight[channel].flatten() for channel in range(3)])  # one per output of the convolution
+    torch.testing.assert_close(penalty(), torch.linalg.matrix_norm(rows, 2).square())
+
+
 def test_a_matrix_that_begins_at_zero_is_penalised_once_it_has_grown(generator):
     """As the last layer of a residual branch, or one half of a low-rank update, begins."""
     weight = nn.Parameter(torch.zeros(6, 4, dtype=torch.float64))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import prune
 
 import gnomon
 from gnomon.data import digits
@@ -531,6 +532,95 @@ def test_networks_of_another_kind_are_named():
             quantity(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2)))
         with pytest.raises(UnsupportedModuleError, match=r"got one without a ReLU"):
             quantity(nn.Sequential(nn.Linear(2, 2)))
+
+
+class Normalised(nn.Linear):
+    def forward(self, x):
+        return functional.linear(x, functional.normalize(self.weight), self.bias)
+
+
+class Leaky(nn.ReLU):
+    def forward(self, x):
+        return functional.leaky_relu(x)
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def doubling(name, before=False):
+    """The network with a hook that doubles what this module is given, or what it puts out."""
+    model = network(3, 3, 3)
+    if before:
+        model.get_submodule(name).register_forward_pre_hook(lambda module, given: (2 * given[0],))
+    else:
+        model.get_submodule(name).register_forward_hook(lambda module, given, output: output.mul_(2))
+    return model
+
+
+def with_own(layer):
+    layer.forward = lambda x: x.relu() / 2
+    return layer
+
+
+def between(layer, start=None):
+    return nn.Sequential(start or nn.Linear(3, 3), layer, nn.Linear(3, 3)).double()
+
+
+@pytest.mark.parametrize(
+    ("build", "got"),
+    [
+        (lambda: between(nn.ReLU(), Normalised(3, 3)), "Normalised '0' with a forward of its own. Leave it out"),
+        (lambda: between(Leaky()), "Leaky '1' with a forward of its own. Leave it out"),
+        (lambda: between(with_own(nn.ReLU())), "ReLU '1' with a forward of its own. Leave it out"),
+        (lambda: Residual(*network(3, 3, 3)), "Residual with a forward of its own. Write the network as one"),
+        (lambda: nn.Sequential(Residual(*network(3, 3, 3))), "Residual '0' with a forward of its own. Leave it out"),
+        (lambda: doubling("0"), "Linear '0', whose outputs one changes. Remove it"),
+        (lambda: doubling("1"), "ReLU '1', whose outputs one changes. Remove it"),
+        (lambda: doubling("2", before=True), "Linear '2', whose outputs one changes. Remove it"),
+        (lambda: doubling(""), "Sequential, whose outputs one changes. Remove it"),
+        (lambda: nn.Sequential(doubling("")), "Sequential '0', whose outputs one changes. Remove it"),
+    ],
+)
+def test_layers_that_do_more_than_their_class_are_named(build, got):
+    model, x = build(), normal(4, 3)
+    for quantity in (cumulative_parameters, lambda model: truncation_sectors(model, x, torch.arange(4) % 3)):
+        with pytest.raises(UnsupportedModuleError, match=rf"\(model\): expected .*, got {got}"):
+            quantity(model)
+
+
+MADE = {
+    "weight norm of old": nn.utils.weight_norm,
+    "spectral norm of old": nn.utils.spectral_norm,
+    "pruning": lambda layer: prune.l1_unstructured(layer, "weight", amount=0.3),
+    "weight norm": nn.utils.parametrizations.weight_norm,
+    "spectral norm": nn.utils.parametrizations.spectral_norm,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.nn.utils.weight_norm. is deprecated")  # it is still what people use
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_made_of_others_are_those_of_the_parameters_now(made, training):
+    torch.manual_seed(0)
+    model = nn.Sequential(MADE[made](nn.Linear(3, 3)), nn.ReLU(), MADE[made](nn.Linear(3, 3))).double().train(training)
+    seen = []
+    model.register_forward_hook(lambda module, given, output: seen.append(output))
+    with torch.no_grad():
+        for parameter in model.parameters():  # as a step of training, after which the weights are ones of before
+            parameter.mul_(torch.rand_like(parameter) + 0.5)
+    x, labels = normal(20, 3), torch.arange(20) % 3
+    untruncated = truncation_sectors(model.eval(), x, labels).untruncated
+    parameters = cumulative_parameters(model.train(training))
+    model.eval()
+    first, last = model[0](x), model(x)
+    exact = {"rtol": 1e-2, "atol": 1e-2} if training and "spectral" in made else {}  # whose iteration advances
+    torch.testing.assert_close(parameters.affine(1, x), first, **exact)
+    through = nn.functional.linear(first.relu(), parameters.weight[1] @ parameters.weight[0].inverse(), model[2].bias)
+    torch.testing.assert_close(through, last, **exact)
+    assert seen
+    assert torch.equal(untruncated[0], (first > 0).all(1))
 
 
 def test_what_cannot_be_pulled_back_is_named():

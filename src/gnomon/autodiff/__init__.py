@@ -18,7 +18,7 @@ from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
 from gnomon.autodiff._replicas import Replicas
 from gnomon.autodiff._run import Model, outputs_of, recorded
-from gnomon.autodiff._tape import Tape, forward
+from gnomon.autodiff._tape import Call, Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
 from gnomon.autodiff._zeros import spare_zeros
 
@@ -27,6 +27,7 @@ __all__ = [
     "IGNORED",
     "OBSERVATIONS",
     "RTOL",
+    "Call",
     "GaussNewtonOperator",
     "JacobianOperator",
     "Layer",

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-ROWS = 64
-"""Samples at which it is checked that logits follow: a layer treats all samples alike."""
+ROWS, ENTRIES = 64, 2**20
+"""Logits are compared in blocks of so many rows, or more where they have no more entries than this."""
 COMPARED = 64
 """Logits that are compared to find the row from which they come."""
 
@@ -101,15 +101,24 @@ def rows_of(given: Tensor, width: int) -> Iterator[Float[Tensor, "n p"]]:
 
 @torch.no_grad()
 def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
-    """Whether the first logits are what the map gives, up to rounding; also for a network that has diverged."""
+    """Whether all logits are what the map gives, up to rounding; also for a network that has diverged.
+
+    All, since a network may choose its head by sample. Costs two or three passes through that layer.
+    """
     precision = max(torch.finfo(tensor.dtype).eps for tensor in (logits, by.features, by.weight))
     dtype = torch.promote_types(torch.promote_types(logits.dtype, by.features.dtype), by.weight.dtype)
-    logits, features, weight = logits[:ROWS].to(dtype), by.features[:ROWS].to(dtype), by.weight.to(dtype)
-    expected, size = features @ weight.mT, features.norm(dim=1, keepdim=True) * weight.norm(dim=1)
-    if by.bias is not None:
-        expected, size = expected + by.bias, size + by.bias.abs()
-    near = (logits - expected).abs() <= precision**0.5 * size
-    return bool((near | (logits == expected) | (logits.isnan() & expected.isnan())).all())
+    weight = by.weight.to(dtype)
+    lengths = weight.norm(dim=1)
+    rows = max(ROWS, ENTRIES // max(1, len(weight)))
+    for found, given in zip(torch.split(logits, rows), torch.split(by.features, rows), strict=True):
+        features = given.to(dtype)
+        expected, size = features @ weight.mT, features.norm(dim=1, keepdim=True) * lengths
+        if by.bias is not None:
+            expected, size = expected + by.bias, size + by.bias.abs()
+        near = (found - expected).abs() <= precision**0.5 * size
+        if not (near.all() or (near | (found == expected) | (found.isnan() & expected.isnan())).all()):
+            return False
+    return True
 
 
 def side_by_side(maps: Sequence[LinearMap], share: float) -> LinearMap:

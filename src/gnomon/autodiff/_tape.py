@@ -118,6 +118,14 @@ class Tape:
         """The gradients of ⟨v, of⟩ at tensors of this pass; 0 where it does not depend on one."""
         return torch.autograd.grad(of, at, v, retain_graph=True, create_graph=self.create_graph, materialize_grads=True)
 
+    def only_by(self, between: Tensor, to: Tensor) -> bool:
+        """Whether x reaches a tensor of this pass only by way of another."""
+
+        def beside(nodes: Iterable[Node | None]) -> list[Node]:
+            return [node for node in nodes if node is not None and node is not between.grad_fn]
+
+        return self.entrance not in set(reached(beside([to.grad_fn]), lambda node: beside(sources(node))))
+
     @cached_property
     def uses(self) -> Uses:
         """The graph behind the outputs."""

@@ -8,12 +8,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gnomon import _checks
 from gnomon.autodiff._independence import require_independent_samples, require_samples_in_order
 from gnomon.autodiff._layers import named_weights, weight_of
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._run import run, uncompiled
 from gnomon.autodiff._tape import Call, Tape, forward, recording, uses_of
-from gnomon.errors import UnsupportedModuleError
+from gnomon.errors import ShapeError, UnsupportedModuleError
 
 See = Callable[[slice, str | None, Tensor, Tensor], None]
 """Called with the slice of some samples, and a layer's name, its input and its output at them."""
@@ -27,14 +28,17 @@ def weight_path(
     Raises:
         UnsupportedModuleError: if a layer is not one with a weight, is not called once, is complex, does not lead to
             the next, or if samples mix.
+        ShapeError: if a layer's input does not have one row per sample.
         RangeError: if there is no layer with one of the names.
         EmptyError: if there are none.
     """
     named = named_weights(model, layers)
     require_independent_samples(model, x)
-    require_samples_in_order(model, x, named.values())
+    require_samples_in_order(model, x, named.values(), "layers")
     tape = forward(model, x[:2].detach(), named)
     _require_path(tape, named)
+    for call in tape.calls:
+        _require_rows(call, 2)
     return {call.name: call.module for call in tape.calls}, tape.logits.detach()
 
 
@@ -49,10 +53,13 @@ def show_layers(
     """Shows the input and output of each layer at all samples, in chunks and without a graph, and keeps nothing.
 
     The network's outputs come last in each chunk, under None, as both input and output.
+
+    Raises:
+        ShapeError: if a layer's input does not have one row per sample.
     """
     size = chunk_size(model, x, memory=memory)
     for start in range(0, len(x), size):
-        rows = slice(start, start + size)
+        rows = slice(start, min(start + size, len(x)))
         with torch.no_grad(), uncompiled(), recording(layers, partial(_shown, see, rows)):
             outputs = run(model, x[rows])
         see(rows, None, outputs, outputs)
@@ -74,7 +81,20 @@ def by_patches(layer: nn.Module, x: Float[Tensor, "n *p"]) -> Float[Tensor, "n *
 
 
 def _shown(see: See, rows: slice, call: Call, output: Tensor) -> None:
+    # A single sample is run together with a copy of itself.
+    _require_rows(call, max(2, rows.stop - rows.start))
     see(rows, call.name, call.x, output)
+
+
+def _require_rows(call: Call, samples: int) -> None:
+    """Raises unless the call's input has one row for each of so many samples: not tokens as rows, nor tokens first."""
+    if len(call.x) != samples:
+        raise ShapeError(
+            "layers",
+            f"layers whose inputs have one row for each of {samples} samples",
+            f"{call.name!r}, whose input has shape {_checks.shape_of(call.x)}",
+            "Name others, or keep the samples on an axis of their own, the first.",
+        )
 
 
 def _require_path(tape: Tape, layers: Mapping[str, nn.Module]) -> None:

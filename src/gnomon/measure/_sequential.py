@@ -8,38 +8,45 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon.autodiff import require_whole
 from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.measure._plain import described, plain, require_idle_hooks
+
+ALTERNATING = "an nn.Sequential of Linear and ReLU in turn"
 
 
 def children(model: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules in their order, with their names; one that occurs twice is yielded twice."""
+    """The modules in their order, with their names; one that occurs twice is yielded twice.
+
+    A Sequential inside is opened unless it has a forward of its own.
+    """
     for name, child in zip(model._modules, model, strict=True):
-        if isinstance(child, nn.Sequential):
+        if plain(child, nn.Sequential):
             yield from children(child, f"{prefix}{name}.")
         else:
             yield prefix + name, child
 
 
 def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
-    """The linear layers by name, and how many of them are followed by a ReLU.
+    """The linear layers by name, with weights up to date, and how many of them are followed by a ReLU.
 
     Raises:
-        UnsupportedModuleError: unless linear layers and ReLUs alternate, with at least one of each, on one process.
+        UnsupportedModuleError: unless linear layers and ReLUs alternate, with at least one of each, on one process,
+            and neither hooks nor a forward of their own make them compute anything else.
     """
-    expected = "an nn.Sequential of Linear and ReLU in turn"
-    if not isinstance(model, nn.Sequential):
-        raise UnsupportedModuleError("model", expected, type(model).__name__, "Write the network as one.")
+    if not plain(model, nn.Sequential):
+        raise UnsupportedModuleError("model", ALTERNATING, described(model), "Write the network as one.")
     require_whole(model)
     layers: dict[str, nn.Linear] = {}
     hidden = 0
     for name, child in children(model):
-        if isinstance(child, nn.Linear) and len(layers) == hidden:
+        if plain(child, nn.Linear) and len(layers) == hidden:
             layers[name] = child
-        elif isinstance(child, nn.ReLU) and len(layers) == hidden + 1:
+        elif plain(child, nn.ReLU) and len(layers) == hidden + 1:
             hidden += 1
-        elif not isinstance(child, nn.Flatten) or layers:
-            raise UnsupportedModuleError("model", expected, f"{type(child).__name__} {name!r}", "Leave it out.")
+        elif not plain(child, nn.Flatten) or layers:
+            raise UnsupportedModuleError("model", ALTERNATING, described(child, name), "Leave it out.")
     if hidden == 0:
-        raise UnsupportedModuleError("model", expected, "one without a ReLU", "Add one after a linear layer.")
+        raise UnsupportedModuleError("model", ALTERNATING, "one without a ReLU", "Add one after a linear layer.")
+    require_idle_hooks(model, next(iter(layers.values())))
     return layers, hidden
 
 

@@ -25,7 +25,9 @@ class SpectralNormPenalty:
     gradient of σ.
 
     Convolutions are treated as matrices, one row per output channel: not the norm of the convolution, but what the
-    paper uses.
+    paper uses. A transposed one, of which the paper says nothing, is treated as the convolution that it is the
+    transpose of, since both have the same norm: one row per input channel, as torch stores it, where
+    `torch.nn.utils.parametrizations.spectral_norm` takes one per output channel.
 
     Source:
         Yoshida and Miyato, arXiv:1705.10941, algorithm 1.

@@ -1,5 +1,6 @@
 """The power diagram that each layer forms, at given samples."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
-from gnomon.autodiff import Tape, map_tapes
+from gnomon.autodiff import Call, Tape, map_tapes
 from gnomon.errors import UnsupportedModuleError
 from gnomon.measure._sequential import children
 
@@ -53,7 +54,7 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
 
     A layer begins at each child that has a weight of two axes or more (linear, convolution, a block of these) and
     includes what follows until the next: activation, pooling, normalisation. What precedes the first layer belongs to
-    it; nested Sequentials are opened.
+    it; nested Sequentials are opened, except those with a forward of their own.
 
     The sample's cell is the one of least power $\|h - \mu\|^2 - \tau$, since that is $\|h\|^2$ minus twice the layer's
     summed output $\langle\mu, h\rangle + \langle\mathbf{1}, B\rangle$, and the largest of the layer's affine pieces
@@ -72,8 +73,8 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
     Returns:
         One centroid and radius per sample and layer; the first layer's own and those up to it are equal.
     Raises:
-        UnsupportedModuleError: if the model is not a Sequential with layers that are called one after the other, or
-            BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if the model is not a Sequential with layers that are called one after the other, if a
+            layer's input is changed in place, or if BatchNorm in training mode mixes the samples.
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
@@ -108,8 +109,10 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
                 f"{type(model).__name__} with a forward of its own",
                 "Write it as nn.Sequential.",
             )
-        inputs = [tape.x, *(tape.calls[place].x for place in starts[1:])]
-        own, up_to = zip(*map(partial(_cells, tape), inputs, [*inputs[1:], tape.logits]), strict=True)
+        inputs = [tape.x, *(_kept(tape.calls[place]) for place in starts[1:])]
+        outputs = [*inputs[1:], tape.logits]
+        _require_one_path(tape, names[1:], inputs[1:], outputs[1:])
+        own, up_to = zip(*map(partial(_cells, tape), inputs, outputs), strict=True)
         return {f"centroid {name}": centroid for name, (centroid, _) in zip(names, own, strict=True)} | {
             "radius": torch.stack([radius for _, radius in own], dim=1),
             "centroid up to": torch.stack([centroid for centroid, _ in up_to], dim=1),
@@ -129,6 +132,30 @@ def _starts(children: list[tuple[str, nn.Module]]) -> list[int]:
         if any(parameter.ndim > 1 for parameter in child.parameters())
     ]
     return [0, *weighty[1:]]
+
+
+def _kept(start: Call) -> Tensor:
+    """The input with which a layer began; its values are lost if it has been changed in place since."""
+    if start.changed:
+        raise UnsupportedModuleError(
+            "model",
+            "layers that leave their inputs as they are",
+            f"{type(start.module).__name__}, whose input is changed in place",
+            "Set inplace=False.",
+        )
+    return start.x
+
+
+def _require_one_path(tape: Tape, names: Sequence[str], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Raises UnsupportedModuleError if an output of one of these layers depends on the samples around its input."""
+    for name, before, after in zip(names, inputs, outputs, strict=True):
+        if not tape.only_by(before, after):
+            raise UnsupportedModuleError(
+                "model",
+                "layers that follow one another",
+                f"one that begins at {name!r}, which the samples also go around",
+                "Make what branches one child.",
+            )
 
 
 def _cells(tape: Tape, before: Tensor, after: Tensor) -> tuple[Cell, Cell]:

@@ -82,11 +82,12 @@ def truncation_sectors(
         Shares in [0, 1], in the dtype of x (half precision in float32), with no graph kept; those of the three sectors
         sum to 1. Invariant under multiplying a hidden unit's weights and bias by a positive number.
     Raises:
-        UnsupportedModuleError: if the model is anything else.
+        UnsupportedModuleError: if the model is anything else, also by a forward of its own, or by a hook that changes
+            outputs.
         ShapeError: if x does not have the network's number of inputs, or labels are not (n).
         EmptyError: if there are no samples, or none of some class, which the error names.
         RangeError: at NaN or infinity, at a label that is not a class, or if `classes` is below 2.
-    Cost: a forward pass.
+    Cost: a forward pass; where modules have hooks, also one at 8 random inputs, to see whether these change outputs.
     Example:
         >>> import torch, gnomon
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.ReLU())
