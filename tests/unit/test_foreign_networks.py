@@ -384,7 +384,7 @@ def test_a_layer_that_gets_the_samples_in_another_order_is_refused():
     model, x = foreign("sorts its samples")
     labels = torch.arange(len(x)) % 3
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    expected = r"\(layer\): expected a layer whose input has the samples in their order, got a Linear that gets them"
+    expected = r"\(layers?\): expected a layer whose input has the samples in their order, got a Linear that gets them"
     for name in names:
         with pytest.raises(UnsupportedModuleError, match="^features" + expected):
             gnomon.features(model, x, layer=name)

@@ -223,18 +223,17 @@ class Tokens(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "lay_out", "shape"),
+    ("tokens", "lay_out", "message"),
     [
-        (2, lambda h: h.flatten(0, 1), r"\(4, 3\)"),
-        (40, lambda h: h.transpose(0, 1), r"\(40, 2, 3\)"),
-        (2, lambda h: h.transpose(0, 1), r"\(2, 40, 3\)"),
+        (2, lambda h: h.flatten(0, 1), r"one row for each of 2 samples, got 'first', whose input has shape \(4, 3\)"),
+        (40, lambda h: h.transpose(0, 1), "the samples along its first axis, got a Linear whose input has 40 rows"),
+        (2, lambda h: h.transpose(0, 1), "the samples along its first axis, got a Linear whose input has 2 rows"),
     ],
     ids=["rows of tokens", "as many tokens as samples", "two tokens"],
 )
-def test_rows_that_are_not_samples_are_refused(tokens, lay_out, shape):
+def test_rows_that_are_not_samples_are_refused(tokens, lay_out, message):
     x, labels = samples(40, 3 * tokens)
-    expected = r"layer_collapse\(layers\): expected layers whose inputs have one row for each of (2|40) samples, got "
-    with pytest.raises(ShapeError, match=rf"{expected}'first', whose input has shape {shape}. Name others"):
+    with pytest.raises((ShapeError, UnsupportedModuleError), match=rf"layer_collapse\(layers\): .* {message}"):
         layer_collapse(Tokens(tokens, lay_out).double(), x, labels)
     kept = Tokens(tokens, lambda h: h).double()
     before = kept.first(x.unflatten(1, (tokens, 3)))
