@@ -86,8 +86,9 @@ def add_gradients(
         require_samples_in_order(model, x, apart.values(), "layers")
     with torch.inference_mode(False), torch.no_grad():
         map_tapes(model, x, read, memory=budget, independent=independent, watch=layers, apart=apart.keys())
-    for name in sums.keys() - found:
-        _missing(name)
+    for name in sums:
+        if name not in found:
+            _missing(name)
     for names, (place, outer) in behind.items():
         total = outer.total()
         if total is not None:
