@@ -30,7 +30,12 @@ def run(model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
 
 
 def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
-    """What the model returned, if it is one row of outputs per sample; ShapeError otherwise, and real."""
+    """What the model returned, if it is one row of real outputs per sample.
+
+    Raises:
+        ShapeError: if it is not one row per sample.
+        UnsupportedModuleError: if it is complex.
+    """
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
         got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         several = isinstance(outputs, Tensor) and outputs.ndim > 2

@@ -11,8 +11,6 @@ from gnomon.errors import RangeError, ShapeError
 from gnomon.kernels._distances import check_metric, over_pairs
 from gnomon.kernels._radial import Kernel
 
-"""Bytes that the blocks may take in addition to the n x n slopes and the result."""
-
 
 @half_as_single
 def kernel_agop(
@@ -68,9 +66,7 @@ def kernel_agop(
                 [0.0000, 0.0000]])
     """
     budget = budget_of(memory)
-    _checks.settings(
-        ("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)),
-    )
+    _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
     _checks.floating(x=x, coefficients=coefficients)
     _checks.samples(x=x, coefficients=coefficients)
     _checks.finite(x=x, coefficients=coefficients)
