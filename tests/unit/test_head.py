@@ -250,6 +250,20 @@ def test_layers_that_are_named_are_the_head_whatever_goes_on_behind_them():
     torch.testing.assert_close(read["duality"], self_duality(read["w"], moments))
 
 
+def test_a_named_head_does_not_depend_on_which_samples_come_first():
+    """The first two samples' logits follow from the layer, others' do not: as where a ReLU passes the first two only."""
+    torch.manual_seed(0)
+    model, x = Tasks().double(), torch.randn(20, 4, dtype=torch.float64)
+    by_task = x[x[:, 0].argsort()]
+    for samples in (by_task, by_task.flip(0)):
+        read = Probe(model, samples, {"seen": lambda features: features}, head="one").read().values
+        torch.testing.assert_close(read["seen"], model.body(samples).detach())
+    with torch.no_grad():
+        model.body[0].weight.fill_(float("nan"))
+    read = Probe(model, by_task.flip(0), {"seen": lambda features: features}, head="one").read().values
+    torch.testing.assert_close(read["seen"], model.body(by_task).detach(), equal_nan=True)
+
+
 @pytest.mark.parametrize("memory", [None, 2_000])
 def test_several_that_are_named_stand_side_by_side(memory):
     torch.manual_seed(0)

@@ -37,7 +37,8 @@ class Head:
         widths: the number of features of each.
         weight: the weights of all layers side by side, from the latest pass and without a graph; likewise the bias.
         bias: None if there is none.
-        exact: whether the logits follow from these layers; from named layers they need not.
+        exact: whether all logits have to follow from these layers; named layers' need not, except where the logits tell
+            which row of a layer's input is each sample's.
     """
 
     layers: tuple[nn.Module, ...]
@@ -183,7 +184,11 @@ def _of_named(layers: Mapping[str, nn.Module], calls: Sequence[Call], logits: Fl
                 "Name those from which the logits come.",
             )
         maps[layer] = found
-    return _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1.0), exact=False)
+    head = _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1.0))
+    rows = [next(rows_of(latest[layer], width)) for layer, width in zip(head.layers, head.widths, strict=True)]
+    pairs = zip(rows, (found.features for found in maps.values()), strict=True)
+    told = not all(torch.allclose(row, features, 0, 0, equal_nan=True) for row, features in pairs)
+    return replace(head, exact=told)
 
 
 def _of_several(calls: Sequence[tuple[Call, object]], logits: Float[Tensor, "n c"]) -> Head | None:
@@ -210,11 +215,11 @@ def _joint(maps: Mapping[nn.Module, LinearMap], logits: Float[Tensor, "n c"]) ->
     return None
 
 
-def _head_of(maps: Mapping[nn.Module, LinearMap], together: LinearMap, *, exact: bool = True) -> Head:
+def _head_of(maps: Mapping[nn.Module, LinearMap], together: LinearMap) -> Head:
     """The head made up of these layers, with their joint map."""
     widths = tuple(each.weight.shape[1] for each in maps.values())
     bias = None if together.bias is None else together.bias.detach()
-    return Head(tuple(maps), widths, together.weight.detach(), bias, exact)
+    return Head(tuple(maps), widths, together.weight.detach(), bias)
 
 
 def not_called() -> UnsupportedModuleError:
