@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gnomon_lab.papers.own.elsewhere import networks, run, tasks, text
-from gnomon_lab.papers.own.elsewhere.page import asked, figures, summary, table
+from gnomon_lab.papers.own.elsewhere.page import figures, moments, summary, table
 from gnomon_lab.papers.own.elsewhere.run import Config
 from tests.lab.resuming import resumed
 
@@ -63,8 +63,8 @@ def test_a_small_one_resumes_and_is_asked_at_four_moments(tmp_path, monkeypatch)
     monkeypatch.setattr(tasks, "UNSEEN", 20)
     monkeypatch.setattr(run, "JACOBIANS", 10)
     records = resumed(run.run, Config(("fine-tuning",), 8), tmp_path, step=64)
-    assert [records[now]["step"] for now, _ in asked(records)] == [8, 16, 32, 64]
-    assert [records[then]["step"] for _, then in asked(records)] == [32, 64, 128, 256]
+    assert [records[now]["step"] for now, _ in moments(records)] == [8, 16, 32, 64]
+    assert [records[then]["step"] for _, then in moments(records)] == [32, 64, 128, 256]
     assert [row[:2] for row in table(records)[1]] == [("fine-tuning", step) for step in ("8", "16", "32", "64")]
     assert summary(records).startswith("The verdict answered ")
     assert len(figures(records)[0].panels) == 2

@@ -11,7 +11,7 @@ from gnomon.data import Samples
 from gnomon.errors import RangeError
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own import grok_digits
-from gnomon_lab.papers.own.grok_digits import ARMS, Config, claims, figures, foreseen, run, summary, table
+from gnomon_lab.papers.own.grok_digits import ARMS, Config, claims, figures, predicted, run, summary, table
 from gnomon_lab.report.build import build
 from gnomon_lab.runs import Run, open_run
 
@@ -72,7 +72,7 @@ def test_the_summary_says_what_was_foreseen_when_the_digits_were_fitted():
         dense += [start, *halves, end | {"step": 64}, end | {"step": 128, "train/jacobian_norm": 1e6}]
     assert "put the chance that unseen accuracy would rise by five points more at " in summary(dense)
     without = [record for record in dense if record["step"] < 128]
-    assert foreseen(dense) == foreseen(without)
+    assert predicted(dense) == predicted(without)
 
 
 def test_figures_mark_memorisation_and_generalisation():

@@ -60,7 +60,7 @@ def test_the_verdict_is_said_of_arms_that_were_read_for_it():
     assert told["a"] == found
     why = told["b"]
     assert why.startswith("No verdict: the readings lack train/log_probability, train/parameter_norm, train/jacobian_n")
-    assert sentences(found) == [found.message, found.evidence, found.mind]
+    assert sentences(found) == [found.message, found.evidence, found.counterfactual]
     assert in_details(told) == {"is more training worth it?": {"a": " ".join(sentences(found)), "b": why}}
     assert in_sight(told) == {"a": " ".join(sentences(found)), "b": why}
     assert in_sight({"b": why}) == {}

@@ -62,7 +62,7 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def asked(corpus):
+def judged(corpus):
     return ready(Config(resamples=20, corpus=str(corpus)), 0)
 
 
@@ -94,9 +94,9 @@ def test_moments_have_two_doublings_behind_them_and_what_came_of_them():
 
 def test_similar_networks_are_those_of_the_plainest_search():
     random = np.random.default_rng(0)
-    known, whose, asked = random.random((60, 3)), np.repeat(np.arange(30), 2), random.random((7, 3))
-    rows, distances = similar(asked, known, whose)
-    for moment, found, off in zip(asked, rows, distances, strict=True):
+    known, whose, judged = random.random((60, 3)), np.repeat(np.arange(30), 2), random.random((7, 3))
+    rows, distances = similar(judged, known, whose)
+    for moment, found, off in zip(judged, rows, distances, strict=True):
         apart = np.sqrt(((known - moment) ** 2).mean(1))
         best = sorted((apart[2 * network : 2 * network + 2].min(), network) for network in range(30))[:RUNS]
         np.testing.assert_allclose(off, [distance for distance, _ in best])
@@ -106,61 +106,61 @@ def test_similar_networks_are_those_of_the_plainest_search():
 
 def test_platt_is_right_where_the_odds_are_a_line():
     random = np.random.default_rng(0)
-    said = random.random(20000)
-    came = random.random(20000) < said**2 / (said**2 + (1 - said) ** 2)
-    np.testing.assert_allclose(platt(said, came)(np.array([0.3, 0.5, 0.8])), [0.155, 0.5, 0.941], atol=0.02)
+    predicted = random.random(20000)
+    outcomes = random.random(20000) < predicted**2 / (predicted**2 + (1 - predicted) ** 2)
+    np.testing.assert_allclose(platt(predicted, outcomes)(np.array([0.3, 0.5, 0.8])), [0.155, 0.5, 0.941], atol=0.02)
 
 
 def test_ranges_are_quantiles_by_probability():
-    said, rise = np.linspace(0, 1, 40 * BINS), np.linspace(0, 1, 40 * BINS)
-    low, high = Ranges.of(said, rise).at(np.array([0.0, 0.51, 1.0]))
+    predicted, rise = np.linspace(0, 1, 40 * BINS), np.linspace(0, 1, 40 * BINS)
+    low, high = Ranges.of(predicted, rise).at(np.array([0.0, 0.51, 1.0]))
     np.testing.assert_allclose(low, [0.0025, 0.5025, 0.9525], atol=2e-3)
     np.testing.assert_allclose(high, [0.0475, 0.5475, 0.9975], atol=2e-3)
     both = Ranges.of(np.repeat([0.2, 0.7], 50), np.repeat([0.0, 0.4], 50)).at(np.array([0.1, 0.9]))
     np.testing.assert_allclose(both, [[0.0, 0.4], [0.0, 0.4]])
 
 
-def test_what_is_left_out_is_told_by_the_others_alone(asked):
-    data, group = asked.data.of(["parameter_norm"]), asked.group("families")
-    said = nested(data, data.rises, group, {"nearest runs": nearest})
+def test_what_is_left_out_is_predicted_by_the_others_alone(judged):
+    data, group = judged.data.of(["parameter_norm"]), judged.group("families")
+    predicted = nested(data, data.rises, group, {"nearest runs": nearest})
     altered = data.rises.copy()
     altered[group == 2] = ~altered[group == 2]
     again = nested(data, altered, group, {"nearest runs": nearest})
-    np.testing.assert_array_equal(said.probability[group == 2], again.probability[group == 2])
-    np.testing.assert_array_equal(said.low[group == 2], again.low[group == 2])
-    assert not np.array_equal(said.probability[group == 1], again.probability[group == 1])
-    assert np.isnan(said.inner[2][group == 2]).all()
-    assert not np.isnan(said.inner[2][group != 2]).any()
+    np.testing.assert_array_equal(predicted.probability[group == 2], again.probability[group == 2])
+    np.testing.assert_array_equal(predicted.low[group == 2], again.low[group == 2])
+    assert not np.array_equal(predicted.probability[group == 1], again.probability[group == 1])
+    assert np.isnan(predicted.inner[2][group == 2]).all()
+    assert not np.isnan(predicted.inner[2][group != 2]).any()
 
 
-def test_what_is_unlike_the_corpus_is_not_answered(asked):
-    data = asked.data.of(["parameter_norm"])
+def test_what_is_unlike_the_corpus_is_not_answered(judged):
+    data = judged.data.of(["parameter_norm"])
     far = data.traits.copy()
-    far[asked.family[data.network] == "xor"] += 50.0
+    far[judged.family[data.network] == "xor"] += 50.0
     strange = type(data)(data.names, far, *(getattr(data, name) for name in list(data.__dataclass_fields__)[2:]))
-    said = nested(strange, data.rises, asked.group("families"), {"logistic": logistic(1.0)})
-    assert not said.answered[asked.family[data.network] == "xor"].any()
-    assert said.answered[asked.family[data.network] == "digits"].mean() > 0.5
+    predicted = nested(strange, data.rises, judged.group("families"), {"logistic": logistic(1.0)})
+    assert not predicted.answered[judged.family[data.network] == "xor"].any()
+    assert predicted.answered[judged.family[data.network] == "digits"].mean() > 0.5
 
 
-def test_brier_score_and_calibration_error_are_the_plainest(asked):
-    data = asked.data
-    scored = Scored(data, data.rises, asked.family, asked.draws, data.fitted)
-    said = np.random.default_rng(1).random(len(data.known))
+def test_brier_score_and_calibration_error_are_the_plainest(judged):
+    data = judged.data
+    scored = Scored(data, data.rises, judged.family, judged.draws, data.fitted)
+    predicted = np.random.default_rng(1).random(len(data.known))
     rows = data.known & data.fitted
-    np.testing.assert_allclose(scored.brier(said)[0], brier_score_loss(data.rises[rows], said[rows]))
-    order = np.argsort(said[rows])
+    np.testing.assert_allclose(scored.brier(predicted)[0], brier_score_loss(data.rises[rows], predicted[rows]))
+    order = np.argsort(predicted[rows])
     parts = np.array_split(order, 10) if len(order) % 10 == 0 else None
     if parts is not None:
-        off = [abs((said[rows][part] - data.rises[rows][part]).mean()) for part in parts]
-        np.testing.assert_allclose(scored.calibration(said)[0], np.mean(off))
+        off = [abs((predicted[rows][part] - data.rises[rows][part]).mean()) for part in parts]
+        np.testing.assert_allclose(scored.calibration(predicted)[0], np.mean(off))
     value, drawn = scored.auroc(data.rises.astype(float))
     assert value == 1
     np.testing.assert_array_equal(drawn, 1)
 
 
-def test_stops_are_false_before_a_rise_and_wasteful_after_it(asked):
-    network = asked.networks[0]
+def test_stops_are_false_before_a_rise_and_wasteful_after_it(judged):
+    network = judged.networks[0]
     at = settles(network)
     assert network.unseen[at] == pytest.approx(0.95)
     found = ended([network] * 3, [at - 1, at, None])
@@ -169,27 +169,29 @@ def test_stops_are_false_before_a_rise_and_wasteful_after_it(asked):
     assert found.stopped.tolist() == [True, True, False]
 
 
-def test_a_rule_stops_at_the_first_reading_that_it_finds_improbable(asked):
-    said = np.where(asked.data.place >= 7, 0.01, 0.9)
-    assert set(improbable(asked.data, said, len(asked.networks), 0.05)) == {7}
-    assert set(improbable(asked.data, said, len(asked.networks), 0.005)) == {None}
+def test_a_rule_stops_at_the_first_reading_that_it_finds_improbable(judged):
+    predicted = np.where(judged.data.place >= 7, 0.01, 0.9)
+    assert set(improbable(judged.data, predicted, len(judged.networks), 0.05)) == {7}
+    assert set(improbable(judged.data, predicted, len(judged.networks), 0.005)) == {None}
 
 
-def test_what_ships_says_what_was_fitted(asked):
-    data, group = asked.data.of(list(CORE)), asked.group("families")
-    kept = json.loads(json.dumps(shipped(list(CORE), asked.networks, data, group)))
+def test_what_ships_says_what_was_fitted(judged):
+    data, group = judged.data.of(list(CORE)), judged.group("families")
+    kept = json.loads(json.dumps(shipped(list(CORE), judged.networks, data, group)))
     ships = Corpus(kept)
     name, scores, calibrate = chosen(data, data.rises, group, BOOSTED)
     learnt = data.known
-    said = calibrate(BOOSTED[name](data.traits[learnt], data.rises[learnt], data.network[learnt])(data.traits))
+    predicted = calibrate(BOOSTED[name](data.traits[learnt], data.rises[learnt], data.network[learnt])(data.traits))
     ranges = Ranges.of(calibrate(scores[name])[learnt], data.rise[learnt])
     known, near, far = data.only(learnt), [], []
     for place in range(0, len(data.known), 37):
         traits = dict(zip(data.names, data.traits[place], strict=True))
         row = ships.row(traits)
-        np.testing.assert_allclose(ships.probability(row), said[place], rtol=1e-3, atol=1e-5)
-        if np.abs(ranges.edges - said[place]).min() > 1e-5:  # which is rounding
-            np.testing.assert_allclose(ships.range(said[place])[:2], np.ravel(ranges.at(said[[place]])), atol=1e-5)
+        np.testing.assert_allclose(ships.probability(row), predicted[place], rtol=1e-3, atol=1e-5)
+        if np.abs(ranges.edges - predicted[place]).min() > 1e-5:  # which is rounding
+            np.testing.assert_allclose(
+                ships.range(predicted[place])[:2], np.ravel(ranges.at(predicted[[place]])), atol=1e-5
+            )
         found = ships.similar(row)
         scale = standard(known.traits)
         _, off = similar(scale(row[None]), scale(known.traits), known.network)
@@ -198,7 +200,7 @@ def test_what_ships_says_what_was_fitted(asked):
         far.append(np.mean([run.distance for run in ships.similar(row + 300)]))
     assert max(near) < ships.limit < min(far)
     own = ships.similar(data.traits[0])[0]
-    network = asked.networks[0]
+    network = judged.networks[0]
     assert (own.family, own.seed, own.step) == (network.family, network.seed, network.steps[data.place[0]])
     np.testing.assert_allclose(own.unseen, network.unseen, atol=1e-6)
     without, instead = ships.counterfactual(row)
@@ -206,29 +208,29 @@ def test_what_ships_says_what_was_fitted(asked):
     np.testing.assert_allclose(instead, ships.probability(other), atol=1e-6)
 
 
-def test_what_is_told_by_boosting_and_of_one_outcome(asked):
-    data = asked.data.of(["parameter_norm"])
+def test_what_boosting_predicts_and_of_one_outcome(judged):
+    data = judged.data.of(["parameter_norm"])
     learnt = data.known
-    tell = boosting(data.traits[learnt], data.rises[learnt], data.network[learnt])
-    told = tell(data.traits[learnt])
-    assert told[data.rises[learnt]].mean() > told[~data.rises[learnt]].mean() + 0.5
+    predict = boosting(data.traits[learnt], data.rises[learnt], data.network[learnt])
+    probabilities = predict(data.traits[learnt])
+    assert probabilities[data.rises[learnt]].mean() > probabilities[~data.rises[learnt]].mean() + 0.5
     without = np.column_stack([data.traits, np.full(len(data.known), np.nan)])
     again = boosting(without[learnt], data.rises[learnt], data.network[learnt])(without[learnt])
-    np.testing.assert_array_equal(again, told)
+    np.testing.assert_array_equal(again, probabilities)
     nobody = np.zeros(int(learnt.sum()), dtype=bool)
     for fit in (boosting, logistic(1.0)):
         np.testing.assert_array_equal(fit(data.traits[learnt], nobody, data.network[learnt])(data.traits), 0.0)
-    every = judging.of_everything(asked.names, asked.networks, data)
+    every = judging.of_everything(judged.names, judged.networks, data)
     assert every.traits.shape == (
         len(data.known),
-        2 * sum(name.startswith(("train", "some", "few")) for name in asked.names),
+        2 * sum(name.startswith(("train", "some", "few")) for name in judged.names),
     )
     place = list(every.names).index("train/parameter_norm, change")
     np.testing.assert_allclose(every.traits[:, place], data.traits[:, 0], atol=0.05)
 
 
-def test_rules_that_need_no_fit(asked):
-    rules = rules_of(asked)
+def test_rules_that_need_no_fit(judged):
+    rules = rules_of(judged)
     assert set(rules["never"]) == {None}
     # The kernel never moves, and the alignment never rests.
     assert set(rules["feature_learning_interval"]) == {FITTED}

@@ -14,13 +14,13 @@ from gnomon_lab.papers.own.corpus.outcome import rises
 from gnomon_lab.papers.own.who_knows_first.board import Found, areas, beyond, in_time, judged, resamples
 from gnomon_lab.papers.own.who_knows_first.judged import (
     AHEAD,
-    Told,
+    Predictions,
     alarm,
     auroc,
     lead,
+    predictions_when_fitted,
     rank_correlation,
     resampled_auroc,
-    told,
     will_generalise,
 )
 from gnomon_lab.papers.own.who_knows_first.page import claims, figures, summary, table
@@ -46,14 +46,14 @@ def columns(seeds=20, families=("a", "b", "c")):
             rises = seed % 2 == 0
             for place, step in enumerate([0, *STEPS]):
                 risen = rises and place > 10
-                told = place >= FITTED and rises
+                outcome = place >= FITTED and rises
                 rows.append({
                     "seed": seed, "arm": family, "step": step, "diverged": None,
                     "test/accuracy": 0.2 + 0.7 * risen + 0.001 * random.random(),
                     "train/accuracy": float(place > FITTED),
-                    "train/oracle": told + 0.1 * random.random(),
+                    "train/oracle": outcome + 0.1 * random.random(),
                     "train/nothing": noise[seed // 2, which, place],
-                    "train/turned": (1 if family != "c" else -1) * told + 0.1 * random.random(),
+                    "train/turned": (1 if family != "c" else -1) * outcome + 0.1 * random.random(),
                 })  # fmt: skip
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
@@ -95,13 +95,13 @@ def test_a_corpus_that_is_not_there_is_named_with_what_makes_it(tmp_path):
 
 def test_auroc_is_that_of_scikit_learn():
     random = np.random.default_rng(1)
-    scores, came = random.integers(0, 6, 40).astype(float), random.random(40) < 0.4
-    found = Told(np.arange(40), scores, came)
-    np.testing.assert_allclose(auroc(found), roc_auc_score(came, scores))
+    scores, outcomes = random.integers(0, 6, 40).astype(float), random.random(40) < 0.4
+    found = Predictions(np.arange(40), scores, outcomes)
+    np.testing.assert_allclose(auroc(found), roc_auc_score(outcomes, scores))
     draws = random.multinomial(40, np.full(40, 1 / 40), 5).astype(float)
-    expected = [roc_auc_score(came, scores, sample_weight=weights) for weights in draws]
+    expected = [roc_auc_score(outcomes, scores, sample_weight=weights) for weights in draws]
     np.testing.assert_allclose(resampled_auroc(found, draws), expected)
-    assert math.isnan(auroc(Told(np.arange(2), np.ones(2), np.ones(2, bool))))
+    assert math.isnan(auroc(Predictions(np.arange(2), np.ones(2), np.ones(2, bool))))
 
 
 def test_rank_correlation_is_that_of_scipy(networks):
@@ -152,14 +152,14 @@ def test_networks_are_found_in_any_order_of_their_rows():
 
 def test_a_line_that_says_that_a_network_diverged_is_no_reading():
     table = columns(seeds=1, families=("a",))
-    said = {name: np.append(column, [column[-1]]) for name, column in table.items()}
-    said["test/accuracy"][-1], said["train/accuracy"][-1] = np.nan, np.nan
-    said["diverged"] = np.array([None] * 14 + ["why"], dtype=object)
-    _, (network,) = watched(said)
+    extended = {name: np.append(column, [column[-1]]) for name, column in table.items()}
+    extended["test/accuracy"][-1], extended["train/accuracy"][-1] = np.nan, np.nan
+    extended["diverged"] = np.array([None] * 14 + ["why"], dtype=object)
+    _, (network,) = watched(extended)
     assert network.steps.tolist() == STEPS.tolist()
     assert network.diverged
-    said["diverged"] = np.array([None] * 15, dtype=object)
-    assert watched(said)[1][0].diverged, "the last reading has no value"
+    extended["diverged"] = np.array([None] * 15, dtype=object)
+    assert watched(extended)[1][0].diverged, "the last reading has no value"
 
 
 def test_a_rival_is_asked_of_the_same_networks(networks):
@@ -183,8 +183,8 @@ def test_what_is_asked_later_is_asked_of_those_that_are_read_there(networks):
     _, by_family = networks
     scores = of(networks, "train/oracle")["a"]
     last = 13 - AHEAD - 1 - FITTED
-    assert len(told(by_family["a"], scores, last).came) == 20
-    assert len(told(by_family["a"], scores, last + 1).came) == 0
+    assert len(predictions_when_fitted(by_family["a"], scores, last).outcomes) == 20
+    assert len(predictions_when_fitted(by_family["a"], scores, last + 1).outcomes) == 0
 
 
 def test_changes_are_of_the_last_doubling():
@@ -254,10 +254,10 @@ def test_the_picture_has_a_row_a_predictor(records):
     (panel,) = figure.panels
     assert panel.rows[0] == "some/centroid_alignment, level"
     assert [points.label for points in panel.points] == ["families left out", "a", "b", "c"]
-    best, said = over_time.panels
+    best, named = over_time.panels
     assert best.lines[0].label == "some/centroid_alignment, level"
     assert best.lines[0].y[0] == 1
-    assert [line.label for line in said.lines] == ["some/centroid_alignment, level", "train/nc1, level"]
+    assert [line.label for line in named.lines] == ["some/centroid_alignment, level", "train/nc1, level"]
 
 
 def test_claims_are_judged_in_the_direction_that_the_paper_says(records):

@@ -251,7 +251,7 @@ def test_layers_that_are_named_are_the_head_whatever_goes_on_behind_them():
 
 
 def test_a_named_head_does_not_depend_on_which_samples_come_first():
-    """The first two samples' logits follow from the layer, others' do not: as where a ReLU passes the first two only."""
+    """As where a ReLU passes the first two samples only, whose logits then follow from the layer."""
     torch.manual_seed(0)
     model, x = Tasks().double(), torch.randn(20, 4, dtype=torch.float64)
     by_task = x[x[:, 0].argsort()]

@@ -164,7 +164,7 @@ def test_the_evidence_can_be_checked(made_up):
     assert "Jacobian norm 20 → 10" in found.evidence
     assert "Jacobian alignment 0.10 → 0.30" in found.evidence
     assert "1 of the 2 most similar runs rose by five points or more" in found.evidence
-    assert found.mind == (
+    assert found.counterfactual == (
         "Most depends on the change of the Jacobian alignment in the last doubling: with the corpus's mean in its "
         "place the 88% would be 12%."
     )

@@ -27,7 +27,7 @@ RISE = 0.05
 """What counts as a rise in accuracy."""
 ROUNDING = 1e-6
 """Accuracies may be of float32, in which 0.9 - 0.85 is less than 0.05."""
-Seldom = Float[NDArray[Any], "r"]
+HeldOut = Float[NDArray[Any], "r"]
 BOUNDS = {
     "accuracy": (0, 1),
     "log_probability": (-math.inf, 0),
@@ -59,7 +59,7 @@ class Verdict:
         agrees: whether a validation split says the same: that accuracy rises, or that it does not; None without one.
         reached: whether more training is unlikely to help; `if verdict(...).reached: stop` is the stopping rule.
         evidence: what it rests on, in a sentence that can be checked.
-        mind: what it depends on most, and what would be said without that, in a sentence.
+        counterfactual: what it depends on most, and the probability without that, in a sentence.
         message: the verdict in a sentence.
     """
 
@@ -73,7 +73,7 @@ class Verdict:
     agrees: bool | None
     reached: bool
     evidence: str
-    mind: str
+    counterfactual: str
     message: str
 
 
@@ -159,12 +159,12 @@ def verdict(
         raise RangeError("steps", "numbers from 0 up", float(given[0]), "Count from the start of training.")
     for name, column in named.items():
         _checks.between(*BOUNDS[name], **{name: column})
-    seldom, held_out = where_read(given, validation_accuracy)
+    read_at, held_out = where_read(given, validation_accuracy)
     times, values = given.numpy(), {name: column.numpy() for name, column in named.items()}
-    said = traits(times, values)
-    if said is None:
-        return nothing(known, "Too few readings: two doublings of the steps are needed, with a reading in each.")
-    row = known.row(said)
+    found = traits(times, values)
+    if found is None:
+        return undecided(known, "Too few readings: two doublings of the steps are needed, with a reading in each.")
+    row = known.row(found)
     similar = known.similar(row)
     distance = float(np.mean([run.distance for run in similar]))
     if distance > known.limit:
@@ -172,15 +172,15 @@ def verdict(
             f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}; "
             f"what is most unusual is {in_words(known.most_unusual(row))}."
         )
-        return nothing(known, far, similar, distance)
+        return undecided(known, far, similar, distance)
     probability = known.probability(row)
     low, high, doublings = known.range(probability)
     fits = bool(values["accuracy"][-1] >= FITS)
-    says = word(known, fits, probability, float(values["accuracy"][-1]), held_out)
+    says = state(known, fits, probability, float(values["accuracy"][-1]), held_out)
     expected = None if doublings is None else float(times[-1] * 2**doublings)
     likely = expected is not None and probability >= LIKELY
     by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
-    beside = traits(seldom, {"validation_accuracy": held_out})
+    beside = traits(read_at, {"validation_accuracy": held_out})
     risen = None if beside is None else beside["validation_accuracy, change"] >= RISE - ROUNDING
     agrees = None if risen is None else risen == (probability >= LIKELY)
     ways = {
@@ -198,8 +198,8 @@ def verdict(
         known.limit,
         agrees,
         fits and probability < known.stop,
-        evidence(times, values, said, similar) + ways[agrees],
-        mind(known, row, probability),
+        evidence(times, values, found, similar) + ways[agrees],
+        counterfactual(known, row, probability),
         f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
         f"probability of {probability:.0%} (nine of ten such trainings change by {round(100 * low):+d} to "
         f"{round(100 * high):+d} points).{by_then}",
@@ -208,7 +208,7 @@ def verdict(
 
 def where_read(
     steps: Float[Tensor, "t"], validation_accuracy: Sequence[float | int] | Tensor | None
-) -> tuple[Seldom, Seldom]:
+) -> tuple[HeldOut, HeldOut]:
     """The steps at which a validation split was read, and its accuracy there; none without such a split."""
     if validation_accuracy is None:
         return np.empty(0), np.empty(0)
@@ -221,14 +221,14 @@ def where_read(
     return steps[read].numpy(), found[read].numpy()
 
 
-def nothing(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:
-    """The verdict that it cannot be told, and why."""
+def undecided(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:
+    """The verdict where none can be given, and why."""
     return Verdict(
         "cannot tell", None, None, None, similar, distance, known.limit, None, False, why, "", f"Cannot tell. {why}"
     )
 
 
-def word(known: Corpus, fits: bool, probability: float, accuracy: float, held_out: Series) -> str:
+def state(known: Corpus, fits: bool, probability: float, accuracy: float, held_out: Series) -> str:
     """The state, in a word or a few."""
     if not fits:
         return "still fitting"
@@ -244,14 +244,14 @@ def word(known: Corpus, fits: bool, probability: float, accuracy: float, held_ou
 
 
 def evidence(
-    steps: Series, values: Mapping[str, Series], said: Mapping[str, float], similar: Sequence[SimilarRun]
+    steps: Series, values: Mapping[str, Series], found: Mapping[str, float], similar: Sequence[SimilarRun]
 ) -> str:
     """What can be checked: the readings, what the last doubling brought, and what became of similar runs."""
     now = {name: float(series[-1]) for name, series in values.items()}
     norms = (("weight norm", "parameter_norm"), ("Jacobian norm", "jacobian_norm"))
-    moved = [f"{words} {now[name] / 2 ** said[f'{name}, change']:.3g} → {now[name]:.3g}" for words, name in norms]
+    moved = [f"{words} {now[name] / 2 ** found[f'{name}, change']:.3g} → {now[name]:.3g}" for words, name in norms]
     aligned = now["jacobian_alignment"]
-    moved.append(f"Jacobian alignment {aligned - said['jacobian_alignment, change']:.2f} → {aligned:.2f}")
+    moved.append(f"Jacobian alignment {aligned - found['jacobian_alignment, change']:.2f} → {aligned:.2f}")
     rose = sum(run.rises for run in similar)
     return (
         f"At step {steps[-1]:,.0f} training accuracy {now['accuracy']:.1%}, log-probability "
@@ -260,8 +260,8 @@ def evidence(
     )
 
 
-def mind(known: Corpus, row: Row, probability: float) -> str:
-    """What the verdict depends on most, and what would be said without it."""
+def counterfactual(known: Corpus, row: Row, probability: float) -> str:
+    """What the verdict depends on most, and the probability without it."""
     name, instead = known.counterfactual(row)
     return (
         f"Most depends on {in_words(name)}: with the corpus's mean in its place the {probability:.0%} would be "

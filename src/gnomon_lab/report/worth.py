@@ -27,7 +27,7 @@ def sentences(found: Verdict | str) -> list[str]:
     """The sentences to show, the verdict first."""
     if isinstance(found, str):
         return [found]
-    beside = (found.evidence, found.mind)
+    beside = (found.evidence, found.counterfactual)
     return [found.message, *(sentence for sentence in beside if sentence and sentence not in found.message)]
 
 

@@ -165,15 +165,15 @@ def summary(records: Sequence[Record]) -> str:
     """The result in two sentences, and what the verdict predicted."""
     known = {arm: (last(records, arm)[SEEN], last(records, arm)[UNSEEN]) for arm in ARMS}
     say = "The {} network recognises {:.0%} of the digits it was trained on and {:.0%} of those it never saw."
-    return " ".join([*(say.format(arm, *known[arm]) for arm in ARMS), *foreseen(records)])
+    return " ".join([*(say.format(arm, *known[arm]) for arm in ARMS), *predicted(records)])
 
 
-def foreseen(records: Sequence[Record]) -> list[str]:
+def predicted(records: Sequence[Record]) -> list[str]:
     """The verdict when each network first fitted its digits: how probable it was that it would recognise more."""
-    said = {arm: found.probability for arm in ARMS if (found := when_fitted(records, arm))}
-    if any(probability is None for probability in said.values()) or len(said) < len(ARMS):
+    probabilities = {arm: found.probability for arm in ARMS if (found := when_fitted(records, arm))}
+    if any(probability is None for probability in probabilities.values()) or len(probabilities) < len(ARMS):
         return []
-    odds = " and ".join(f"{probability:.0%} for the {arm} network" for arm, probability in said.items())
+    odds = " and ".join(f"{probability:.0%} for the {arm} network" for arm, probability in probabilities.items())
     return [
         "From the training digits alone, when these were first fitted, gnomon's verdict put the chance that unseen "
         f"accuracy would rise by five points more at {odds}."
@@ -215,7 +215,7 @@ def curves(records: Sequence[Record]) -> Curves:
         " ".join(
             (
                 "Above, the accuracy on the training digits (dashed) and on the others (solid).",
-                *(came_to(records, arm) for arm in ARMS),
+                *(milestones(records, arm) for arm in ARMS),
                 "Below, means over the training digits.",
                 peaked(records, "GrokAlign"),
             )
@@ -225,7 +225,7 @@ def curves(records: Sequence[Record]) -> Curves:
     )
 
 
-def came_to(records: Sequence[Record], arm: str) -> str:
+def milestones(records: Sequence[Record], arm: str) -> str:
     """From which step on one network fits its digits, and from which it recognises others."""
     fits, knows = (settled_at(records, arm, name, least) for name, least in LEAST.items())
     fitted = f"fits {LEAST[SEEN]:.0%} of its digits " + ("at no step" if fits is None else f"from step {fits:,} on")

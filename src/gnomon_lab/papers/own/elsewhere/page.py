@@ -12,7 +12,7 @@ MOMENTS = (32, 16, 8, 4)
 """The verdict is asked when a training run has done one in this many of its steps."""
 
 
-def asked(records: Sequence[Record]) -> list[tuple[int, int]]:
+def moments(records: Sequence[Record]) -> list[tuple[int, int]]:
     """The indices of the readings at which it is asked, each with the reading at four times as many steps."""
     steps = [record["step"] for record in records]
     return [(steps.index(steps[-1] // part), steps.index(4 * steps[-1] // part)) for part in MOMENTS]
@@ -24,21 +24,21 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
     return columns, [
         (name, f"{read[now]['step']:,}", *known(read, now, then))
         for name, read in by_arm(records).items()
-        for now, then in asked(read)
+        for now, then in moments(read)
     ]
 
 
 def known(records: Sequence[Record], now: int, then: int) -> tuple[str, ...]:
-    """Accuracies at a reading, what was said then, and what came."""
+    """Accuracies at a reading, what was predicted then, and the rise that followed."""
     seen, unseen, later = records[now][SEEN], records[now][UNSEEN], records[then][UNSEEN]
-    found = said(records[: now + 1])
-    told = (
+    found = verdict_at(records[: now + 1])
+    predicted = (
         ("", "") if found.probability is None or found.rise is None else (f"{found.probability:.0%}", span(found.rise))
     )
-    return f"{seen:.1%}", f"{unseen:.1%}", found.says, *told, f"{100 * (later - unseen):+.1f} points"
+    return f"{seen:.1%}", f"{unseen:.1%}", found.says, *predicted, f"{100 * (later - unseen):+.1f} points"
 
 
-def said(records: Sequence[Record]) -> Verdict:
+def verdict_at(records: Sequence[Record]) -> Verdict:
     """The verdict on readings of training data."""
     columns = {name: [record[f"train/{name}"] for record in records] for name in corpus().quantities}
     return verdict([record["step"] for record in records], **columns)
@@ -51,18 +51,21 @@ def span(rise: tuple[float, float]) -> str:
 
 def summary(records: Sequence[Record]) -> str:
     """How often the verdict was right."""
-    asks = [(read, now, then) for read in by_arm(records).values() for now, then in asked(read)]
-    told = [(said(read[: now + 1]), read[then][UNSEEN] - read[now][UNSEEN]) for read, now, then in asks]
+    verdicts = [
+        (verdict_at(read[: now + 1]), read[then][UNSEEN] - read[now][UNSEEN])
+        for read in by_arm(records).values()
+        for now, then in moments(read)
+    ]
     answered = [
         (found.probability, found.rise, rise)
-        for found, rise in told
+        for found, rise in verdicts
         if found.probability is not None and found.rise is not None
     ]
     right = sum((probability >= 0.5) == (rise >= 0.05) for probability, _, rise in answered)
     held = sum(low <= rise <= high for _, (low, high), rise in answered)
     return (
-        f"The verdict answered {len(answered)} of {len(told)} times, and was right about a rise by five points {right} "
-        f"times; the range held {held} times."
+        f"The verdict answered {len(answered)} of {len(verdicts)} times, and was right about a rise by five points "
+        f"{right} times; the range held {held} times."
     )
 
 

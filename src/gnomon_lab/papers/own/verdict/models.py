@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 
 Traits = Float[NDArray[Any], "m q"]
 Probabilities = Float[NDArray[Any], "m"]
-Tell = Callable[[Traits], Probabilities]
-Fit = Callable[[Traits, Bool[NDArray[Any], "m"], Int[NDArray[Any], "m"]], Tell]
-"""From traits, what came, and the network of each."""
+Predict = Callable[[Traits], Probabilities]
+Fit = Callable[[Traits, Bool[NDArray[Any], "m"], Int[NDArray[Any], "m"]], Predict]
+"""From the traits and outcomes of moments, and the network of each, to what predicts the probability of others."""
 RUNS = 25
 """How many of the most similar networks are asked."""
 TOGETHER = 500
@@ -28,36 +28,36 @@ TOGETHER = 500
 def logistic(strength: float) -> Fit:
     """Logistic regression on standardised traits; the smaller `strength`, the larger the penalty."""
 
-    def fit(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
-        if alike(came):
-            return always(came)
+    def fit(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Predict:
+        if one_outcome(outcomes):
+            return constant(outcomes)
         fitted = make_pipeline(imputer(), StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
-        fitted.fit(traits, came)
-        return lambda asked: fitted.predict_proba(asked)[:, 1]
+        fitted.fit(traits, outcomes)
+        return lambda query: fitted.predict_proba(query)[:, 1]
 
     return fit
 
 
-def nearest(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
-    """The share for which it came true, at the most similar moment of each of the `RUNS` most similar networks."""
+def nearest(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Predict:
+    """The share of positive outcomes, at the most similar moment of each of the `RUNS` most similar networks."""
     standard = make_pipeline(imputer(), StandardScaler())
     known = standard.fit_transform(traits)
 
-    def tell(asked: Traits) -> Probabilities:
-        rows, _ = similar(standard.transform(asked), known, whose)
-        return (came[rows].sum(1) + 0.5) / (rows.shape[1] + 1)
+    def predict(query: Traits) -> Probabilities:
+        rows, _ = similar(standard.transform(query), known, whose)
+        return (outcomes[rows].sum(1) + 0.5) / (rows.shape[1] + 1)
 
-    return tell
+    return predict
 
 
-def boosting(traits: Traits, came: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Tell:
+def boosting(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Predict:
     """Gradient boosting of shallow trees."""
-    if alike(came):
-        return always(came)
+    if one_outcome(outcomes):
+        return constant(outcomes)
     fitted = booster()
     known = ~np.isnan(traits).all(0)  # it cannot use a trait without a single value
-    fitted.fit(traits[:, known], came)
-    return lambda asked: fitted.predict_proba(asked[:, known])[:, 1]
+    fitted.fit(traits[:, known], outcomes)
+    return lambda query: fitted.predict_proba(query[:, known])[:, 1]
 
 
 def booster() -> HistGradientBoostingClassifier:
@@ -74,14 +74,14 @@ SIMPLE: Mapping[str, Fit] = {
 BOOSTED: Mapping[str, Fit] = {"gradient boosting": boosting}
 
 
-def alike(came: Bool[NDArray[Any], "m"]) -> bool:
+def one_outcome(outcomes: Bool[NDArray[Any], "m"]) -> bool:
     """Whether there is only one outcome."""
-    return bool(came.all() or not came.any())
+    return bool(outcomes.all() or not outcomes.any())
 
 
-def always(came: Bool[NDArray[Any], "m"]) -> Tell:
-    """That outcome."""
-    return lambda asked: np.full(len(asked), float(came[0]))
+def constant(outcomes: Bool[NDArray[Any], "m"]) -> Predict:
+    """Always that outcome."""
+    return lambda query: np.full(len(query), float(outcomes[0]))
 
 
 def imputer() -> SimpleImputer:
@@ -90,7 +90,7 @@ def imputer() -> SimpleImputer:
 
 
 def similar(
-    asked: Traits, known: Traits, whose: Int[NDArray[Any], "m"]
+    query: Traits, known: Traits, whose: Int[NDArray[Any], "m"]
 ) -> tuple[Int[NDArray[Any], "a k"], Float[NDArray[Any], "a k"]]:
     """The most similar moment of each of the most similar networks, the nearest first, and the distances to them.
 
@@ -99,7 +99,7 @@ def similar(
     starts = np.flatnonzero(np.diff(whose, prepend=-1))
     ends = np.append(starts[1:], len(whose))
     rows, distances = [np.empty((0, min(RUNS, len(starts))), int)], [np.empty((0, min(RUNS, len(starts))))]
-    for part in np.array_split(asked, math.ceil(len(asked) / TOGETHER) or 1):
+    for part in np.array_split(query, math.ceil(len(query) / TOGETHER) or 1):
         apart = cdist(part, known) / math.sqrt(known.shape[1])
         closest = np.minimum.reduceat(apart, starts, axis=1)
         chosen = np.argsort(closest, axis=1, kind="stable")[:, :RUNS]

@@ -111,11 +111,11 @@ def moments(names: Sequence[str], networks: Sequence[Watched], quantities: Mappi
         for place in range(len(network.steps)):
             so_far = slice(place + 1)
             values = {quantity: network.levels[so_far, column] for quantity, column in columns.items()}
-            said = traits(network.steps[so_far], values)
-            if said is None:
+            measured = traits(network.steps[so_far], values)
+            if measured is None:
                 continue
-            found = tuple(said)
-            rows.append(list(said.values()))
+            found = tuple(measured)
+            rows.append(list(measured.values()))
             numbers.append((which, place, *came(network, place, network.levels[place, list(names).index(SEEN)])))
     kinds = (int, int, bool, bool, float, float, float)
     known: list[NDArray[Any]] = [

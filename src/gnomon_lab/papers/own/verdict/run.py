@@ -16,7 +16,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
-from gnomon_lab.papers.own.verdict.nested import Said, nested
+from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
 from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
 from gnomon_lab.papers.own.verdict.scores import Scored, beyond, of_networks, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
@@ -75,7 +75,7 @@ SMALL = PAPER = Config()
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class JudgedCorpus:
     """The corpus, ready to be judged.
 
     Attributes:
@@ -101,52 +101,52 @@ class Asked:
         kinds = [str(name) if grouping == "families" else KINDS.get(name, name) for name in self.family]
         return np.unique(kinds, return_inverse=True)[1][self.data.network]
 
-    def said(self, name: str, grouping: str, came: Bool[NDArray[Any], "m"]) -> Said:
-        """What a set says."""
+    def predicted(self, name: str, grouping: str, outcomes: Bool[NDArray[Any], "m"]) -> HeldOutPredictions:
+        """The predictions from one set of quantities."""
         quantities, models = SETS[name]
         data = self.data.of(quantities) if quantities else self.everything
-        return nested(data, came, self.group(grouping), models)
+        return nested(data, outcomes, self.group(grouping), models)
 
 
 def run(config: Config, run: Run) -> None:
     """Judges each set, leaving out each group; then the rules that say when to stop."""
-    asked = ready(config, run.seed)
-    data, family = asked.data, asked.family
-    rivals: dict[str, dict[str, Said]] = {}
+    judged = ready(config, run.seed)
+    data, family = judged.data, judged.family
+    rivals: dict[str, dict[str, HeldOutPredictions]] = {}
     tried = list(product(GROUPINGS, SETS))
     for step in run.steps("probability", len(tried) - 1):
         grouping, name = tried[step]
         if grouping not in rivals:
-            rivals[grouping] = {rival: asked.said(rival, grouping, data.rises) for rival in RIVALS}
-        said = rivals[grouping].get(name) or asked.said(name, grouping, data.rises)
+            rivals[grouping] = {rival: judged.predicted(rival, grouping, data.rises) for rival in RIVALS}
+        predicted = rivals[grouping].get(name) or judged.predicted(name, grouping, data.rises)
         every, fitted = (
-            Scored(data, data.rises, family, asked.draws, which)
+            Scored(data, data.rises, family, judged.draws, which)
             for which in (np.full_like(data.fitted, True), data.fitted)
         )
-        places, thresholds = stops(asked, said, grouping)
+        places, thresholds = stops(judged, predicted, grouping)
         run.record(
-            step, grouping=grouping, set=name, models=sorted(set(said.chosen.values())), thresholds=thresholds,
-            all=scores(every, said), fitted=scores(fitted, said),
-            beyond=beyond(fitted, said, rivals[grouping]), stops=stopped(asked, places),
+            step, grouping=grouping, set=name, models=sorted(set(predicted.chosen.values())), thresholds=thresholds,
+            all=scores(every, predicted), fitted=scores(fitted, predicted),
+            beyond=beyond(fitted, predicted, rivals[grouping]), stops=stopped(judged, places),
         )  # fmt: skip
     others = list(product(GROUPINGS, ("falls", "closed")))
     for step in run.steps("other questions", len(others) - 1):
         grouping, target = others[step]
-        came = getattr(data, target)
-        said = asked.said("core", grouping, came)
-        fitted = Scored(data, came, family, asked.draws, data.fitted)
-        run.record(step, grouping=grouping, target=target, fitted=scores(fitted, said))
-    rules = rules_of(asked)
+        outcomes = getattr(data, target)
+        predicted = judged.predicted("core", grouping, outcomes)
+        fitted = Scored(data, outcomes, family, judged.draws, data.fitted)
+        run.record(step, grouping=grouping, target=target, fitted=scores(fitted, predicted))
+    rules = rules_of(judged)
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]
-        run.record(step, rule=name, stops=stopped(asked, places))
+        run.record(step, rule=name, stops=stopped(judged, places))
     path = Path(config.corpus) if config.corpus else CORPUS
-    kept = shipped(list(CORE), asked.networks, data.of(list(CORE)), asked.group("families"))
+    kept = shipped(list(CORE), judged.networks, data.of(list(CORE)), judged.group("families"))
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     replace_text(run.folder / "corpus.json", json.dumps({"corpus": sha256, **kept}, separators=(",", ":")) + "\n")
 
 
-def ready(config: Config, seed: int) -> Asked:
+def ready(config: Config, seed: int) -> JudgedCorpus:
     """Reads the corpus."""
     names, networks = read_corpus(Path(config.corpus) if config.corpus else CORPUS)
     networks = [network for network in networks if len(network.steps)]  # some diverge before they are read
@@ -154,7 +154,7 @@ def ready(config: Config, seed: int) -> Asked:
     data = moments(names, networks, CORE | VALIDATION | LOSS)
     by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}
     draws = resamples(by_family, config.resamples, np.random.default_rng(seed))
-    return Asked(names, networks, data, of_everything(names, networks, data), family, draws)
+    return JudgedCorpus(names, networks, data, of_everything(names, networks, data), family, draws)
 
 
 def of_everything(names: Sequence[str], networks: Sequence[Watched], data: Moments) -> Moments:
@@ -168,52 +168,52 @@ def of_everything(names: Sequence[str], networks: Sequence[Watched], data: Momen
     return replace(data, names=tuple(both), traits=np.stack(rows))
 
 
-def stops(asked: Asked, said: Said, grouping: str) -> tuple[Places, list[float]]:
+def stops(judged: JudgedCorpus, predicted: HeldOutPredictions, grouping: str) -> tuple[Places, list[float]]:
     """Where each training run would be ended, with a threshold that was chosen without its group."""
-    data, group = asked.data, asked.group(grouping)
-    places: list[int | None] = [None] * len(asked.networks)
+    data, group = judged.data, judged.group(grouping)
+    places: list[int | None] = [None] * len(judged.networks)
     thresholds = []
     for which, left_out in enumerate(np.unique(group)):
         own = np.unique(data.network[group == left_out])
         others = np.setdiff1d(np.unique(data.network), own)
-        chosen = threshold(data, said.inner[which], asked.networks, others)
+        chosen = threshold(data, predicted.inner[which], judged.networks, others)
         thresholds.append(chosen)
-        found = improbable(data, said.probability, len(places), chosen)
+        found = improbable(data, predicted.probability, len(places), chosen)
         for network in own:
             places[network] = found[network]
     return places, thresholds
 
 
-def stopped(asked: Asked, places: Places) -> dict[str, object]:
+def stopped(judged: JudgedCorpus, places: Places) -> dict[str, object]:
     """The results of a rule: false stops among all, wasted steps as a share of those of never stopping."""
-    found, never = ended(asked.networks, places), ended(asked.networks, [None] * len(places))
-    family = [str(name) for name in asked.family]
-    false, ends = (of_networks(each.astype(float), family, asked.draws) for each in (found.false, found.stopped))
-    ours, theirs = (of_networks(each.wasted.astype(float), family, asked.draws) for each in (found, never))
+    found, never = ended(judged.networks, places), ended(judged.networks, [None] * len(places))
+    family = [str(name) for name in judged.family]
+    false, ends = (of_networks(each.astype(float), family, judged.draws) for each in (found.false, found.stopped))
+    ours, theirs = (of_networks(each.wasted.astype(float), family, judged.draws) for each in (found, never))
     return {
         "false": spread(*false),
         "wasted": spread(ours[0] / theirs[0], ours[1] / theirs[1]),
         "stopped": spread(*ends),
         "families": {
             name: {
-                "false": float(found.false[asked.family == name].mean()),
+                "false": float(found.false[judged.family == name].mean()),
                 "wasted": float(
-                    found.wasted[asked.family == name].sum() / max(1, never.wasted[asked.family == name].sum())
+                    found.wasted[judged.family == name].sum() / max(1, never.wasted[judged.family == name].sum())
                 ),
             }
-            for name in asked.draws
+            for name in judged.draws
         },
     }
 
 
-def rules_of(asked: Asked) -> dict[str, Places]:
+def rules_of(judged: JudgedCorpus) -> dict[str, Places]:
     """The rules that need no fit, by name."""
     return {
-        "never": [None] * len(asked.networks),
-        "patience of one doubling": patience(asked.names, asked.networks, 1),
-        "patience of two doublings": patience(asked.names, asked.networks, 2),
-        "plateau": flat(asked.names, asked.networks),
-        "feature_learning_interval": rested(asked.names, asked.networks),
+        "never": [None] * len(judged.networks),
+        "patience of one doubling": patience(judged.names, judged.networks, 1),
+        "patience of two doublings": patience(judged.names, judged.networks, 2),
+        "plateau": flat(judged.names, judged.networks),
+        "feature_learning_interval": rested(judged.names, judged.networks),
     }
 
 

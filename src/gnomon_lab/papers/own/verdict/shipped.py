@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import NDArray
 
-from gnomon_lab.papers.own.verdict.models import BOOSTED, Tell, Traits, booster
+from gnomon_lab.papers.own.verdict.models import BOOSTED, Predict, Traits, booster
 from gnomon_lab.papers.own.verdict.moments import Moments
 from gnomon_lab.papers.own.verdict.nested import Ranges, chosen, limit, odds, standard
 from gnomon_lab.papers.own.verdict.stopping import threshold
@@ -28,8 +28,8 @@ def shipped(
     lowest, next_to_it = fitted(np.array([[0.0], [1.0]]) + np.zeros(len(data.names)))
     width = 1 / (next_to_it - lowest)
     name, scores, calibrate = chosen(data, data.rises, group, BOOSTED)
-    said = calibrate(scores[name])
-    ranges = Ranges.of(said[data.known], known.rise)
+    predicted = calibrate(scores[name])
+    ranges = Ranges.of(predicted[data.known], known.rise)
     return {
         "quantities": list(quantities),
         "traits": list(data.names),
@@ -41,10 +41,10 @@ def shipped(
             "edges": rounded(ranges.edges),
             "low": rounded(ranges.low),
             "high": rounded(ranges.high),
-            "doublings": doublings(ranges.edges, said[data.known], known),
+            "doublings": doublings(ranges.edges, predicted[data.known], known),
         },
         "limit": round(limit(known, group[data.known]), DIGITS),
-        "stop": threshold(data, said, networks, np.unique(data.network)),
+        "stop": threshold(data, predicted, networks, np.unique(data.network)),
         "runs": [
             one(networks[which], known.only(known.network == which), fitted) for which in np.unique(known.network)
         ],
@@ -68,15 +68,15 @@ def boosted(known: Moments) -> Json:
     return {"start": round(float(fitted._baseline_prediction[0, 0]), 6), "trees": trees}
 
 
-def calibration(calibrate: Tell) -> list[float]:
+def calibration(calibrate: Predict) -> list[float]:
     """Platt's slope and shift of the logarithm of the odds."""
     shift, both = odds(calibrate(np.array([0.5, 1 / (1 + np.exp(-1))])))[:, 0]
     return rounded(np.array([both - shift, shift]))
 
 
-def doublings(edges: NDArray[Any], said: NDArray[Any], data: Moments) -> list[float | None]:
+def doublings(edges: NDArray[Any], predicted: NDArray[Any], data: Moments) -> list[float | None]:
     """In each bin the median time to a rise of those that have one; None where fewer than ten do."""
-    bins = np.searchsorted(edges, said, side="right")
+    bins = np.searchsorted(edges, predicted, side="right")
     found = [data.soon[(bins == each) & data.rises] for each in range(len(edges) + 1)]
     return [round(float(np.median(soon)), 2) if len(soon) >= 10 else None for soon in found]
 

@@ -1,4 +1,4 @@
-"""When each rule would have ended a training run, what would have come, and how many steps were wasted."""
+"""When each rule would have ended a training run, what would have followed, and how many steps were wasted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Ended:
     """The results of a rule.
 
     Attributes:
-        false: by network, whether at least `RISE` of unseen accuracy would have come.
+        false: by network, whether at least `RISE` of unseen accuracy would have followed.
         wasted: by network, steps after the first reading with an unseen accuracy less than `RISE` below its best.
         stopped: by network, whether it was ended at all.
     """
@@ -67,20 +67,22 @@ def when(networks: Sequence[Watched], holds: Callable[[Watched, int], bool]) -> 
     ]
 
 
-def improbable(data: Moments, said: Probabilities, networks: int, threshold: float) -> Places:
-    """Where a rise is first said to be improbable, of the fitted moments."""
+def improbable(data: Moments, predicted: Probabilities, networks: int, threshold: float) -> Places:
+    """Where a rise is first predicted to be improbable, of the fitted moments."""
     places: list[int | None] = [None] * networks
-    for row in np.flatnonzero(data.fitted & (said < threshold))[::-1]:
+    for row in np.flatnonzero(data.fitted & (predicted < threshold))[::-1]:
         places[data.network[row]] = int(data.place[row])
     return places
 
 
-def threshold(data: Moments, said: Probabilities, networks: Sequence[Watched], asked: Int[NDArray[Any], "k"]) -> float:
+def threshold(
+    data: Moments, predicted: Probabilities, networks: Sequence[Watched], counted: Int[NDArray[Any], "k"]
+) -> float:
     """The highest threshold with few enough false stops of these networks; 0 if there is none."""
-    those, allowed = [networks[which] for which in asked], 0.0
+    those, allowed = [networks[which] for which in counted], 0.0
     for each in THRESHOLDS:
-        places = improbable(data, np.nan_to_num(said, nan=1.0), len(networks), each)
-        if ended(those, [places[which] for which in asked]).false.mean() <= FALSE_STOPS:
+        places = improbable(data, np.nan_to_num(predicted, nan=1.0), len(networks), each)
+        if ended(those, [places[which] for which in counted]).false.mean() <= FALSE_STOPS:
             allowed = each
     return allowed
 
@@ -89,23 +91,23 @@ def patience(names: Sequence[str], networks: Sequence[Watched], doublings: int) 
     """Where the best accuracy on a validation split has not been exceeded for this many doublings of the steps."""
     column = list(names).index("validation/accuracy")
 
-    def tired(network: Watched, place: int) -> bool:
+    def out_of_patience(network: Watched, place: int) -> bool:
         return place - int(network.levels[: place + 1, column].argmax()) >= DOUBLING * doublings
 
-    return when(networks, tired)
+    return when(networks, out_of_patience)
 
 
 def flat(names: Sequence[str], networks: Sequence[Watched]) -> Places:
     """Where `plateau` says that more training is unlikely to help, with readings in between too."""
     aligned, pc1 = (list(names).index(f"some/{name}") for name in ("centroid_alignment", "explained_variance_ratio"))
 
-    def rests(network: Watched, place: int) -> bool:
+    def at_rest(network: Watched, place: int) -> bool:
         if place == 0:
             return False
         steps, series = denser(network, place, (aligned, pc1))
         return bool(np.isfinite(series).all()) and PLATEAU(steps.tolist(), *series.tolist()).reached
 
-    return when(networks, rests)
+    return when(networks, at_rest)
 
 
 def denser(
@@ -123,11 +125,11 @@ def rested(names: Sequence[str], networks: Sequence[Watched]) -> Places:
     """Where `feature_learning_interval` says of the neural tangent kernel that it has rested for a doubling."""
     column = list(names).index("few/kernel_cosine")
 
-    def rests(network: Watched, place: int) -> bool:
+    def at_rest(network: Watched, place: int) -> bool:
         series = network.levels[: place + 1, column]
         if place < DOUBLING or not np.isfinite(series).all():
             return False
         found = feature_learning_interval(network.steps[: place + 1].tolist(), series.tolist())
         return not found.moves or (found.end or 0) <= network.steps[place] / 2 * 1.05
 
-    return when(networks, rests)
+    return when(networks, at_rest)

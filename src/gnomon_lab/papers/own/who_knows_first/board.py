@@ -1,4 +1,4 @@
-"""What is said of one predictor: in each family, over all of them, and in each by what the others say of it."""
+"""The scores of one predictor: in each family, over all of them, and in each with its sign from the others."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from gnomon_lab.papers.own.who_knows_first.judged import (
     Scores,
     alarm,
     auroc,
+    predictions_when_fitted,
     rank_correlation,
     resampled_auroc,
-    told,
 )
 from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, Watched
 
@@ -72,13 +72,13 @@ class Found:
 
 def areas(networks: Networks, scores: Scored, draws: Draws, later: int = 0) -> Found:
     """The AUROC at the reading at which the training data are fitted, or `later` readings after it."""
-    known = {name: told(those, scores[name], later) for name, those in networks.items()}
+    known = {name: predictions_when_fitted(those, scores[name], later) for name, those in networks.items()}
     drawn = [resampled_auroc(found, draws[name]) for name, found in known.items()]
     return Found(np.array([auroc(found) for found in known.values()]), np.stack(drawn, axis=1), 0.5)
 
 
 def correlations(networks: Networks, scores: Scored, draws: Draws) -> Found:
-    """The rank correlation with what comes."""
+    """The rank correlation with the rise that follows."""
     found = [rank_correlation(those, scores[name], draws[name]) for name, those in networks.items()]
     return Found(np.array([value for value, _ in found]), np.stack([drawn for _, drawn in found], axis=1), 0.0)
 
@@ -111,18 +111,18 @@ def judged(networks: Networks, scores: Scored, draws: Draws) -> dict[str, object
 
 def counts(networks: Sequence[Watched], scores: Sequence[Scores]) -> dict[str, int]:
     """Of a family's networks: all, those with a score at the reading at which they fit, and those generalising then."""
-    asked = told(networks, scores)
-    return {"networks": len(networks), "asked": len(asked.came), "generalise": int(asked.came.sum())}
+    outcomes = predictions_when_fitted(networks, scores).outcomes
+    return {"networks": len(networks), "asked": len(outcomes), "generalise": int(outcomes.sum())}
 
 
 def beyond(networks: Networks, scores: Scored, rival: Scored, draws: Draws) -> Numbers:
     """By how much the AUROC in families left out is above a rival's, which is asked about the same networks."""
-    asked = {
+    same = {
         name: [np.where(np.isnan(own), np.nan, theirs) for own, theirs in zip(scores[name], rival[name], strict=True)]
         for name in networks
     }
     value, drawn = areas(networks, scores, draws).left_out()
-    theirs, drawn_theirs = areas(networks, asked, draws).left_out()
+    theirs, drawn_theirs = areas(networks, same, draws).left_out()
     return spread(value - theirs, drawn - drawn_theirs)
 
 

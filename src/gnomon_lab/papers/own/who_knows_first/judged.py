@@ -1,4 +1,4 @@
-"""How well one number tells what comes: how often it ranks two networks rightly, how soon it would have rung."""
+"""How well one number predicts: how often it ranks two networks correctly, how soon it would have rung."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,26 +27,26 @@ def will_generalise(network: Watched, place: int) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """What was said of networks, and what came.
+class Predictions:
+    """The scores of networks, and their outcomes.
 
     Attributes:
         places: the indices of the networks among all of their family.
         scores: of each.
-        came: whether it will generalise from there on.
+        outcomes: whether each will generalise from there on.
     """
 
     places: Int[NDArray[Any], "m"]
     scores: Scores
-    came: Bool[NDArray[Any], "m"]
+    outcomes: Bool[NDArray[Any], "m"]
 
     @property
     def usable(self) -> bool:
         """Whether there are both outcomes."""
-        return bool(self.came.any() and not self.came.all())
+        return bool(self.outcomes.any() and not self.outcomes.all())
 
 
-def told(networks: Sequence[Watched], scores: Sequence[Scores], later: int = 0) -> Told:
+def predictions_when_fitted(networks: Sequence[Watched], scores: Sequence[Scores], later: int = 0) -> Predictions:
     """At the reading at which each network fits its training data, or `later` after it, for those read there."""
     found = [
         (number, score[place], will_generalise(network, place))
@@ -55,29 +55,29 @@ def told(networks: Sequence[Watched], scores: Sequence[Scores], later: int = 0) 
         and (place := network.fits + later) < len(network.steps) - AHEAD
         and not np.isnan(score[place])
     ]
-    numbers, said, came = zip(*found, strict=True) if found else ((), (), ())
-    return Told(np.array(numbers, dtype=int), np.array(said, dtype=float), np.array(came, dtype=bool))
+    places, scored, outcomes = zip(*found, strict=True) if found else ((), (), ())
+    return Predictions(np.array(places, dtype=int), np.array(scored, dtype=float), np.array(outcomes, dtype=bool))
 
 
-def auroc(found: Told) -> float:
-    """The chance that a network that will generalise has the higher score of two; 0.5 says nothing."""
+def auroc(found: Predictions) -> float:
+    """The chance that a network that will generalise has the higher score of two; 0.5 is chance."""
     if not found.usable:
         return float("nan")
-    ranks, came = rankdata(found.scores), int(found.came.sum())
-    return float((ranks[found.came].sum() - came * (came + 1) / 2) / (came * (len(ranks) - came)))
+    ranks, positive = rankdata(found.scores), int(found.outcomes.sum())
+    return float((ranks[found.outcomes].sum() - positive * (positive + 1) / 2) / (positive * (len(ranks) - positive)))
 
 
-def resampled_auroc(found: Told, draws: NDArray[Any]) -> NDArray[Any]:
+def resampled_auroc(found: Predictions, draws: NDArray[Any]) -> NDArray[Any]:
     """The AUROC in each resample, by how often it drew each network of the family; NaN where one outcome is missing."""
     if not found.usable:
         return np.full(len(draws), np.nan)
-    above = found.scores[found.came][:, None] - found.scores[~found.came]
+    above = found.scores[found.outcomes][:, None] - found.scores[~found.outcomes]
     wins = (above > 0) + 0.5 * (above == 0)
     drawn = draws[:, found.places]
-    came, others = drawn[:, found.came], drawn[:, ~found.came]
-    pairs = came.sum(1) * others.sum(1)
+    positive, negative = drawn[:, found.outcomes], drawn[:, ~found.outcomes]
+    pairs = positive.sum(1) * negative.sum(1)
     with np.errstate(invalid="ignore"):
-        return ((came @ wins) * others).sum(1) / np.where(pairs > 0, pairs, np.nan)
+        return ((positive @ wins) * negative).sum(1) / np.where(pairs > 0, pairs, np.nan)
 
 
 def rank_correlation(
@@ -89,8 +89,8 @@ def rank_correlation(
     """
     whose, known, rises = [np.empty(0, int)], [np.empty(0)], [np.empty(0)]
     for number, (network, score) in enumerate(zip(networks, scores, strict=True)):
-        asked = max(0, len(network.steps) - AHEAD)
-        there = np.flatnonzero(~np.isnan(score[:asked]))
+        readings = max(0, len(network.steps) - AHEAD)
+        there = np.flatnonzero(~np.isnan(score[:readings]))
         whose.append(np.full(len(there), number))
         known.append(score[there])
         rises.append(network.unseen[there + AHEAD] - network.unseen[there])

@@ -93,15 +93,15 @@ def _one(
         steps=columns["step"][read].astype(int),
         unseen=columns[UNSEEN][read].astype(float),
         fits=int(fitting[0]) if len(fitting) else None,
-        diverged=bool(np.isnan(unseen[-1])) or said_to(columns, rows),
+        diverged=bool(np.isnan(unseen[-1])) or has_diverged(columns, rows),
         levels=numbers[read],
         changes=changes(numbers[read], positive),
     )
 
 
-def said_to(columns: dict[str, NDArray[Any]], rows: NDArray[Any]) -> bool:
-    """Whether a network is said to have diverged."""
-    return "diverged" in columns and any(said is not None for said in columns["diverged"][rows])
+def has_diverged(columns: dict[str, NDArray[Any]], rows: NDArray[Any]) -> bool:
+    """Whether a network is recorded as having diverged."""
+    return "diverged" in columns and any(step is not None for step in columns["diverged"][rows])
 
 
 def changes(levels: NDArray[Any], positive: NDArray[Any]) -> NDArray[Any]:
