@@ -73,7 +73,7 @@ def test_a_history_has_a_course_each_and_says_what_a_quantity_is_once():
     assert train[:2] == ["train/nc1", "0.0099"]
     assert test[:2] == ["test/nc1", "0.0198"]
     assert (len(train), len(test)) == (6, 4)
-    assert ("td", {"class": "gnomon-said", "rowspan": "2"}) in page.tags
+    assert ("td", {"class": "gnomon-sentence", "rowspan": "2"}) in page.tags
     assert norm[2] == "1.75 to 3.75"
     courses = [attributes["points"] for tag, attributes in page.tags if tag == "polyline"]
     assert len(courses) == 4

@@ -88,7 +88,7 @@ def linear_head(
             return _head_of({call.module: found}, found)
     head = _of_several(calls, logits)
     if head is None:
-        raise goes_on()
+        raise no_head()
     return head
 
 
@@ -160,11 +160,11 @@ def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[
             found = linear_map(head.layers[0], given[: len(logits)], logits)
             if found is not None:
                 return found.features
-        raise goes_on()
+        raise no_head()
     rows = [next(rows_of(given[-1][: len(logits)], width)) for given, width in zip(seen, head.widths, strict=True)]
     features = torch.cat(rows, dim=1)
     if head.exact and not follow(logits, LinearMap(features, head.weight, head.bias)):
-        raise goes_on()
+        raise no_head()
     return features
 
 
@@ -229,7 +229,7 @@ def not_called() -> UnsupportedModuleError:
     )
 
 
-def goes_on() -> UnsupportedModuleError:
+def no_head() -> UnsupportedModuleError:
     """The error for a network in which no layer outputs the logits."""
     return UnsupportedModuleError(
         "model",

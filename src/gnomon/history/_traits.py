@@ -71,8 +71,8 @@ def traits(steps: Series, values: Mapping[str, Series]) -> dict[str, float] | No
         scale, forms = TRAITS[name]
         scaled = scale(series[there])
         now, then, before = (between(scaled, *place) for place in places if place is not None)
-        said = {"level": now, "change": now - then, "change before": then - before}
-        found |= {f"{name}, {form}": said[form] for form in forms}
+        of_form = {"level": now, "change": now - then, "change before": then - before}
+        found |= {f"{name}, {form}": of_form[form] for form in forms}
     return found
 
 

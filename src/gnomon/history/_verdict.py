@@ -55,7 +55,7 @@ class Verdict:
             five points of it; None if hardly any has one.
         similar: the most similar runs of the corpus, the nearest first.
         distance: the mean distance to them; None where traits are missing.
-        limit: the distance above which nothing is said.
+        limit: the distance above which no verdict is given.
         agrees: whether a validation split says the same: that accuracy rises, or that it does not; None without one.
         reached: whether more training is unlikely to help; `if verdict(...).reached: stop` is the stopping rule.
         evidence: what it rests on, in a sentence that can be checked.

@@ -92,7 +92,7 @@ def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     return jacobian.known[accuracy]
 
 
-def said(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None = None) -> Estimate:
+def warn_if_inaccurate(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None = None) -> Estimate:
     """The estimate, with a warning if it is less accurate than requested.
 
     The error is measured relative to the value, or to the largest of several, unless a size is given.

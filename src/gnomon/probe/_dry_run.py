@@ -21,7 +21,7 @@ from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import Samples
 from gnomon.probe._sequences import of_one_position, of_several, rows_of, several
-from gnomon.probe._side_effects import side_effects_said
+from gnomon.probe._side_effects import reporting_side_effects
 from gnomon.probe._wrapped import has_shapes
 
 CLASSES = 128
@@ -96,13 +96,13 @@ def dry_run(
                 fewer = samples.tensors and isinstance(features, Tensor) and len(x) < features[0].numel()
                 with (
                     noting(why, name, every_class, fewer),
-                    unsaid(),
+                    without_warnings(),
                     in_a_sentence(name, "what it can be computed of", x),
                 ):
                     value = in_brief(quantity)(**{of: known[key] for of, key in wanted.items()})
                     known[name] = presentable(name, value) if name in plan.reported else value
 
-    _, written = in_eval_mode(model, lambda: side_effects_said(model, try_all), None)
+    _, written = in_eval_mode(model, lambda: reporting_side_effects(model, try_all), None)
     return reported(plan, why), written
 
 
@@ -193,7 +193,7 @@ def in_brief(quantity: Quantity) -> Quantity:
 
 
 @contextmanager
-def unsaid() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Suppresses warnings: a few samples lack what all have."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -207,7 +207,7 @@ def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: boo
         with suppress(torch.linalg.LinAlgError), within("Probe"):  # type: ignore[attr-defined]
             yield
     except GnomonError as error:
-        if lasts(error, every_class, fewer):
+        if is_permanent(error, every_class, fewer):
             why[name] = error
 
 
@@ -232,7 +232,7 @@ def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
         ) from cause
 
 
-def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
+def is_permanent(error: GnomonError, every_class: bool, fewer: bool) -> bool:
     """Whether neither training nor more samples would fix it.
 
     A number out of range may come from untrained weights, or from too few samples for full rank: it counts only if it
@@ -247,7 +247,7 @@ def lasts(error: GnomonError, every_class: bool, fewer: bool) -> bool:
     return not isinstance(error, ConvergenceError)
 
 
-def say(why: Mapping[str, GnomonError]) -> None:
+def raise_together(why: Mapping[str, GnomonError]) -> None:
     """Raises one error for all quantities, those with the same reason together."""
     if not why:
         return

@@ -26,7 +26,7 @@ background:var(--page);color:var(--ink);font:13px/1.4 system-ui,sans-serif;paddi
 border:0;border-top:1px solid var(--grid);white-space:nowrap;max-width:none;background:none;color:inherit}
 .gnomon-table.gnomon-table th{font-weight:400;color:var(--muted);border-top:0}
 .gnomon-table.gnomon-table td.gnomon-more{border-top:0}
-.gnomon-table.gnomon-table td.gnomon-said{white-space:normal;min-width:14em;max-width:30em;color:var(--muted)}
+.gnomon-table.gnomon-table td.gnomon-sentence{white-space:normal;min-width:14em;max-width:30em;color:var(--muted)}
 .gnomon-table.gnomon-table td.gnomon-number{text-align:right;font-variant-numeric:tabular-nums}
 .gnomon-table i{font-style:normal;color:var(--muted)}
 .gnomon-table svg{display:block;max-width:none}
@@ -87,7 +87,7 @@ def lines(group: list[Row], columns: Columns) -> list[str]:
 def about(row: Row, height: int) -> str:
     """What the quantity says about itself, next to all its rows."""
     beside = f"{escape(row.about.range)} <i>{escape(row.about.unit)}</i>"
-    sentence = f'<td class="gnomon-said" rowspan="{height}">{escape(row.about.sentence)}</td>'
+    sentence = f'<td class="gnomon-sentence" rowspan="{height}">{escape(row.about.sentence)}</td>'
     return f'{sentence}<td rowspan="{height}">{beside}</td>'
 
 

@@ -16,7 +16,7 @@ from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
-from gnomon.probe._dry_run import device_of, dry_run, ready, say
+from gnomon.probe._dry_run import device_of, dry_run, raise_together, ready
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._expected import ExpectedCost, expected, together
 from gnomon.probe._history import History
@@ -237,7 +237,7 @@ class Probe:
             )
             why |= {at_split(split, name): error for name, error in lacking.items()}
             self._written |= written
-        say(why)
+        raise_together(why)
         if several(self.positions):
             self._plans = {split: of_several(each) for split, each in self._plans.items()}
         # The dry run has checked whether samples mix, if it took place; otherwise the first reading does.

@@ -214,7 +214,7 @@ def check_again(data: object) -> None:
         )
 
 
-class Untold:
+class NoGradientState:
     """Takes the place of what Accelerate tells where training is in its loader."""
 
     def _add_dataloader(self, loader: object) -> None:
@@ -229,7 +229,7 @@ def beside_training(batches: Iterable[Any]) -> Iterable[Any]:
     if hasattr(batches, "gradient_state") and hasattr(batches, "base_dataloader"):  # that Accelerate has prepared
         own = object.__new__(type(batches))
         base = beside_training(batches.base_dataloader)
-        vars(own).update(vars(batches) | {"gradient_state": Untold(), "base_dataloader": base})
+        vars(own).update(vars(batches) | {"gradient_state": NoGradientState(), "base_dataloader": base})
         return own
     if isinstance(batches, DataLoader) and batches.persistent_workers:
         own = copy.copy(batches)

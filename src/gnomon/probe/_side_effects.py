@@ -17,7 +17,7 @@ LIBRARIES = frozenset({"torch", "numpy"})
 """Packages whose objects are known."""
 
 
-def side_effects_said(model: nn.Module, look: Callable[[], T]) -> T:
+def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
     """What `look` returns; also reports what its passes did that no reading can do without harm.
 
     Raises:

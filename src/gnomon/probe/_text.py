@@ -18,7 +18,7 @@ def in_words(title: str, histories: Mapping[str, "History"]) -> str:
     """One line per quantity: its last mean, the middle half of the samples, its course, its range and its unit."""
     courses = any(len(history) > 1 for history in histories.values())
     lines = [
-        [f"{row.prefix}{row.name}", *columns(name, one, row, courses=courses), said(row)]
+        [f"{row.prefix}{row.name}", *columns(name, one, row, courses=courses), range_and_unit(row)]
         for group in rows_by_quantity(histories)
         for row in group
         for name, one in zip(histories, row.courses, strict=True)
@@ -38,7 +38,7 @@ def columns(run: str, one: Course, row: Row, *, courses: bool) -> list[str]:
     return [*named, number(one.last), middle, *line]
 
 
-def said(row: Row) -> str:
+def range_and_unit(row: Row) -> str:
     """Range and unit."""
     return ", ".join(filter(None, (row.about.range, row.about.unit)))
 

@@ -7,7 +7,7 @@ from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
 from gnomon.linalg import Estimate, size_of
 from gnomon.measure._curvature import eigenvalues, gauss_newton
-from gnomon.measure._estimates import Accuracy, said
+from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._losses import Loss
 
 
@@ -75,4 +75,4 @@ def gauss_newton_eigenvalues(
     """
     accuracy = Accuracy.of(rtol, passes, seed)
     found = eigenvalues(gauss_newton(model, x, labels, loss, memory), k, accuracy, memory)
-    return said("gauss_newton_eigenvalues", found, accuracy, size_of(found.value))
+    return warn_if_inaccurate("gauss_newton_eigenvalues", found, accuracy, size_of(found.value))

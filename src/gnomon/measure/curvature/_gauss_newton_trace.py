@@ -7,7 +7,7 @@ from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
 from gnomon.linalg import Estimate
 from gnomon.measure._curvature import FEW, gauss_newton, trace
-from gnomon.measure._estimates import Accuracy, said
+from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._losses import Loss
 
 
@@ -73,4 +73,4 @@ def gauss_newton_trace(
         return trace(gauss_newton(model, x, labels, loss, memory), accuracy, memory)
     accuracy = Accuracy.of(rtol, passes, seed)
     found = trace(gauss_newton(model, x, labels, loss, memory), accuracy, memory)
-    return said("gauss_newton_trace", found, accuracy, found.value.abs())
+    return warn_if_inaccurate("gauss_newton_trace", found, accuracy, found.value.abs())

@@ -7,7 +7,7 @@ from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
 from gnomon.linalg import Estimate
 from gnomon.measure._curvature import FEW, hessian, trace
-from gnomon.measure._estimates import Accuracy, said
+from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._losses import Loss
 
 
@@ -75,4 +75,4 @@ def hessian_trace(
         return trace(hessian(model, x, labels, loss, memory), accuracy, memory)
     accuracy = Accuracy.of(rtol, passes, seed)
     found = trace(hessian(model, x, labels, loss, memory), accuracy, memory)
-    return said("hessian_trace", found, accuracy, found.value.abs())
+    return warn_if_inaccurate("hessian_trace", found, accuracy, found.value.abs())

@@ -9,7 +9,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.linalg import Estimate, top_share
-from gnomon.measure._estimates import Accuracy, FirstAndNorm, estimated, said
+from gnomon.measure._estimates import Accuracy, FirstAndNorm, estimated, warn_if_inaccurate
 
 
 @overload
@@ -69,7 +69,7 @@ def explained_variance_ratio(
             lambda matrix, _: top_share(matrix.flatten(2)),
             lambda products, _: FirstAndNorm.kept(jacobian, products, accuracy).share(),
         )
-        return said("explained_variance_ratio", found, accuracy)
+        return warn_if_inaccurate("explained_variance_ratio", found, accuracy)
     _checks.samples(3, jacobian=jacobian)
     _checks.finite(jacobian=jacobian)
     return top_share(jacobian.flatten(2))

@@ -11,7 +11,7 @@ from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.errors import ShapeError
 from gnomon.linalg import Estimate, length, unit
-from gnomon.measure._estimates import Accuracy, norm_of, said
+from gnomon.measure._estimates import Accuracy, norm_of, warn_if_inaccurate
 
 
 @overload
@@ -72,7 +72,7 @@ def jacobian_alignment(
     """
     if isinstance(jacobian, JacobianOperator):
         accuracy = Accuracy.of(rtol, passes, seed)
-        return said("jacobian_alignment", _share_along(jacobian, x, accuracy), accuracy)
+        return warn_if_inaccurate("jacobian_alignment", _share_along(jacobian, x, accuracy), accuracy)
     _checks.jacobian_at(jacobian, x)
     _checks.finite(jacobian=jacobian, x=x)
     whole = unit(jacobian.flatten(1)).view(*jacobian.shape[:2], -1)

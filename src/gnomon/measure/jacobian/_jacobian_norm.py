@@ -9,7 +9,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.linalg import Estimate, length
-from gnomon.measure._estimates import Accuracy, norm_of, said
+from gnomon.measure._estimates import Accuracy, norm_of, warn_if_inaccurate
 
 
 @overload
@@ -63,7 +63,7 @@ def jacobian_norm(
     """
     if isinstance(jacobian, JacobianOperator):
         accuracy = Accuracy.of(rtol, passes, seed)
-        return said("jacobian_norm", norm_of(jacobian, accuracy), accuracy)
+        return warn_if_inaccurate("jacobian_norm", norm_of(jacobian, accuracy), accuracy)
     _checks.samples(3, jacobian=jacobian)
     _checks.finite(jacobian=jacobian)
     return length(jacobian.flatten(1))

@@ -11,7 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL, JacobianOperator, Model, Tape, jacobian_gram, map_tapes
 from gnomon.linalg import Estimate, size_of
-from gnomon.measure._estimates import Accuracy, estimated, first_values, said
+from gnomon.measure._estimates import Accuracy, estimated, first_values, warn_if_inaccurate
 
 
 @overload
@@ -96,7 +96,7 @@ def singular_values(
     if k is not None:
         accuracy = Accuracy.of(rtol, passes, seed)
         found = _first(JacobianOperator(model, x, memory=memory), k, accuracy)
-        return said("singular_values", found, accuracy, size_of(found.value))
+        return warn_if_inaccurate("singular_values", found, accuracy, size_of(found.value))
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         rank = min(tape.logits.shape[1], tape.x[0].numel())

@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.linalg import Estimate, top_share
-from gnomon.measure._estimates import Accuracy, FirstAndNorm, estimated, said
+from gnomon.measure._estimates import Accuracy, FirstAndNorm, estimated, warn_if_inaccurate
 
 
 @overload
@@ -71,7 +71,7 @@ def stable_rank(
             lambda matrix, _: _of_matrix(matrix),
             lambda products, _: FirstAndNorm.kept(jacobian, products, accuracy).stable_rank(),
         )
-        return said("stable_rank", found, accuracy)
+        return warn_if_inaccurate("stable_rank", found, accuracy)
     _checks.samples(3, jacobian=jacobian)
     _checks.finite(jacobian=jacobian)
     return _of_matrix(jacobian)

@@ -10,7 +10,7 @@ from gnomon._precision import full_precision
 from gnomon.autodiff import gradient_kernel
 from gnomon.errors import RangeError, ShapeError
 from gnomon.linalg import Estimate
-from gnomon.measure._estimates import Accuracy, said
+from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._mixtures import kernel_between
 
 
@@ -125,4 +125,4 @@ def ntk(
     accuracy = Accuracy.of(rtol, passes, seed)
     found = kernel_between(model, x, x2, accuracy, memory)
     _checks.finite(ntk=found.value)
-    return said("ntk", found, accuracy, found.value.abs().amax().expand_as(found.value))
+    return warn_if_inaccurate("ntk", found, accuracy, found.value.abs().amax().expand_as(found.value))

@@ -10,7 +10,7 @@ from gnomon._precision import full_precision
 from gnomon.autodiff import gradient_kernel
 from gnomon.errors import ShapeError
 from gnomon.linalg import Estimate
-from gnomon.measure._estimates import Accuracy, said
+from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._mixtures import kernel_to_point
 
 
@@ -98,4 +98,4 @@ def ntk_to_point(
     accuracy = Accuracy.of(rtol, passes, seed)
     found = kernel_to_point(model, x, point.unsqueeze(0), accuracy, memory)
     _checks.finite(ntk=found.value)
-    return said("ntk_to_point", found, accuracy, found.value.abs().amax().expand_as(found.value))
+    return warn_if_inaccurate("ntk_to_point", found, accuracy, found.value.abs().amax().expand_as(found.value))

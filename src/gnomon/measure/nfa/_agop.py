@@ -9,7 +9,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.autodiff import FEW_OUTPUTS, RTOL, JacobianOperator
 from gnomon.linalg import Estimate
-from gnomon.measure._estimates import Accuracy, in_single, products_of, said, to_dtype
+from gnomon.measure._estimates import Accuracy, in_single, products_of, to_dtype, warn_if_inaccurate
 from gnomon.measure._outer_products import mean_outer_product, of_matrix
 
 
@@ -99,4 +99,4 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     found, size = mean_outer_product(
         lambda: (products_of(part, accuracy.seed) for part in jacobian.parts()), exact, (samples, outputs), accuracy
     )
-    return to_dtype(said("agop", found, accuracy, size), jacobian.dtype)
+    return to_dtype(warn_if_inaccurate("agop", found, accuracy, size), jacobian.dtype)

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon._precision import half_as_single
 from gnomon.autodiff import RTOL, JacobianOperator
 from gnomon.linalg import Covariance, Dense, Estimate, Products, covariance_of
-from gnomon.measure._estimates import Accuracy, products_of, said, to_dtype
+from gnomon.measure._estimates import Accuracy, products_of, to_dtype, warn_if_inaccurate
 from gnomon.measure._stacked import first_and_norm_of_all
 
 
@@ -94,4 +94,4 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
 
     ranks = first_and_norm_of_all(parts, (n, c, math.prod(shape)), like, accuracy).stable_rank()
     found = to_dtype(Estimate(ranks.value[0], ranks.error[0], ranks.passes[0]), jacobian.dtype)
-    return said("effective_rank", found, accuracy, found.value)
+    return warn_if_inaccurate("effective_rank", found, accuracy, found.value)

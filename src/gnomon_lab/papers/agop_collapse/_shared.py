@@ -185,6 +185,6 @@ def losses(records: Sequence[Record]) -> Panel:
     return Panel("Training loss", "log10 of the squared error", (Line("loss", epochs, values, colour=LAYERS),))
 
 
-def said(records: Sequence[Record]) -> str:
+def described(records: Sequence[Record]) -> str:
     """Network and data in words."""
     return records[0]["arm"].replace(" ", " on ")

@@ -18,11 +18,11 @@ from gnomon_lab.papers.agop_collapse._shared import (
     SMALL,
     SOURCE,
     Config,
+    described,
     linear_layers,
     losses,
     over_epochs,
     over_layers,
-    said,
     train,
 )
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
@@ -114,7 +114,7 @@ def layers(records: Sequence[Record]) -> Curves:
     }
     return Curves(
         "layers",
-        f"Where in each layer classes collapse, {said(records)}",
+        f"Where in each layer classes collapse, {described(records)}",
         "NC1 = tr Σ_W / tr Σ_B of the training images, of what each hidden layer is given, behind SVᵀ, and behind the "
         "ReLU. The input of a layer is the output of the one before.",
         "epoch",
@@ -133,7 +133,7 @@ def end(records: Sequence[Record]) -> Curves:
     }
     return Curves(
         "end",
-        f"NC1 from layer to layer, {said(records)}",
+        f"NC1 from layer to layer, {described(records)}",
         "Each hidden layer from its input over SVᵀΦ to its output: the gap from the first to the second is the "
         "weight's, that from the second to the third the ReLU's.",
         "hidden layer",
@@ -150,7 +150,7 @@ def parts(records: Sequence[Record]) -> Curves:
     }
     return Curves(
         "parts",
-        f"Weight and ReLU, layer by layer, {said(records)}",
+        f"Weight and ReLU, layer by layer, {described(records)}",
         "The factor by which each part of a layer multiplies NC1: below 0 it collapses classes, above 0 it spreads "
         "them.",
         "epoch",

@@ -16,11 +16,11 @@ from gnomon_lab.papers.agop_collapse._shared import (
     SMALL,
     SOURCE,
     Config,
+    described,
     linear_layers,
     losses,
     over_epochs,
     over_layers,
-    said,
     train,
 )
 from gnomon_lab.runs import Claim, Record, Run, over_seeds
@@ -87,7 +87,7 @@ def development(records: Sequence[Record]) -> Curves:
     )
     return Curves(
         "nfa",
-        f"The weights and the AGOP in training, {said(records)}",
+        f"The weights and the AGOP in training, {described(records)}",
         "Above, the shares of the variance behind the last hidden layer, tr Σ_W / tr Σ_T and tr Σ_B / tr Σ_T. Below, "
         "for each hidden layer, the correlation of WᵀW with the root of the AGOP at its input, from before training "
         "(epoch 0) on: Pearson's, which is the paper's, and the cosine.",
@@ -115,7 +115,7 @@ def ends(records: Sequence[Record]) -> Curves:
     )  # fmt: skip
     return Curves(
         "ends",
-        f"Before training and at the end, {said(records)}",
+        f"Before training and at the end, {described(records)}",
         "What is high without training is no sign of feature learning: what training does is the gap between the "
         "lines. The last panel is the ansatz as it is printed.",
         "hidden layer",

@@ -172,14 +172,14 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
-    said = []
+    sentences = []
     for loss in firsts(records):
         ours, base = end(records, loss, "GrokAlign"), end(records, loss, "baseline")
         if ours and base:
-            said.append(f"With {loss} GrokAlign reaches the goal in {base[0] / ours[0]:.2f} times fewer steps.")
+            sentences.append(f"With {loss} GrokAlign reaches the goal in {base[0] / ours[0]:.2f} times fewer steps.")
         else:
-            said.append(f"With {loss} one of the two did not reach the goal.")
-    return " ".join(said)
+            sentences.append(f"With {loss} one of the two did not reach the goal.")
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

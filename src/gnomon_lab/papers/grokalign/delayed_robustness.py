@@ -184,14 +184,14 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 def summary(records: Sequence[Record]) -> str:
     """The result in two or three sentences."""
     before, after = ({arm: series(records, arm, ROBUST)[1][at] for arm in ARMS} for at in (0, -1))
-    said = [f"Under attack {arm} goes from {before[arm]:.1%} to {after[arm]:.1%}." for arm in ARMS]
+    sentences = [f"Under attack {arm} goes from {before[arm]:.1%} to {after[arm]:.1%}." for arm in ARMS]
     at, gain = stops_at(records), gained(records)
     if at is None or gain is None:
-        said.append("Alignment and PC1 never say that more training is unlikely to help.")
+        sentences.append("Alignment and PC1 never say that more training is unlikely to help.")
     else:
-        said.append(f"By alignment and PC1 the training could have ended at step {at:,}; what followed changed")
-        said.append(f"GrokAlign's robust accuracy by {100 * gain:+.1f} points.")
-    return " ".join(said)
+        sentences.append(f"By alignment and PC1 the training could have ended at step {at:,}; what followed changed")
+        sentences.append(f"GrokAlign's robust accuracy by {100 * gain:+.1f} points.")
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

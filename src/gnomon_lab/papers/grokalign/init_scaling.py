@@ -87,8 +87,8 @@ def outputs(stacked: nn.Module, x: Tensor) -> Tensor:
     """The outputs of all k networks (k n c): on the samples x (n d), or each on its own samples, x (k n d)."""
 
     def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
-        said: Tensor = functional_call(stacked, state, (x,))
-        return said
+        found: Tensor = functional_call(stacked, state, (x,))
+        return found
 
     state = dict(stacked.named_parameters()) | dict(stacked.named_buffers())
     return torch.vmap(one, in_dims=(0, 0 if x.ndim == 3 else None))(state, x)

@@ -170,12 +170,12 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """When each pair of arms grokked, in a sentence."""
-    said = []
+    sentences = []
     for embeddings in firsts(records):
         steps = (grokked_at(records, embeddings, method) for method in METHODS)
         base, ours = ("never" if step is None else f"at step {step:,}" for step in steps)
-        said.append(f"With {embeddings} embeddings weight decay alone groks {base}, GrokAlign {ours}.")
-    return " ".join(said)
+        sentences.append(f"With {embeddings} embeddings weight decay alone groks {base}, GrokAlign {ours}.")
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
@@ -264,11 +264,11 @@ def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[f
     """The mean acceleration over seeds, and all of them in words."""
     ratios = [acceleration(records, embeddings) for records in seeds]
     both = [ratio for ratio in ratios if 0 < ratio < math.inf]
-    said = [over_seeds(both, ".2f")] if both else []
+    sentences = [over_seeds(both, ".2f")] if both else []
     for method in METHODS:
         never = sum(grokked_at(records, embeddings, method) is None for records in seeds)
-        said += [f"{method} never groks in {never} of {len(seeds)}"] if never else []
-    return statistics.mean(ratios), "; ".join(said)
+        sentences += [f"{method} never groks in {never} of {len(seeds)}"] if never else []
+    return statistics.mean(ratios), "; ".join(sentences)
 
 
 EXPERIMENT = Experiment(

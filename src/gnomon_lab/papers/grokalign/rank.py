@@ -126,11 +126,13 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
-    said = []
+    sentences = []
     for loss in firsts(records):
         ends = (last(records, f"{loss} {arm}")[PC1] for arm in ARMS)
-        said.append("With {} PC1 ends at {:.2f} under weight decay, and at {:.2f} with GrokAlign.".format(loss, *ends))
-    return " ".join(said)
+        sentences.append(
+            "With {} PC1 ends at {:.2f} under weight decay, and at {:.2f} with GrokAlign.".format(loss, *ends)
+        )
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

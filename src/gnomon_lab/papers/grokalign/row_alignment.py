@@ -60,11 +60,11 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each loss."""
-    said = []
+    sentences = []
     for loss in firsts(records):
         spans = (f"{method} {width(records, loss, method):.2f}" for of, method in arms(records) if of == loss)
-        said.append(f"With {loss} the cosines span: {', '.join(spans)}.")
-    return " ".join(said)
+        sentences.append(f"With {loss} the cosines span: {', '.join(spans)}.")
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

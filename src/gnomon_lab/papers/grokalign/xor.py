@@ -157,12 +157,12 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each network."""
-    said = []
+    sentences = []
     for arm in ARMS:
         steps = {stage: step for stage, step in stages(records, arm).items() if step is not None}
         reached = ", ".join(f"{stage} from step {step:,} on" for stage, step in steps.items())
-        said.append(f"With {arm}: {reached or 'nothing reached'}.")
-    return " ".join(said)
+        sentences.append(f"With {arm}: {reached or 'nothing reached'}.")
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
@@ -206,16 +206,16 @@ def story(records: Sequence[Record]) -> dict[str, float | None]:
     """The paper's story of weight decay alone, in numbers at the fixed point; None where a stage was not reached."""
     memorised, generalised, robust = (stages(records, BASE)[stage] for stage in MARKED)
     cosine, size = (dict(zip(*series(records, BASE, f"point/{name}"), strict=True)) for name in ("alignment", "norm"))
-    told: dict[str, float | None] = dict.fromkeys(("delay", "first rise", "second rise", "peak", "fall"))
+    found: dict[str, float | None] = dict.fromkeys(("delay", "first rise", "second rise", "peak", "fall"))
     if memorised is not None and generalised is not None:
-        told["delay"] = generalised - memorised
-        told["first rise"] = cosine[generalised] - cosine[memorised] - (cosine[memorised] - cosine[0])
+        found["delay"] = generalised - memorised
+        found["first rise"] = cosine[generalised] - cosine[memorised] - (cosine[memorised] - cosine[0])
     if generalised is not None and robust is not None:
-        told["second rise"] = cosine[robust] - cosine[generalised]
+        found["second rise"] = cosine[robust] - cosine[generalised]
     if robust is not None:
         peak = max(value for step, value in size.items() if step <= robust)
-        told |= {"peak": peak / size[0], "fall": size[robust] / peak}
-    return told
+        found |= {"peak": peak / size[0], "fall": size[robust] / peak}
+    return found
 
 
 def sooner(records: Sequence[Record], stage: str) -> float | None:
@@ -226,10 +226,10 @@ def sooner(records: Sequence[Record], stage: str) -> float | None:
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What section 4.2 says about the two rows of figure 4, over all finished seeds."""
-    told = [story(records) for records in seeds]
+    found = [story(records) for records in seeds]
 
     def claim(message: str, name: str, above: float = 0, below: float = math.inf) -> Claim:
-        return checked(f"{BASE}: {message}", [one[name] for one in told], above, below)
+        return checked(f"{BASE}: {message}", [one[name] for one in found], above, below)
 
     return [
         claim("it generalises after it has memorised: steps later", "delay"),

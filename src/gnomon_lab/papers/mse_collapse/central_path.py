@@ -173,7 +173,7 @@ def growth(flows: Sequence[Sequence[Record]]) -> Curves:
     size = flows[0][0]["arm"].split()[0]
     return Curves(
         f"growth-{size}",
-        f"Two flows, two laws of growth: {said(size)}",
+        f"Two flows, two laws of growth: {described(size)}",
         "The largest and the smallest singular value of each flow: closed forms as lines, the integrated flow as "
         "points. The orthogonal line is proposition 2; the other is the law of the flow that the paper defines.",
         "log₁₀ t",
@@ -203,7 +203,7 @@ def collapse(flows: Sequence[Sequence[Record]]) -> Curves:
     )
     return Curves(
         f"collapse-{size}",
-        f"Both flows and neural collapse: {said(size)}",
+        f"Both flows and neural collapse: {described(size)}",
         "How far the class means are from a simplex, in three measures; how far the singular vectors are from those of "
         "the start; and the loss, which by the theory falls with 1 / ω².",
         "log₁₀ t",
@@ -230,7 +230,7 @@ def held(flows: Sequence[Sequence[Record]], value: Callable[[Record, str], float
     return tuple(itertools.chain(lines, *points))
 
 
-def said(size: str) -> str:
+def described(size: str) -> str:
     """A size in words."""
     classes, samples, width = size.split("x")
     return f"C = {classes}, N = {samples}, {width} dimensions"

@@ -97,19 +97,19 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence or two for each network."""
-    said = []
+    sentences = []
     for case, arm in chosen_arms(records, "mse").items():
         readings = terminal(records, arm)
         if not readings:
-            said.append(f"{case} never gets all training images right.")
+            sentences.append(f"{case} never gets all training images right.")
             continue
         start, end = readings[0], readings[-1]
-        said.append(
+        sentences.append(
             f"{case} gets all training images right at epoch {start['epoch']}. From there to epoch {end['epoch']} NC1 "
             f"falls {start[NC1] / end[NC1]:.1f} times, and test accuracy goes from {start[UNSEEN]:.1%} to "
             f"{end[UNSEEN]:.1%}."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -61,14 +61,14 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each network."""
-    said = []
+    sentences = []
     for case, arms in pairs(records).items():
         mse, entropy = (last(records, arm) for arm in arms.values())
-        said.append(
+        sentences.append(
             f"At the end of {case}, NC1 is {mse[NC1]:.3g} under the squared error and {entropy[NC1]:.3g} under "
             f"cross-entropy; robustness is {mse['robustness.mean']:.4f} and {entropy['robustness.mean']:.4f}."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -273,17 +273,17 @@ def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What this project aimed at."""
     found, source = best(seeds), "aim of this project, docs/experiments/lazy-penalty.md"
-    said = "no setting reached the goal with every seed"
+    measured = "no setting reached the goal with every seed"
     less, cost = math.nan, math.nan
     if found is not None:
         arm, gained = found
         less = statistics.median(seconds for _, seconds in gained)
         cost = statistics.median(step_cost(records, arm) for records in seeds)
         span = over_seeds([seconds for _, seconds in gained], ".1f")
-        said = f"{less:.1f} x ({span}), {named(arm)}"
+        measured = f"{less:.1f} x ({span}), {named(arm)}"
     message = "the best setting reaches the goal in a twelfth of the time that weight decay alone takes"
     return [
-        Claim(message, source, f"at least {FASTER:g} x, median over seeds", said, less >= FASTER),
+        Claim(message, source, f"at least {FASTER:g} x, median over seeds", measured, less >= FASTER),
         Claim("a step with it costs little more than a plain one", source, f"at most {DEARER:g}", f"{cost:.2f}",
               cost <= DEARER),
     ]  # fmt: skip

@@ -177,13 +177,13 @@ def constant_of(known: Sequence[Scan], rule: str) -> float:
 
 def left_out(found: Sequence[Scan], rule: str) -> dict[tuple[str, str], tuple[float, float]]:
     """For each task and way: the constant that all other tasks choose, and what the rule costs there."""
-    said = {}
+    costs = {}
     for scan in found:
         others = [other for other in found if other.task != scan.task]
         if others:
             constant = constant_of(others, rule)
-            said[scan.task, scan.way] = constant, dearer(scan, rule, constant)
-    return said
+            costs[scan.task, scan.way] = constant, dearer(scan, rule, constant)
+    return costs
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -200,20 +200,19 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
         place = best(scan)
         gained = float(np.exp(np.log(scan.plain / scan.cost[:, place]).mean()))
         costs = (judged[rule].get((scan.task, scan.way)) for rule in RULES)
-        said = ("" if each is None else f"{each[1]:.2f} x" for each in costs)
-        rows.append((f"{scan.task}, {scan.way}", f"{COEFFICIENTS[place]:g}", f"{gained:.2f} x", *said))
+        cells = ("" if each is None else f"{each[1]:.2f} x" for each in costs)
+        rows.append((f"{scan.task}, {scan.way}", f"{COEFFICIENTS[place]:g}", f"{gained:.2f} x", *cells))
     return ("", "best λ", "gains", *RULES), rows
 
 
 def summary(records: Sequence[Record]) -> str:
     """What each rule costs."""
     found = scans([records])
-    said = [f"{rule} {middle(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
-    if not said:
+    medians = [f"{rule} {middle(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
+    if not medians:
         return "One task alone: there is none to leave out, and no rule to judge."
-    return (
-        f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {', '.join(said)}"
-    )
+    costs = ", ".join(medians)
+    return f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {costs}"
 
 
 def middle(found: Sequence[Scan], rule: str) -> float:

@@ -82,12 +82,12 @@ def summary(records: Sequence[Record]) -> str:
     say = "{}: NC1 falls from {:.2g} to {:.1e} after M^½ of layer {}; each Φ multiplies it by {:.2g} on average."
     ends = {arm: last(records, arm) for arm in by_arm(records)}
     return " ".join(
-        say.format(said(arm), first, end["mapped.nc1"], end["step"], raised(records, arm))
+        say.format(described(arm), first, end["mapped.nc1"], end["step"], raised(records, arm))
         for arm, end in ends.items() for first in series(records, arm, "inputs.nc1")[1][:1]
     )  # fmt: skip
 
 
-def said(arm: str) -> str:
+def described(arm: str) -> str:
     """An arm in words."""
     data, kernel, features = arm.split()
     names = {"mnist": "MNIST", "cifar10": "CIFAR-10", "relu": "ReLU", "cosine": "cosine"}
@@ -114,7 +114,7 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
     )
     return Curves(
         arm.replace(" ", "-"),
-        f"What the root of the AGOP and the features do: {said(arm)}",
+        f"What the root of the AGOP and the features do: {described(arm)}",
         "Variability within classes over that between them (NC1), and how far the class means are from a simplex "
         "(NC2), of each layer's inputs, after the root of its AGOP, and after its random features. Accuracy: of a "
         "kernel machine on top of so many layers.",

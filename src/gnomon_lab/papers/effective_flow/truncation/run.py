@@ -192,7 +192,7 @@ def loss(
 def outcome(kind: Kind, pair: Sequence[Cluster], orbits: Sequence[TruncationOrbit]) -> dict[str, Any]:
     """The clusters, what is known about them beforehand, and what becomes of them; None for infinity."""
     bounds = {e: [asdict(truncation_time_bound(*c, estimates=e)) for c in pair] for e in ESTIMATES}
-    said: dict[str, Any] = {
+    plainly: dict[str, Any] = {
         e: [{name: plain(x) for name, x in bound.items()} for bound in both] for e, both in bounds.items()
     }
     coefficients = [orbit.events.coefficients for orbit in orbits]
@@ -203,7 +203,7 @@ def outcome(kind: Kind, pair: Sequence[Cluster], orbits: Sequence[TruncationOrbi
         "collapse": [plain(orbit.collapse) for orbit in orbits],
         "equilibrium": [orbit.equilibrium for orbit in orbits],
         "slides": [int(((alpha > 0) & (alpha < 1)).sum()) for alpha in coefficients],
-        **said,
+        **plainly,
     }
 
 

@@ -178,14 +178,14 @@ def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
 def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What GrokAlign brings forward: the changes for which the paper says so, and all except memorisation."""
     base, ours = ({q.name: done(seeds, arm, q.name) for q in QUANTITIES} for arm in ARMS)
-    told = (
+    expected = (
         ("generalisation", UNSEEN, "table 1"),
         *((message, name, "section 4.2") for name, message in ALIGNMENTS.items()),
         ("the Jacobians' rank", "jacobians/explained_variance_ratio", "figure 2"),
     )
     found = [
         before(f"sooner with GrokAlign than with weight decay: {message}", f"{WALKER}, {place}", ours[name], base[name])
-        for message, name, place in told
+        for message, name, place in expected
     ]
     late = [q.title for q in QUANTITIES if q.name != SEEN and not all(map(comes_first, ours[q.name], base[q.name]))]
     message = "sooner with GrokAlign in every seed: all that is watched but the training accuracy; exceptions"

@@ -36,16 +36,16 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The story of each arm in a sentence."""
-    said = []
+    sentences = []
     for arm in ARMS:
         memory, aligned, known = (words(steps[0]) for steps in (
             memorised([records], arm), *(done([records], arm, name) for name in (next(iter(ALIGNMENTS)), UNSEEN))
         ))  # fmt: skip
-        said.append(
+        sentences.append(
             f"With {arm}: zero training error at step {memory}, the centroids' alignment done at {aligned}, the test "
             f"accuracy done at {known}, {last(records, arm)[UNSEEN]:.1%} of unseen digits at the end."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -91,8 +91,8 @@ def teacher(drawn: Drawn, run: Run, generator: torch.Generator) -> Splits:
     mean, deviation = known.mean(0), known.std(0)
 
     def draw(count: int) -> Samples:
-        x, said = normal(count)
-        return Samples(x, ((said - mean) / deviation).argmax(1))  # so that each class has its share
+        x, outputs = normal(count)
+        return Samples(x, ((outputs - mean) / deviation).argmax(1))  # so that each class has its share
 
     return draw(held(drawn)), draw(UNSEEN)
 

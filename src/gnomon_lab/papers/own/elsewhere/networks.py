@@ -51,7 +51,7 @@ def pretrain(encoder: Encoder, x: Tensor, steps: int, generator: torch.Generator
     for _ in range(steps):
         batch = x[torch.randint(len(x), (64,), generator=generator)]
         blank = torch.rand(batch.shape[:2], generator=generator) < 1 / 7
-        told = guess(encoder.hidden(batch.masked_fill(blank[..., None], 0.0)))
+        guesses = guess(encoder.hidden(batch.masked_fill(blank[..., None], 0.0)))
         optimizer.zero_grad()
-        torch.autograd.backward(nn.functional.cross_entropy(told[blank], batch[blank].argmax(1)))
+        torch.autograd.backward(nn.functional.cross_entropy(guesses[blank], batch[blank].argmax(1)))
         optimizer.step()

@@ -54,8 +54,8 @@ def arrives(task: str, entrant: str, message: str, source: str) -> Callable[[See
         found = beside(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
-        said = f"{found.arrived} of {found.seeds}"
-        return Claim(f"{task}: {message}", source, "all networks", said, found.arrived == found.seeds)
+        measured = f"{found.arrived} of {found.seeds}"
+        return Claim(f"{task}: {message}", source, "all networks", measured, found.arrived == found.seeds)
 
     return claim
 

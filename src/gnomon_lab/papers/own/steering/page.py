@@ -54,15 +54,15 @@ def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool
 
 def summary(records: Sequence[Record]) -> str:
     """What arrives first on each task."""
-    said = []
+    sentences = []
     for task, whole in tasks(records).items():
         unit = "unseen" if whole else "time"
         found = {entrant: beside([records], task, entrant, REFERENCE, unit) for entrant in entrants(records)}
         best, gained = max(((name, each) for name, each in found.items() if each), key=lambda pair: pair[1].value)
-        said.append(
+        sentences.append(
             f"{task}: {best} ({gained.value:+.1f} points)" if whole else f"{task}: {best} ({gained.value:.1f} x)"
         )
-    return f"Best in time, beside tuned weight decay: {'; '.join(said)}."
+    return f"Best in time, beside tuned weight decay: {'; '.join(sentences)}."
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -81,15 +81,15 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each start."""
-    said = []
+    sentences = []
     for name in FOLLOWED:
         flow, training = of(records, name, EFFECTIVE), of(records, name, TRAINING)
-        said.append(
+        sentences.append(
             f"{name.capitalize()}: the effective flow brings the truncated share of the coordinates from "
             f"{share(flow[0]):.0%} to {share(flow[-1]):.0%} and the loss to {flow[-1]['loss']:.2g}, training to "
             f"{share(training[-1]):.0%} and {training[-1]['loss']:.2g}."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -65,12 +65,12 @@ def waste(record: Record) -> tuple[str, str]:
 def summary(records: Sequence[Record]) -> str:
     """How well ours does, what ships, and the validation split."""
     known = probabilities(records)
-    told = (
+    areas = (
         f"{name} {interval(known['families', name]['fitted']['auroc'])}"
         for name in (OURS, SHIPS, "validation alone")
         if ("families", name) in known
     )
-    return f"AUROC in families left out, asked once the training data are fitted: {', '.join(told)}."
+    return f"AUROC in families left out, asked once the training data are fitted: {', '.join(areas)}."
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

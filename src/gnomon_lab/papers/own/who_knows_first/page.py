@@ -101,9 +101,9 @@ def later(records: Sequence[Record]) -> Curves:
     count = len(records[0]["later"])
     best = [max(records, key=partial(area_later, k)) for k in range(count)]
     known = [record for record in records if record["predictor"] in CLAIMED and record["form"] == "level"]
-    told = (("Best at some moment", after(best, dashed=False)), ("Said to lead", after(known, dashed=True)))
+    titled = (("Best at some moment", after(best, dashed=False)), ("Said to lead", after(known, dashed=True)))
     panels = tuple(
-        Panel(words, "AUROC, families left out", lines, y_range=(0.2, 1.0)) for words, lines in told if lines
+        Panel(words, "AUROC, families left out", lines, y_range=(0.2, 1.0)) for words, lines in titled if lines
     )
     caption = "In families left out; of networks that are read at four times as many steps."
     return Curves(

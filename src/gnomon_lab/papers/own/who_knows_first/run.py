@@ -50,9 +50,9 @@ def run(config: Config, run: Run) -> None:
     asked = [(form, each) for form, each in product(FORMS, enumerate(names)) if (form, each[1]) != ("change", "step")]
     for step in run.steps("board", len(asked) - 1):
         form, (place, name) = asked[step]
-        said = scores(by_family, form, place)
-        more = {rival: beyond(by_family, said, theirs, draws) for rival, theirs in rivals.items()}
-        run.record(step, predictor=name, form=form, beyond_validation=more, **judged(by_family, said, draws))
+        scored = scores(by_family, form, place)
+        more = {rival: beyond(by_family, scored, theirs, draws) for rival, theirs in rivals.items()}
+        run.record(step, predictor=name, form=form, beyond_validation=more, **judged(by_family, scored, draws))
 
 
 def require_outcomes(networks: Networks, path: str) -> None:
