@@ -53,6 +53,21 @@ def test_a_history_is_read_as_it_reads_itself(tmp_path):
     assert (file.broken, curves.names, curves.last_step) == (1, ["loss"], 9)
 
 
+@pytest.mark.parametrize("only", [(), ("norm",)])
+def test_probes_that_share_a_history_add_to_a_step(tmp_path, only):
+    path = tmp_path / "history.jsonl"
+    both = [line(step, loss=step + 0.5) + line(step, norm=2.0) for step in (-1, 10)]
+    path.write_text("".join(both) + line(10, norm=None) + line(10, note="the same", other=1.0) + line(10, loss=3.0))
+    watched, history = Watched(path, only), gnomon.History.load(path)
+    watched.look()
+    ((curves,),) = ([one.curves for one in watched.curves()],)
+    assert curves.steps().tolist() == history.steps == [-1, 10]
+    for name in curves.names:
+        here = curves.column(name)
+        np.testing.assert_array_equal(np.where(here == UNMEASURED, math.nan, here), history[name].numpy())
+    assert curves.names == [name for name in ("loss", "norm", "other") if name in only or not only]
+
+
 def test_null_is_told_from_what_a_reading_does_not_have(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text(line(0, a=None) + line(1, b=2) + '{"step": 2, "a": NaN, "b": 1e999, "c": [1], "d": true}\n')
