@@ -325,6 +325,17 @@ def test_axes_are_logarithmic_where_most_of_it_is_at_one_end():
     assert axis_of_values([np.array([UNMEASURED, math.nan])]) is None
 
 
+@pytest.mark.parametrize("width", [1, 9, 10, 20])
+def test_a_terminal_of_any_width_is_drawn_in(tmp_path, width):
+    (tmp_path / "a.jsonl").write_text("".join(line(step, loss=step) for step in range(9)))
+    watched = Watched(tmp_path)
+    watched.look()
+    terminal = Terminal(width=width)
+    with terminal.capture() as said:
+        terminal.print(picture(watched, terminal, 24))
+    assert all(len(row) <= width for row in said.get().splitlines())
+
+
 def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):
     names = [f"{split}/{name}" for split in ("train", "test") for name in "abcd"]
     for run in range(9):

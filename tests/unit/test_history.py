@@ -114,6 +114,15 @@ def test_a_file_goes_on_behind_a_line_that_somebody_was_killed_in(tmp_path):
         assert History(path).steps == [0, 10, 30]
 
 
+def test_lines_of_another_writer_do_no_harm(tmp_path):
+    """An arm that is no name, which is no reading, and a number beyond the range of floating-point numbers."""
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"step":1,"loss":%s}\n{"step":2,"loss":1,"arm":[1]}\n' % ("9" * 400))
+    with pytest.warns(UserWarning, match="no reading in line 2"):
+        history = History.load(path)
+    assert_close(history["loss"], torch.tensor([math.inf]).double())
+
+
 def test_nan_is_null_in_the_file(tmp_path):
     path = tmp_path / "history.jsonl"
     History(path).append(reading(1, loss=math.nan, norm=[1.0, math.inf]))

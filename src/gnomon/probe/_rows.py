@@ -142,7 +142,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and type(record.get("step")) is int else None
+    whole = isinstance(record, dict) and type(record.get("step")) is int
+    return record if whole and isinstance(record.get("arm"), str | None) else None
 
 
 def row_in(record: Mapping[str, Any]) -> Row:
@@ -162,4 +163,7 @@ def _is_number(value: object) -> bool:
 
 
 def _number(value: float | int | None) -> float:
-    return math.nan if value is None else float(value)
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:  # hundreds of digits
+        return math.inf
