@@ -42,11 +42,11 @@ def more(file):
 
 def test_a_history_is_read_as_it_reads_itself(tmp_path):
     path = tmp_path / "history.jsonl"
-    lines = [line(0, loss=2.0), line(5, loss=None, nc1=1e-30), "torn {\n", line(3, loss=1.5), line(9, loss=1e300)]
+    lines = [line(0, loss=2.0), "\n", line(5, loss=None, nc1=1e-30), "torn {\n", line(3, loss=1.5), line(9, loss=1e300)]
     path.write_text("".join(lines) + '{"step": 12, "lo')
     file = followed(path)
     (curves,) = file.arms.values()
-    with pytest.warns(UserWarning, match="no reading in line 3"):
+    with pytest.warns(UserWarning, match="no reading in line 4"):
         history = gnomon.History.load(path)
     assert curves.steps().tolist() == history.steps == [0, 3, 9]
     np.testing.assert_array_equal(curves.column("loss"), history["loss"].numpy())

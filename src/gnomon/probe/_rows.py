@@ -118,16 +118,24 @@ def arms_of(records: Sequence[Mapping[str, Any]]) -> list[str | None]:
 
 
 def records_of(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that hold a reading; an incomplete last line is left out: it is being written."""
+    """The lines of a file that hold a reading; an incomplete last line is left out: it is being written.
+
+    Empty lines, which processes that write at the same moment may leave, count for nothing.
+    """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
         raise DataError("path", "a file of readings", error, "Name one, such as a run's records.jsonl.") from error
     records = [_record(line) for line in lines]
-    broken = [number for number, record in enumerate(records, 1) if record is None]
+    broken = [number for number, record in enumerate(records, 1) if record is None and lines[number - 1]]
     found = [record for record in records if record is not None]
     if broken and not found:
-        raise DataError("path", "one reading per line", f"{lines[0][:40]!r} in line 1", "Name a file of readings.")
+        raise DataError(
+            "path",
+            "one reading per line",
+            f"{lines[broken[0] - 1][:40]!r} in line {broken[0]}",
+            "Name a file of readings.",
+        )
     if broken:
         lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
         warnings.warn(

@@ -95,7 +95,7 @@ class Followed:
         self._offset += len(content)
         self._tail = (self._tail + content)[-TAIL:]
         *lines, self._partial = (self._partial + content).split(b"\n")
-        for line in lines:
+        for line in filter(None, lines):  # processes that write at the same moment may leave empty ones
             self._take_line(line)
         too_long = len(self._partial) > LONGEST
         self._given_up |= too_long or (self.holds_none and self._offset >= PATIENCE)
