@@ -530,11 +530,18 @@ def test_a_damaged_one_of_two_at_one_step_is_named_and_the_others_are_measured(a
     assert f"of {broken}. Copy or save it again. Measured: 2 checkpoints." in said.splitlines()[-1]
 
 
-def test_copies_of_a_network_that_diverged_are_one(ask):
-    spoilt = {name: tensor * torch.nan for name, tensor in trained(3).items()}
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model": {name: tensor * torch.nan for name, tensor in network().state_dict().items()}},
+        {"model": trained(3), "graph": {"adjacency": torch.eye(3).to_sparse()}},
+    ],
+    ids=["NaN", "sparse"],
+)
+def test_copies_of_a_network_that_diverged_or_of_sparse_tensors_are_one(ask, content):
     torch.save({"model": trained(1), "step": 1}, "first.pt")
-    torch.save({"model": spoilt, "step": 3}, "best.pt")
-    torch.save({"model": spoilt, "step": 3, "note": "a"}, "last.pt")
+    torch.save({**content, "step": 3}, "best.pt")
+    torch.save({**content, "step": 3, "note": "a"}, "last.pt")
     result, said = found(ask, "first.pt", "best.pt", "last.pt")
     assert result["checkpoints"] == ["first.pt", "best.pt"]
     assert "left out last.pt: the weights of best.pt, at the same step" in said

@@ -151,4 +151,9 @@ def same(first: Sequence[Mapping[str, Tensor]], second: Sequence[Mapping[str, Te
 
 def alike(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are the same numbers; NaNs, as of a network that has diverged, count as equal."""
-    return one.dtype == other.dtype and (equal if one.is_floating_point() else torch.equal)(one, other)
+    if (one.dtype, one.layout, one.shape) != (other.dtype, other.layout, other.shape):
+        return False
+    if one.layout is not torch.strided:
+        one, other = (tensor.to_sparse(layout=torch.sparse_coo).coalesce() for tensor in (one, other))
+        return alike(one.indices(), other.indices()) and alike(one.values(), other.values())
+    return (equal if one.is_floating_point() else torch.equal)(one, other)
