@@ -44,6 +44,30 @@ def normalised():
     return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
+def halved():
+    return small().half()
+
+
+class Merging(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.whole, self.part = nn.Parameter(torch.randn(3, 6)), nn.Parameter(torch.randn(3, 6))
+        self.merged = False
+
+    def train(self, mode=True):
+        if mode is self.merged:
+            self.whole.data += (-1 if mode else 1) * self.part.data
+            self.merged = not mode
+        return super().train(mode)
+
+    def forward(self, x):
+        return x @ (self.whole if self.merged else self.whole + self.part).T
+
+
+def merging():
+    return Merging()
+
+
 def headless():
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
 

@@ -435,6 +435,8 @@ def test_folders_and_patterns_in_the_order_of_people(many):
     assert as_words("out") == as_words("out/*") == ["out/checkpoint-200", "out/checkpoint-1000"]
     assert as_words("run/ckpt-*.pt", "run/ckpt-9.pt", "./run/x.ckpt") == as_words("run")
     assert as_words(str(many / "r*n" / "*-9.pt")) == [str(many / "run/ckpt-9.pt")]
+    Path("run/best.pt").symlink_to("ckpt-9.pt")
+    assert as_words("run") == ["run/ckpt-9.pt", "run/ckpt-10.pt", "run/x.ckpt"]
     Path("out/model.safetensors").touch()
     assert as_words("out") == ["out"]
     Path("a[1].pt").touch()
@@ -460,6 +462,10 @@ def test_steps_are_from_what_tells_all_apart(folder):
     assert steps_of({"a1.pt": {"epoch": 1}, "b0.pt": {"epoch": 1}}) == ("name", [0, 1])
     assert steps_of({"a1.pt": {"epoch": 1}, "b0.pt": {"epoch": 0}}, "name") == ("name", [0, 1])
     assert steps_of({"a.pt": {}, "b.pt": {}}, "order") == ("order", [0, 1])
+    assert steps_of({"a10.pt": {}, "a9.pt": {}}, "order") == ("order", [0, 1])
+    assert [
+        one.path.name for one in by_step([look(Path(p)) for p in ("a10.pt", "a9.pt")], "order").by_step.values()
+    ] == [*("a9.pt", "a10.pt")]
     os.utime("a.pt", (2, 2))
     os.utime("b.pt", (1, 1))
     assert [one.path.name for one in by_step([look(Path(p)) for p in ("a.pt", "b.pt")], "time").by_step.values()] == [
@@ -522,6 +528,67 @@ def test_a_damaged_one_of_two_at_one_step_is_named_and_the_others_are_measured(a
     whole = {"best.pt": "last.pt", "last.pt": "best.pt"}[broken]
     assert (code, json.loads(out)["checkpoints"]) == (2, ["first.pt", whole])
     assert f"of {broken}. Copy or save it again. Measured: 2 checkpoints." in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model": {name: tensor * torch.nan for name, tensor in network().state_dict().items()}},
+        {"model": trained(3), "graph": {"adjacency": torch.eye(3).to_sparse()}},
+    ],
+    ids=["NaN", "sparse"],
+)
+def test_copies_of_a_network_that_diverged_or_of_sparse_tensors_are_one(ask, content):
+    torch.save({"model": trained(1), "step": 1}, "first.pt")
+    torch.save({**content, "step": 3}, "best.pt")
+    torch.save({**content, "step": 3, "note": "a"}, "last.pt")
+    result, said = found(ask, "first.pt", "best.pt", "last.pt")
+    assert result["checkpoints"] == ["first.pt", "best.pt"]
+    assert "left out last.pt: the weights of best.pt, at the same step" in said
+
+
+def test_what_was_read_at_the_step_of_one_that_broke_since_stays(ask):
+    later, earlier = (*NAMES[:2], NAMES[3]), NAMES[2]
+    before, _ = found(ask, *later, options=(*ASKED, "--history", "h.jsonl"))
+    weights = trained(30)["0.weight"].numpy().tobytes()
+    content = bytearray(Path(NAMES[3]).read_bytes())
+    content[content.index(weights)] ^= 1
+    Path(NAMES[3]).write_bytes(content)
+    code, out, said = ask(*later, earlier, options=(*ASKED, "--history", "h.jsonl", "--json"))
+    assert (code, json.loads(out)["steps"]) == (2, [*STEPS])
+    assert "Measured: 4 checkpoints." in said.splitlines()[-1]
+    norms = [gnomon.History.load("h.jsonl")["jacobian_norm"][-1].item(), json.loads(out)["quantities"]["jacobian_norm"]]
+    torch.testing.assert_close(
+        [norms[0], norms[1]["mean"][-1]], [before["quantities"]["jacobian_norm"]["mean"][-1]] * 2
+    )
+
+
+@pytest.mark.parametrize("factory", ["small", "halved"])
+def test_weights_are_rounded_to_the_dtype_of_the_reading_alone(ask, factory):
+    """Where the factory's network has another dtype than the checkpoints, or than the reading."""
+    for step, name in zip(STEPS, NAMES, strict=True):
+        torch.save({key: tensor.double() / 3 for key, tensor in trained(step).items()}, name)
+    options = ("--quantities", "jacobian_norm", "--dtype", "float64")
+    result, _ = found(ask, *NAMES, options=options, model=("--model", f"nets:{factory}"))
+    for name, norm in zip(NAMES, result["quantities"]["jacobian_norm"]["mean"], strict=True):
+        model = network().double()
+        model.load_state_dict(torch.load(name))
+        jacobian = gnomon.input_jacobian(model, torch.from_numpy(np.load("some.npz")["x"]))
+        torch.testing.assert_close(norm, gnomon.jacobian_norm(jacobian).mean().item(), rtol=1e-12, atol=0)
+
+
+def test_each_is_read_with_its_own_weights_where_eval_mode_merges_them(ask):
+    """As LoRA does."""
+    from nets import merging  # made by the fixture
+
+    names = [f"merging-{step}.pt" for step in range(3)]
+    for step, name in enumerate(names):
+        torch.manual_seed(step)
+        torch.save(merging().state_dict(), name)
+    result, _ = found(ask, *names, options=("--quantities", "jacobian_norm"), model=("--model", "nets:merging"))
+    for name, norm in zip(names, result["quantities"]["jacobian_norm"]["mean"], strict=True):
+        whole = torch.load(name)["whole"] + torch.load(name)["part"]
+        torch.testing.assert_close(norm, torch.linalg.matrix_norm(whole).item())
 
 
 def test_a_number_of_a_history_that_is_no_quantity_has_no_explanation(ask):

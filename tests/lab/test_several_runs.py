@@ -16,6 +16,7 @@ from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.report.setting import setting
+from gnomon_lab.report.table import write_table
 from gnomon_lab.runs import Run, all_runs, open_run
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
@@ -116,6 +117,17 @@ def test_the_records_of_several_seeds_are_one_table(gnomon, runs, tmp_path, monk
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2, "gnomon: report(--table): expected a name that ends in .parquet, got 'all.csv'. Rename it."
     )  # fmt: skip
+
+
+def test_columns_of_a_table_with_lists_in_some_records_or_several_kinds_are_json(tmp_path):
+    """As in steering, whose first parts record one best setting, and later ones several."""
+    found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
+    run, values = Run(found.folder, 0), ((1.5, 1, None), ([1.5, 2], 2.5, "none"), (None, None, 7))
+    for step in run.steps("tuned", 2):
+        run.record(step, **dict(zip("abc", values[step], strict=True)))
+    write_table([found], tmp_path / "all.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "all.parquet").to_pydict()
+    assert [table[name] for name in "abc"] == [["1.5", "[1.5, 2]", None], [1, 2.5, None], [None, '"none"', "7"]]
 
 
 def test_no_table_is_written_of_an_unfinished_run_or_over_what_is_no_file(gnomon, runs, tmp_path):

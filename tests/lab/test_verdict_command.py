@@ -47,6 +47,24 @@ def test_an_arm_that_was_read_otherwise_says_what_it_lacks(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("No verdict: the readings lack held out/accuracy, "), "once for both"
 
 
+def test_a_validation_split_that_was_not_read_is_refused(tmp_path, capsys):
+    """It was not used, as if there were none."""
+    path = write(tmp_path / "readings.jsonl", [""])
+    with pytest.raises(DataError, match=r"--validation\): expected a split of the readings with accuracy, got 'val'"):
+        main([str(path), "--validation", "val"])
+    lines = [{**json.loads(line), "val/accuracy": 0.5} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    main([str(path), "--validation", "val"])
+    assert "A validation split points" in capsys.readouterr().out
+
+
+def test_values_that_a_quantity_cannot_have_are_named(tmp_path, capsys):
+    path = write(tmp_path / "readings.jsonl", [""])
+    path.write_text(re.sub(r'"train/accuracy": \S+,', '"train/accuracy": 99.5,', path.read_text()))
+    assert main([str(path)]) == 1
+    assert capsys.readouterr().out == "No verdict: the readings lack numbers in [0, 1] in accuracy.\n"
+
+
 def test_a_history_has_no_arms_and_gets_a_picture(tmp_path, capsys):
     path = write(tmp_path / "readings.jsonl", [""])
     main([str(path), "--picture", str(tmp_path / "runs.svg")])

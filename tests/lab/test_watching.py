@@ -42,15 +42,30 @@ def more(file):
 
 def test_a_history_is_read_as_it_reads_itself(tmp_path):
     path = tmp_path / "history.jsonl"
-    lines = [line(0, loss=2.0), line(5, loss=None, nc1=1e-30), "torn {\n", line(3, loss=1.5), line(9, loss=1e300)]
+    lines = [line(0, loss=2.0), "\n", line(5, loss=None, nc1=1e-30), "torn {\n", line(3, loss=1.5), line(9, loss=1e300)]
     path.write_text("".join(lines) + '{"step": 12, "lo')
     file = followed(path)
     (curves,) = file.arms.values()
-    with pytest.warns(UserWarning, match="no reading in line 3"):
+    with pytest.warns(UserWarning, match="no reading in line 4"):
         history = gnomon.History.load(path)
     assert curves.steps().tolist() == history.steps == [0, 3, 9]
     np.testing.assert_array_equal(curves.column("loss"), history["loss"].numpy())
     assert (file.broken, curves.names, curves.last_step) == (1, ["loss"], 9)
+
+
+@pytest.mark.parametrize("only", [(), ("norm",)])
+def test_probes_that_share_a_history_add_to_a_step(tmp_path, only):
+    path = tmp_path / "history.jsonl"
+    both = [line(step, loss=step + 0.5) + line(step, norm=2.0) for step in (-1, 10)]
+    path.write_text("".join(both) + line(10, norm=None) + line(10, note="the same", other=1.0) + line(10, loss=3.0))
+    watched, history = Watched(path, only), gnomon.History.load(path)
+    watched.look()
+    ((curves,),) = ([one.curves for one in watched.curves()],)
+    assert curves.steps().tolist() == history.steps == [-1, 10]
+    for name in curves.names:
+        here = curves.column(name)
+        np.testing.assert_array_equal(np.where(here == UNMEASURED, math.nan, here), history[name].numpy())
+    assert curves.names == [name for name in ("loss", "norm", "other") if name in only or not only]
 
 
 def test_null_is_told_from_what_a_reading_does_not_have(tmp_path):
@@ -308,6 +323,17 @@ def test_axes_are_logarithmic_where_most_of_it_is_at_one_end():
     assert axis_of_values([np.array([1e-3, 1.0, UNMEASURED])]) == Axis(1e-3, 1, True)
     assert axis_of_values([np.array([0.0, 1.0, math.nan])]) == Axis(0, 1, False)
     assert axis_of_values([np.array([UNMEASURED, math.nan])]) is None
+
+
+@pytest.mark.parametrize("width", [1, 9, 10, 20])
+def test_a_terminal_of_any_width_is_drawn_in(tmp_path, width):
+    (tmp_path / "a.jsonl").write_text("".join(line(step, loss=step) for step in range(9)))
+    watched = Watched(tmp_path)
+    watched.look()
+    terminal = Terminal(width=width)
+    with terminal.capture() as said:
+        terminal.print(picture(watched, terminal, 24))
+    assert all(len(row) <= width for row in said.get().splitlines())
 
 
 def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):

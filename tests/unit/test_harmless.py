@@ -1,5 +1,6 @@
 """Readings leave nothing behind: whatever forward passes change, and whenever an interrupt comes."""
 
+import copy
 import random
 import sys
 import time
@@ -377,6 +378,46 @@ def test_state_in_arrays_is_restored():
 
 
 @pytest.mark.once  # with the frames of a type checker between, the warning names another file
+class Mixing(nn.Linear):
+    """Its buffer mixes the features."""
+
+    def __init__(self, buffer):
+        super().__init__(4, 3, dtype=torch.float64)
+        self.register_buffer("buffer", buffer)
+
+    def forward(self, x):
+        return super().forward((self.buffer @ x.T).T)
+
+
+class Counting(Mixing):
+    """A pass changes its buffer, and uses only the size of that."""
+
+    def forward(self, x):
+        self.buffer.add_(1)
+        return nn.Linear.forward(self, x * len(self.buffer))
+
+
+@pytest.mark.parametrize("shown", [torch.conj, lambda buffer: buffer.conj().imag], ids=["conjugated", "negated"])
+def test_buffers_that_torch_conjugates_or_negates_only_when_they_are_used_are_restored(shown):
+    model = Counting(shown(torch.complex(torch.rand(4, 4), torch.rand(4, 4))))
+    before = model.buffer.resolve_conj().resolve_neg().clone()
+    Probe(model, X.double(), [jacobian_norm]).read()
+    assert torch.equal(model.buffer.resolve_conj().resolve_neg(), before)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
+def test_a_network_with_a_sparse_buffer_is_read_as_with_a_dense_one(layout):
+    """Such as a graph's adjacency."""
+    dense = Mixing(torch.tensor([[1.0, 0, 2, 0], [0, 0, 1, 0], [0, 3, 0, 0], [0, 0, 0, 1]], dtype=torch.float64))
+    sparse = copy.deepcopy(dense)
+    sparse.buffer = dense.buffer.to_sparse(layout=layout)
+    found, expected = (
+        Probe(model, (X.double(), LABELS), [accuracy, jacobian_norm]).read().scalars() for model in (sparse, dense)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_state_in_objects_of_the_standard_library_is_said_before_training():
     model = nn.Sequential(nn.Linear(4, 4), Remembering(plain=True), nn.Linear(4, 3))
     with pytest.warns(UserWarning, match=r"changes Remembering\.plain, which a reading does not restore"):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import pandas
 import pytest
@@ -112,6 +113,29 @@ def test_a_file_goes_on_behind_a_line_that_somebody_was_killed_in(tmp_path):
     history.append(reading(30, loss=1.0))
     with pytest.warns(UserWarning, match=r"history\.jsonl has no reading in line 3, as a killed process leaves"):
         assert History(path).steps == [0, 10, 30]
+
+
+def test_an_empty_line_of_processes_that_write_at_once_is_nothing(tmp_path):
+    """Of a line that another process is writing, one may see a part, and begin a new line behind it."""
+    path = tmp_path / "history.jsonl"
+    filled(path)
+    before = History.load(path)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\n\n"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert History.load(path).steps == History(path).steps == before.steps
+    path.write_bytes(b"\nno reading\n")
+    with pytest.raises(DataError, match="expected one reading per line, got b'no reading' in line 2"):
+        History.load(path)
+
+
+def test_lines_of_another_writer_do_no_harm(tmp_path):
+    """An arm that is no name, which is no reading, and a number beyond the range of floating-point numbers."""
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"step":1,"loss":%s}\n{"step":2,"loss":1,"arm":[1]}\n' % ("9" * 400))
+    with pytest.warns(UserWarning, match="no reading in line 2"):
+        history = History.load(path)
+    assert_close(history["loss"], torch.tensor([math.inf]).double())
 
 
 def test_nan_is_null_in_the_file(tmp_path):

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import re
 
 import numpy as np
 import pytest
@@ -422,6 +423,25 @@ def test_names_that_a_line_of_a_history_uses_are_said_before_training(name):
         Probe(network(), TRAIN, {name: lambda logits: logits.mean()})
     probe = Probe(network(), {"train": TRAIN}, {name: lambda logits: logits.mean()})
     assert probe(0).values.keys() == {f"train/{name}"}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["jacobian_norm.min", "jacobian_norm.q25", "jacobian_norm.error"])
+def test_names_of_another_quantitys_spread_are_said_before_training(name):
+    """They had the one number or the other, in readings and histories."""
+    asked = {"jacobian_norm": jacobian_norm, name: lambda logits: logits.mean()}
+    for data, where in ((TRAIN, ""), ({"train": TRAIN}, "train/")):
+        says = rf"Probe\(quantities\): expected names that no other number has, got {where}{re.escape(name)}\. Rename"
+        with pytest.raises(RangeError, match=says):
+            Probe(network(), data, asked)
+    Probe(network(), TRAIN, {name: lambda logits: logits.mean()})
+
+
+@pytest.mark.bad_input
+def test_quantities_of_two_splits_that_have_one_name_are_said_before_training():
+    mean = lambda logits: logits.mean()  # noqa: E731
+    with pytest.raises(RangeError, match=r"names that no other number has, got a/b/c\. Rename"):
+        Probe(network(), {"a": TRAIN, "a/b": TRAIN}, {"a": {"b/c": mean}, "a/b": {"c": mean}})
 
 
 @pytest.mark.bad_input

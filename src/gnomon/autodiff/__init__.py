@@ -12,7 +12,7 @@ from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_layers, named_weights, same, weight_of
 from gnomon.autodiff._loss_gradients import loss_gradient
 from gnomon.autodiff._loss_operator import LossOperator
-from gnomon.autodiff._memory import chunk_size, require_whole
+from gnomon.autodiff._memory import chunk_size, require_whole, storage_of
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
@@ -66,6 +66,7 @@ __all__ = [
     "same",
     "show_layers",
     "spare_zeros",
+    "storage_of",
     "timed",
     "trainable",
     "vector_jacobian",

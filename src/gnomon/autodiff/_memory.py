@@ -49,13 +49,17 @@ def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
 
 
 def storage_of(tensor: Tensor) -> UntypedStorage:
-    """The storage of a tensor; one that is sharded over processes has none.
+    """The storage of a tensor, of a sparse one that of its values; one that is sharded over processes has none.
 
     Raises:
         UnsupportedModuleError: if it is sharded.
     """
     if hasattr(tensor, "device_mesh"):
         raise sharded()
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout is not torch.strided:
+        tensor = tensor.values()
     return tensor.untyped_storage()
 
 

@@ -167,7 +167,8 @@ def place(tensor: Tensor) -> tuple[object, ...]:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether all numbers are the same, bit by bit."""
+    """Whether all numbers are the same, bit by bit; of a view that conjugates or negates, those that it shows."""
+    one, other = (tensor.resolve_conj().resolve_neg() for tensor in (one, other))
     if one.dtype is torch.complex128:
         one, other = torch.view_as_real(one), torch.view_as_real(other)
     integer = INTEGERS[one.element_size()]

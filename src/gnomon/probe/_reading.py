@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon import linalg, measure
-from gnomon.autodiff import same
+from gnomon.autodiff import same, storage_of
 from gnomon.errors import within
 from gnomon.linalg import Estimate
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
@@ -177,7 +177,7 @@ def apart(value: Value, live: Set[int]) -> Value:
 
 def place(tensor: Tensor) -> int:
     """Where the tensor's storage lies."""
-    return tensor.untyped_storage().data_ptr()
+    return storage_of(tensor).data_ptr()
 
 
 def kinds_of_values() -> list[type]:

@@ -118,16 +118,24 @@ def arms_of(records: Sequence[Mapping[str, Any]]) -> list[str | None]:
 
 
 def records_of(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that hold a reading; an incomplete last line is left out: it is being written."""
+    """The lines of a file that hold a reading; an incomplete last line is left out: it is being written.
+
+    Empty lines, which processes that write at the same moment may leave, count for nothing.
+    """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
         raise DataError("path", "a file of readings", error, "Name one, such as a run's records.jsonl.") from error
     records = [_record(line) for line in lines]
-    broken = [number for number, record in enumerate(records, 1) if record is None]
+    broken = [number for number, record in enumerate(records, 1) if record is None and lines[number - 1]]
     found = [record for record in records if record is not None]
     if broken and not found:
-        raise DataError("path", "one reading per line", f"{lines[0][:40]!r} in line 1", "Name a file of readings.")
+        raise DataError(
+            "path",
+            "one reading per line",
+            f"{lines[broken[0] - 1][:40]!r} in line {broken[0]}",
+            "Name a file of readings.",
+        )
     if broken:
         lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
         warnings.warn(
@@ -142,7 +150,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and type(record.get("step")) is int else None
+    whole = isinstance(record, dict) and type(record.get("step")) is int
+    return record if whole and isinstance(record.get("arm"), str | None) else None
 
 
 def row_in(record: Mapping[str, Any]) -> Row:
@@ -162,4 +171,7 @@ def _is_number(value: object) -> bool:
 
 
 def _number(value: float | int | None) -> float:
-    return math.nan if value is None else float(value)
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:  # hundreds of digits
+        return math.inf

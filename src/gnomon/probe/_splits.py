@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._about import docstring_of
+from gnomon.probe._names import quantities as without_spread
 from gnomon.probe._plan import Asked, Plan, Quantity, named
 from gnomon.probe._rows import RESERVED
 from gnomon.probe._samples import Samples
@@ -64,13 +65,21 @@ def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raises RangeError if a quantity, without a split before its name, is called what a line of a history holds."""
+    """Raises RangeError if a quantity, without a split before its name, is called what a line of a history holds.
+
+    So too if two numbers would have the same name: of quantities, or of one and of another's spread.
+    """
     if taken := sorted(RESERVED.intersection(names)):
         raise RangeError(
             "quantities",
             f"names other than {', '.join(sorted(RESERVED))}",
             ", ".join(taken),
             "Rename it in a mapping from names.",
+        )
+    alone = without_spread(names)
+    if twice := sorted({name for name in names if names.count(name) > 1 or name not in alone}):
+        raise RangeError(
+            "quantities", "names that no other number has", ", ".join(twice), "Rename it in a mapping from names."
         )
 
 

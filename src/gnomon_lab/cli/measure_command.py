@@ -156,13 +156,12 @@ def one(options: Options, path: Path, beside: "Terminal") -> int:
 def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     """Everything but showing the result: mistakes are found before the work starts."""
     from gnomon_lab.cli.progress import Progress
-    from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, moved_to, ready
+    from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, ready
 
-    quantities, device, dtype = chosen(options.quantities), *place_of(options)
+    quantities, (device, dtype) = chosen(options.quantities), place_of(options)
     checkpoint = look(path)
-    refilled = Refilled(checkpoint, options.model, options.key)
+    refilled = Refilled(checkpoint, options.model, options.key, device, dtype)
     network, taken = refilled.fill(checkpoint)
-    moved_to(network, device, dtype)
     data = samples_of(options)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(taken.others)} (--key)" if taken.others else ""

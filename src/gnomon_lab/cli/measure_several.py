@@ -88,9 +88,9 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
     from gnomon_lab.cli.measure_command import place_of, samples_of, setting_of
     from gnomon_lab.measuring import Kept, Reader, Refilled, also, chosen, contents, files_of
 
-    quantities, (_, dtype) = chosen(options.quantities), place_of(options)
+    quantities, place = chosen(options.quantities), place_of(options)
     checkpoints = [*steps.by_step.values()]
-    refilled = Refilled(checkpoints[0], options.model, options.key)
+    refilled = Refilled(checkpoints[0], options.model, options.key, *place)
     data = samples_of(options)
     asked = bool(options.quantities) or data.labels is None
     more = {} if asked else also(quantities)
@@ -112,7 +112,6 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
         refilled,
         data,
         quantities,
-        dtype=dtype,
         setting=setting,
         logits=options.logits,
         all_of_them=bool(options.quantities),

@@ -89,7 +89,13 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
     path = readings_at(options.path)
     if (why := no_verdict(setting_in(path))) is not None:
         return {"": why}
-    return {arm: worth(history, options.split, options.validation) for arm, history in histories(path, options.arm)}
+    found = dict(histories(path, options.arm))
+    held_out = f"{options.validation}/accuracy"
+    if options.validation != Options.validation and all(held_out not in history.names for history in found.values()):
+        raise DataError(
+            "--validation", "a split of the readings with accuracy", repr(options.validation), "Correct it."
+        )
+    return {arm: worth(history, options.split, options.validation) for arm, history in found.items()}
 
 
 def readings_at(paths: Sequence[Path]) -> Path:

@@ -6,7 +6,7 @@ from gnomon_lab.measuring.found import checkpoints_at
 from gnomon_lab.measuring.kept import Kept, Record, setting_in
 from gnomon_lab.measuring.measure import How, Measured, measure
 from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, no_verdict, some
-from gnomon_lab.measuring.network import device_of, files_of, moved_to
+from gnomon_lab.measuring.network import device_of, files_of
 from gnomon_lab.measuring.quantities import also, chosen, explanations
 from gnomon_lab.measuring.ready import ready
 from gnomon_lab.measuring.refilled import Refilled
@@ -45,7 +45,6 @@ __all__ = [
     "look",
     "measure",
     "measure_each",
-    "moved_to",
     "no_verdict",
     "ready",
     "setting_in",

@@ -4,15 +4,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-import torch
-
 from gnomon import Probe
 from gnomon.errors import CheckpointError, GnomonError
 from gnomon.probe import as_record
 from gnomon_lab.measuring.about import Checkpoint
 from gnomon_lab.measuring.kept import Kept, Record
 from gnomon_lab.measuring.measure import Batches, How, probing, running
-from gnomon_lab.measuring.network import moved_to
 from gnomon_lab.measuring.quantities import Quantity
 from gnomon_lab.measuring.ready import Ready, ready
 from gnomon_lab.measuring.refilled import Refilled
@@ -29,7 +26,6 @@ class Reader:
         refilled: the network.
         data: the samples, on the device and in the dtype of the computation.
         quantities: by name.
-        dtype: the dtype to compute in.
         setting: what the numbers depend on, which becomes part of each record.
         logits: as in `ready`, and so are all_of_them, say and also.
         how: see `How`.
@@ -43,7 +39,6 @@ class Reader:
         data: Data,
         quantities: Mapping[str, Quantity],
         *,
-        dtype: torch.dtype,
         setting: Mapping[str, object],
         logits: str | None,
         all_of_them: bool,
@@ -51,7 +46,7 @@ class Reader:
         also: Mapping[str, Quantity] | None = None,
         **how: Unpack[How],
     ) -> None:
-        self._refilled, self._data, self._quantities, self._dtype = refilled, data, quantities, dtype
+        self._refilled, self._data, self._quantities = refilled, data, quantities
         self._setting, self._say, self._how = setting, say, how
         self.show: Show = lambda done, total: None
         self._logits, self._all_of_them, self._also = logits, all_of_them, also
@@ -72,7 +67,6 @@ class Reader:
             self._say(f"{one.path}: {taken.said}")
             self._taken = taken.said
         if self._made is None:
-            moved_to(network, self._data.x.device, self._dtype)
             found = ready(
                 network,
                 self._data,
@@ -106,7 +100,8 @@ def measure_each(
 ) -> dict[Path, GnomonError]:
     """Puts a reading of each checkpoint into what is kept, by ascending step; those that are known are not read again.
 
-    Readings kept of other checkpoints stay in their place, if steps mean the same for all of them.
+    Readings kept of other checkpoints stay in their place, if steps mean the same for all of them; so do those at the
+    steps of checkpoints that cannot be read.
 
     Returns:
         The checkpoints that could not be read, with what is wrong with each.
@@ -134,7 +129,8 @@ def measure_each(
             if one.path.name not in str(error):
                 error.got = f"{error.got or 'none'}, of {one.path}"
             failed[one.path] = error
-        else:
+            record = others.get(step)
+        if record is not None:
             kept.put(record)
         show(done, len(wanted))
     return failed

@@ -15,7 +15,9 @@ BESIDE = r"(optimizer|scheduler|scaler|sampler|random_states|rng_state|training_
 
 
 def checkpoints_at(named: Iterable[Path]) -> list[Path]:
-    """The checkpoints, each once: a pattern or a folder stands for those in it, in natural order.
+    """The checkpoints, each once, if possible under a name that is no link.
+
+    A pattern or a folder stands for those in it, in natural order.
 
     A folder that has weights itself is one checkpoint. Any other stands for the checkpoints directly in it.
 
@@ -23,9 +25,9 @@ def checkpoints_at(named: Iterable[Path]) -> list[Path]:
         CheckpointError: if a pattern or a folder has none, or none is named.
     """
     found: dict[Path, Path] = {}
-    for path in named:
-        for one in at(path):
-            found.setdefault(one.resolve(), one)
+    for one in (one for path in named for one in at(path)):
+        if found.setdefault(one.resolve(), one).is_symlink():  # such as best.pt, whose name says no step
+            found[one.resolve()] = one
     if not found:
         raise CheckpointError("checkpoint", "one checkpoint or more", "none", "Name them first, before the options.")
     return [*found.values()]

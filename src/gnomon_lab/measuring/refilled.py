@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from gnomon.errors import CheckpointError, DataError
@@ -13,7 +14,7 @@ from gnomon_lab.measuring.by_timm import Architecture, create, of_config
 from gnomon_lab.measuring.checkpoint import read_weights
 from gnomon_lab.measuring.filling import Taken, load
 from gnomon_lab.measuring.hugging_face import CONFIG, described, of_folder
-from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign, taken_by
+from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign, moved_to, taken_by
 
 
 class Refilled:
@@ -23,6 +24,8 @@ class Refilled:
         first: the first of the checkpoints, from which it is built.
         factory: MODULE:FACTORY; None where `first` itself describes the network.
         key: where in a checkpoint the weights are; None for the usual places.
+        device: where to compute.
+        dtype: the dtype to compute in.
     Attributes:
         name: what builds it.
         code: a hash of the network, without its weights.
@@ -31,8 +34,10 @@ class Refilled:
         CheckpointError: if what it says does not describe a network.
     """
 
-    def __init__(self, first: Checkpoint, factory: str | None, key: str | None = None) -> None:
-        self._first, self._factory, self._key = first, factory, key
+    def __init__(
+        self, first: Checkpoint, factory: str | None, key: str | None, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self._first, self._factory, self._key, self._device, self._dtype = first, factory, key, device, dtype
         self._made: nn.Module | None = None
         self._network: nn.Module | None = None  # for a folder: it has weights from the start
         architecture = None if factory is not None else architecture_of(first)
@@ -47,22 +52,32 @@ class Refilled:
             self.name, self.code = CONFIG, digest(json.dumps(described(first.path), sort_keys=True))
 
     def fill(self, one: Checkpoint) -> tuple[nn.Module, Taken]:
-        """The network, the same object each time, with the weights of a checkpoint, and what was taken from it.
+        """The network in eval mode, the same object each time, with a checkpoint's weights, and what was taken from it.
+
+        It has its dtype before it gets the weights, which are rounded to no other, and is in train mode meanwhile: eval
+        mode may merge weights, as with LoRA.
 
         Raises:
             CheckpointError: if it cannot be read, or its weights are not the network's, or it belongs to another.
+            DataError: if the network cannot be moved, set to a mode, or filled.
         """
         path, weights = one.path, read_weights(one.path)
         self._require_same(one)
         if self._made is not None:
+            network = self._made
             with foreign("a network that takes its weights", "Measure it where it can be filled."):
-                return self._made, load(self._made, weights, self._key)
-        made, taken = of_folder(path, weights)
-        if self._network is None:
-            self._network = made
+                network.to(self._device, self._dtype)
+                network.train()
+                taken = load(network, weights, self._key)
         else:
-            self._network.load_state_dict(made.state_dict())
-        return self._network, taken
+            made, taken = of_folder(path, weights)
+            if self._network is None:
+                self._network = made
+            else:
+                self._network.load_state_dict(made.state_dict())
+            network = self._network
+        moved_to(network, self._device, self._dtype)
+        return network, taken
 
     def _require_same(self, one: Checkpoint) -> None:
         """Raises CheckpointError if a checkpoint says that its network is made otherwise than that of the first.

@@ -9,10 +9,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from gnomon.autodiff import same as equal
 from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.about import Checkpoint
 from gnomon_lab.measuring.checkpoint import read_weights
 from gnomon_lab.measuring.filling import listed
+from gnomon_lab.measuring.found import natural
 
 Source = Literal["step", "epoch", "name", "order", "time"]
 SAID: Mapping[Source, str] = {
@@ -111,7 +113,7 @@ def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int |
         "step": lambda: [one.said.step for one in checkpoints],
         "epoch": lambda: [one.said.epoch for one in checkpoints],
         "name": lambda: in_names(paths),
-        "order": lambda: range(len(paths)),
+        "order": lambda: [sorted(paths, key=natural).index(path) for path in paths],
         "time": lambda: ranks([path.stat().st_mtime_ns for path in paths]),
     }
     return kinds[source]()
@@ -143,6 +145,15 @@ def ranks(values: Sequence[int]) -> list[int | None]:
 def same(first: Sequence[Mapping[str, Tensor]], second: Sequence[Mapping[str, Tensor]]) -> bool:
     """Whether two checkpoints hold the same weights."""
     return len(first) == len(second) and all(
-        a.keys() == b.keys() and all(a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]) for name in a)
-        for a, b in zip(first, second, strict=True)
+        a.keys() == b.keys() and all(alike(a[name], b[name]) for name in a) for a, b in zip(first, second, strict=True)
     )
+
+
+def alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are the same numbers; NaNs, as of a network that has diverged, count as equal."""
+    if (one.dtype, one.layout, one.shape) != (other.dtype, other.layout, other.shape):
+        return False
+    if one.layout is not torch.strided:
+        one, other = (tensor.to_sparse(layout=torch.sparse_coo).coalesce() for tensor in (one, other))
+        return alike(one.indices(), other.indices()) and alike(one.values(), other.values())
+    return (equal if one.is_floating_point() else torch.equal)(one, other)

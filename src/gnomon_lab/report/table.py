@@ -14,7 +14,8 @@ from gnomon_lab.runs.files import replace_file
 def write_table(runs: Sequence[Found], path: Path) -> None:
     """Writes a row per record, in the order of seeds and records: `seed`, `arm`, `step`, and a column per number.
 
-    Groups within a record have a column per entry, such as `seconds.read`; lists are written as JSON.
+    Groups within a record have a column per entry, such as `seconds.read`. A column that has lists, or values of
+    several kinds, is written as JSON.
 
     Raises:
         DataError: if the file's name does not end in `.parquet`, or the records of a run are damaged.
@@ -29,7 +30,7 @@ def write_table(runs: Sequence[Found], path: Path) -> None:
         for record in run.records()
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    table = arrow.table({name: [row.get(name) for row in rows] for name in names})
+    table = arrow.table({name: _column([row.get(name) for row in rows]) for name in names})
     numbers = [field.name for field in table.schema if arrow.types.is_floating(field.type)]
 
     def write(beside: Path) -> None:
@@ -51,4 +52,11 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", json.dumps(value) if isinstance(value, list) else value
+            yield f"{prefix}{name}", value
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """The values, as JSON if some are lists or they are of several kinds; integers are numbers as others are."""
+    kinds = {float if type(value) is int else type(value) for value in values if value is not None}
+    alike = len(kinds) < 2 and list not in kinds
+    return values if alike else [None if value is None else json.dumps(value) for value in values]

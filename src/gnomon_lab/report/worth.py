@@ -20,7 +20,8 @@ def worth(history: History, split: str = "train", validation: str = "validation"
     try:
         return history.verdict(split, validation)
     except RangeError as error:
-        return f"No verdict: the readings lack {error.expected}."
+        where = "" if error.argument == "split" else f" in {error.argument}"
+        return f"No verdict: the readings lack {error.expected}{where}."
 
 
 def sentences(found: Verdict | str) -> list[str]:

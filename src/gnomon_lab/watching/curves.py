@@ -53,12 +53,13 @@ class Curves:
         middle = steps[(first + len(steps)) // 2]
         return steps[-1] >= LOGARITHMIC * steps[first] and middle <= MOSTLY * steps[-1]
 
-    def add(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Adds a reading."""
+    def add(self, step: int, numbers: Mapping[str, float], *, joins: bool = False) -> None:
+        """Adds a reading, or joins it to the one at the last step, which has none of its numbers."""
         place = bisect_left(self._steps, step)
-        if place < len(self._steps):
-            self._drop_from(place)
-        self._steps.append(step)
+        if not joins:
+            if place < len(self._steps):
+                self._drop_from(place)
+            self._steps.append(step)
         for name, number in numbers.items():
             column = self._columns.get(name)
             if column is None:

@@ -85,6 +85,7 @@ class Followed:
 
     def _forget(self) -> None:
         self.arms: dict[str | None, Curves] = {}
+        self._last: dict[str | None, dict[str, object]] = {}
         self.broken = 0
         self._offset = self._size = 0
         self._tail = self._partial = b""
@@ -94,7 +95,7 @@ class Followed:
         self._offset += len(content)
         self._tail = (self._tail + content)[-TAIL:]
         *lines, self._partial = (self._partial + content).split(b"\n")
-        for line in lines:
+        for line in filter(None, lines):  # processes that write at the same moment may leave empty ones
             self._take_line(line)
         too_long = len(self._partial) > LONGEST
         self._given_up |= too_long or (self.holds_none and self._offset >= PATIENCE)
@@ -111,16 +112,23 @@ class Followed:
         if type(step) is not int or abs(step) > GREATEST:
             self.broken += 1
             return
-        arm = record.get("arm")
-        curves = self.arms.setdefault(arm if isinstance(arm, str) else None, Curves())
-        curves.add(
-            step, {name: number for name in self._names(tuple(record)) if (number := _number(record[name])) is not None}
-        )
+        arm = named if isinstance(named := record.get("arm"), str) else None
+        curves = self.arms.setdefault(arm, Curves())
+        numbers = {name: number for name in self._names(tuple(record)) if (number := _number(record[name])) is not None}
+        before: dict[str, object] = self._last.get(arm, {"step": None})
+        joins = step == before["step"] and _numbered(record).isdisjoint(_numbered(before))
+        self._last[arm] = {**before, **record} if joins else record
+        curves.add(step, numbers, joins=joins)
 
     def _named(self, keys: tuple[str, ...]) -> list[str]:
         """What is wanted from a line with these keys; the extremes of a quantity that is there itself are not drawn."""
         drawn = [name for name in keys if name not in BESIDE and self._wanted(name)]
         return [name for name in drawn if not (name.endswith((".min", ".max")) and name[:-4] in keys)]
+
+
+def _numbered(record: dict[str, object]) -> set[str]:
+    """The names of a line's numbers: as in `gnomon.History`, readings of one step that have none in common are one."""
+    return {name for name, value in record.items() if name not in BESIDE and _number(value) is not None}
 
 
 def _number(value: object) -> float | None:

@@ -118,7 +118,7 @@ def _chart(
     up = axis_of_values([numbers for *_, numbers in there])
     if up is None:
         return console.render_str(f"{name}\nno number yet" + "\n" * ROWS)
-    room = width - LABEL
+    room = max(1, width - LABEL)
     title = f"{name}, logarithmic" if up.log else name
     text = console.render_str(f"{title[:width]}\n")
     text.no_wrap = True
