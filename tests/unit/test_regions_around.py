@@ -251,6 +251,17 @@ def test_the_decision_boundary_parts_the_classes_of_a_network_that_ends_in_a_rel
     assert total <= across <= 2**0.5 * total * 1.02
 
 
+def test_an_output_that_is_masked_hides_no_boundary():
+    """Below all others by far more than their digits: the boundary between the others is as without it."""
+    model = mlp((2, 10, 3), bias=True, generator=torch.Generator().manual_seed(0)).double().eval()
+    wanted = slice_regions(model, FLAT, (-3, 3, -3, 3)).decision_boundary()
+    assert sum(map(len, wanted)) > 5
+    for mask in (-1e12, torch.finfo(torch.float32).min):
+        masked = nn.Sequential(*model, nn.ConstantPad1d((0, 1), mask))
+        found = slice_regions(masked, FLAT, (-3, 3, -3, 3)).decision_boundary()
+        torch.testing.assert_close(found, wanted)
+
+
 def test_classes_of_inputs_of_float32_far_from_the_origin():
     x = torch.randn(3, 50, generator=torch.Generator().manual_seed(0)) * 1e-3 + 100
     regions = slice_regions(mlp((50, 8, 2), generator=torch.Generator().manual_seed(1)), plane_through(*x), SQUARE)

@@ -24,6 +24,8 @@ CHECKED = 256
 FAR = 100_000
 """How many times its width, and its height, a box may be away from the plane's origin: further out small regions are
 lost in the rounding of its corners."""
+THINNEST = 1e-9
+"""The width of a box, as a share of its corners' coordinates, below which its regions are lost in their rounding."""
 Box = Sequence[float | int] | Sequence[Sequence[float | int]]
 """Left, right, bottom, top; or corners."""
 Progress = Callable[[int, float], object]
@@ -69,8 +71,9 @@ def slice_regions(
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the network does not accept the plane's inputs, or its outputs are not (n, c).
         RangeError: if network and plane are on different devices; if the box is not convex, has no area, or is further
-            from the plane's origin than 100,000 times its width or height, where rounding hides small regions; if
-            `memory` is too little for one polygon, saying before the work how much is needed.
+            from the plane's origin than 100,000 times its width or height, or thinner than 1e-9 of its corners'
+            coordinates, where rounding hides small regions; if `memory` is too little for one polygon, saying before
+            the work how much is needed.
     Cost: O(regions x units), as a cell is cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -182,4 +185,13 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
         )
     corners = box if turn > 0 else box.flip(0)
     count = torch.tensor([len(corners)], device=origin.device)
-    return Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
+    polygon = Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
+    width = float(polygon.areas()) / float(torch.linalg.vector_norm(sides, dim=1).max())
+    if width < THINNEST * float(away.max()):
+        raise RangeError(
+            "box",
+            f"one whose width is at least {THINNEST:g} of its corners' coordinates",
+            f"{width:.2g} wide with corners up to {float(away.max()):.2g}",
+            "Take directions of other lengths.",
+        )
+    return polygon

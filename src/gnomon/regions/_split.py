@@ -78,7 +78,7 @@ def split_by_lines(
     u, values = units.shape[2], units.new_tensor(list(breaks))
     # A value is rounded as its own terms are, and as the largest of its layer's.
     tolerance = _tolerances(polygons, units).repeat(1, len(breaks))
-    tolerance += OWN * values.abs().repeat_interleave(u)
+    tolerance += OWN * values.nan_to_num(posinf=0, neginf=0).abs().repeat_interleave(u)
     highs, crossed = [], []
     for value, limits in zip(breaks, torch.split(tolerance, u, 1), strict=True):
         for some in _together(u, CORNER * polygons.labels.numel(), room):

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gnomon.autodiff import outputs_of, recorded, require_whole
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
@@ -143,6 +144,10 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
                     f"a network on {x.device}, where the inputs or the plane are",
                     f"one on {weight.device}",
                     "Move one of the two.",
+                )
+            if is_lazy(weight):
+                raise UnsupportedModuleError(
+                    "model", "parameters that have a shape", "lazy ones", "Run the network once before."
                 )
         recorder = Recorder(exact, given)
         try:
