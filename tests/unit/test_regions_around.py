@@ -104,6 +104,23 @@ def test_what_changes_by_rounding_alone_has_no_boundary(seed, scale):
         assert boundary_distance(alone, x).tolist() == [torch.inf] * 40
 
 
+@pytest.mark.parametrize("seed", [3, 4, 6])
+@pytest.mark.parametrize("scale", [1.0, 1e-100])
+def test_what_changes_by_rounding_alone_cuts_nothing(seed, scale):
+    plane = plane_through(*torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    wanted = slice_regions(Centred(seed, lambda nothing, one: one, scale), plane, (-2, 2, -2, 2))
+    for bends in (lambda nothing, one: nothing.relu(), lambda nothing, one: (2 * nothing).abs()):
+        found = slice_regions(Centred(seed, bends, scale), plane, (-2, 2, -2, 2))
+        torch.testing.assert_close(found.areas, wanted.areas)
+
+
+def test_a_plane_that_a_layer_does_not_see_is_one_region():
+    model = mlp((6, 2, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    model[0].bias.data.zero_()
+    unseen = Plane(torch.zeros(6, dtype=torch.float64), torch.linalg.svd(model[0].weight.detach())[2][2:4])
+    assert len(slice_regions(model, unseen, SQUARE)) == 1
+
+
 @pytest.mark.parametrize("name", ["hardtanh", "functions", "max"])
 def test_decision_boundary_lies_where_the_two_largest_outputs_are_equal(name):
     model, plane = made(name)

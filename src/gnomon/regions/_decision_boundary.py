@@ -38,8 +38,9 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     outputs = outputs[:, :, _contending(regions.polygons, outputs)]
     all_of_them = torch.arange(outputs.shape[2], device=outputs.device)[None]
     label = torch.tensor([BOUNDARY], device=outputs.device)
+    none = torch.zeros_like(outputs[0, 0])
     split = split_by_maximum(
-        regions.polygons, outputs, all_of_them, label, allow=lambda pieces: None, room=DEFAULT_BUDGET
+        regions.polygons, outputs, all_of_them, label, none, allow=lambda pieces: None, room=DEFAULT_BUDGET
     )
     cells, classes = split.children, split.state(slice(None))[:, 0]
     sides = torch.stack([cells.vertices, cells.rolled()], 2)

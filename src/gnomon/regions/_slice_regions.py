@@ -15,6 +15,7 @@ from gnomon.regions._plane import Plane
 from gnomon.regions._polygons import Polygons, cross, join
 from gnomon.regions._propagation import Piece, Propagation
 from gnomon.regions._rooms import rooms_for
+from gnomon.regions._rounding import rounding_of
 from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network_of
 
 MOST = 1_000_000
@@ -62,8 +63,9 @@ def slice_regions(
             determines how many polygons are processed together, not the result.
         progress: called with the number of regions so far and the share of the box's area that is done.
     Returns:
-        The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
-        and cuts nothing; several units on the same line cut once; a line through a corner cuts there.
+        The regions. A unit that is zero within rounding (1e-12 of its terms, 1e-15 of those that cancelled before)
+        everywhere on a piece counts as inactive, and cuts nothing; several units on the same line cut once; a line
+        through a corner cuts there.
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; if the
             network makes decisions based on its data or mixes samples; or if its outputs differ from those of the parts
@@ -104,8 +106,10 @@ def regions_of(
     """As `slice_regions`, for a network whose steps are known."""
     start = _polygon(box, plane.origin)
     rooms = rooms_for(network, budget)
-    propagation = Propagation(network, rooms, max_regions, float(start.areas()))
+    together = min(rooms.polygons.values(), default=CHECKED)
     image = torch.cat([plane.directions, plane.origin[None]]).double()[None, :, None]
+    rounding = rounding_of(network, image, start, together)
+    propagation = Propagation(network, rooms, rounding, max_regions, float(start.areas()))
     leaves: list[Piece] = []
     for leaf in propagation.forward(Piece(start, {network.source.name: image}, torch.zeros_like(start.count))):
         leaves.append(leaf)
@@ -122,7 +126,7 @@ def regions_of(
         layers=tuple(step.place for step in network.steps),
         by_depth=dict(propagation.found),
     )
-    _verify(network, found, propagation.area, min(rooms.polygons.values(), default=CHECKED))
+    _verify(network, found, propagation.area, together)
     return found
 
 
