@@ -731,6 +731,12 @@ def test_what_the_trace_cannot_see_is_an_error_and_not_a_wrong_map():
     unseen.last = nn.Linear(2, 3)
     with pytest.raises(UnsupportedModuleError, match=says):
         boundary_distance(unseen, torch.rand(3, 2))
+    # One number at (0.6, 0.7) as at (0.4, 0.3), two where the plane's other quarters are.
+    counting = Form(lambda m, x: torch.stack([row * (row > 0.5).unique().numel() for row in m.first.given])).eval()
+    counting.first.register_forward_pre_hook(lambda module, inputs: setattr(module, "given", inputs[0]))
+    counting.last = nn.Linear(2, 3)
+    with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
+        boundary_distance(counting, torch.tensor([[0.6, 0.7]]))
 
 
 def test_weights_that_have_no_shape_yet_are_not_drawn():

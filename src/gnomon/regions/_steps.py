@@ -19,6 +19,8 @@ from gnomon.regions._recording import Call, Data, Recorder, leaves
 
 AGREEMENT = 1e-6
 """Relative difference between a network and its steps beyond which they are not the same function."""
+OTHERS = 6
+"""Random inputs at which a network and its steps are compared: decisions on the data that no trace sees show there."""
 NOISE = 1e-12
 """How much noise shakes a network: much more than rounding, and little of any number that is more than that."""
 WRONG = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
@@ -167,8 +169,10 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
             raise answers_otherwise()
         network = Network(exact, _read(recorder.calls, result), recorder.source, result.name)
         both = _require_apart(exact, x, outputs)
-        found = network.run(both[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
-        network.hold_against(both, found[:, 0, 0], together=2)
+        drawn = torch.randn(OTHERS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+        several = torch.cat([both, (1 + x.abs().max()) * drawn.to(x.device)])
+        found = network.run(several[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
+        network.hold_against(several, found[:, 0, 0], together=2)
     return network
 
 
