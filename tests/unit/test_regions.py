@@ -503,6 +503,15 @@ FORMS = {
         torch.ones_like(x).mul_(x.relu()).mul_(2) + m.scale.expand_as(x).clone().multiply_(x)
     ),
     "aside of autograd": lambda m, x: x.detach().requires_grad_().relu() + x.data.neg().relu(),
+    "channels last in memory": lambda m, x: (
+        m.lift(x)
+        .contiguous(memory_format=torch.channels_last)
+        .permute(0, 2, 3, 1)
+        .view(len(x), -1, 2)
+        .relu()
+        .flatten(1)
+        + m.lift(x).to(memory_format=torch.channels_last).clone(memory_format=torch.channels_last).relu().flatten(1)
+    ),
     "tensordot": lambda m, x: torch.tensordot(x, m.weight, dims=([1], [0])),
     "one side without a bound": lambda m, x: (
         x.clamp(0, float("inf")) - functional.hardtanh(x, -float("inf"), 0.3) + x.clamp(-float("inf"), float("inf"))
