@@ -776,6 +776,31 @@ def test_too_many_regions_end_with_an_error_that_says_how_far_it_got():
         slice_regions(model, FLAT, SQUARE, memory=-1)
 
 
+class Keeping:
+    """Keeps what a layer returned, with its graph."""
+
+    def __init__(self):
+        self.kept = []
+
+    def __call__(self, module, inputs, output):
+        self.kept.append(output)
+
+
+def test_a_network_whose_features_were_kept_is_copied_without_them():
+    model, keeping = mlp((2, 4, 2), generator=torch.Generator().manual_seed(0)), Keeping()
+    wanted = len(slice_regions(model, FLAT, SQUARE))
+    model[0].register_forward_hook(keeping)
+    model.features = {"logits": model(torch.rand(3, 2))}
+    assert len(slice_regions(model, FLAT, SQUARE)) == wanted
+    assert boundary_distance(model, torch.rand(3, 2)).isfinite().all()
+    assert len(keeping.kept) == 1
+    model.lines = (line for line in ())
+    with pytest.raises(
+        UnsupportedModuleError, match=r"a network that Python can copy, got one that it cannot: cannot pi"
+    ):
+        slice_regions(model, FLAT, SQUARE)
+
+
 def test_the_model_stays_as_it_was():
     model = mlp((2, 4, 2), generator=torch.Generator().manual_seed(0))
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from gnomon.autodiff import outputs_of, recorded, require_whole
+from gnomon.autodiff import outputs_of, recorded, replacing, require_whole
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.regions._functions import of_call
 from gnomon.regions._operations import Affine, Bend, Operation, Planes, bent, state_at_origin
@@ -203,14 +203,18 @@ def _copied(model: nn.Module) -> nn.Module:
     """A copy; for a compiled module, of the one that it was made from."""
     original: nn.Module = getattr(model, "_orig_mod", model)
     require_whole(original)
-    # Weights that a hook computes from others cannot be copied as they are, and are computed again.
-    made = [
-        value
-        for module in original.modules()
-        for value in vars(module).values()
-        if isinstance(value, Tensor) and not value.is_leaf
-    ]
-    return copy.deepcopy(original, {id(value): value.detach().clone() for value in made})
+    try:
+        with replacing({Tensor.__deepcopy__: _copied_tensor}):
+            return copy.deepcopy(original)
+    except TypeError as error:
+        raise UnsupportedModuleError(
+            "model", "a network that Python can copy", f"one that it cannot: {error}", "Keep that outside of it."
+        ) from error
+
+
+def _copied_tensor(tensor: Tensor, memo: dict[int, object]) -> Tensor:
+    """A copy; what was computed, weights by a hook or features that are kept, is copied without its graph."""
+    return copy.deepcopy(tensor, memo) if tensor.is_leaf else tensor.detach().clone()
 
 
 def _read(calls: Sequence[Call], result: Data) -> tuple[Step, ...]:
