@@ -519,6 +519,9 @@ FORMS = {
     "twice": lambda m, x: x.relu() + x.relu() + (lambda h: h + h - (h - h))(x.abs()),
     "mean over the image": lambda m, x: m.lift(x).relu().mean((2, 3)),
     "pooled with a ceiling": lambda m, x: functional.max_pool2d(m.lift(x), 2, stride=2, ceil_mode=True).flatten(1),
+    "padded with -inf": lambda m, x: functional.max_pool1d(
+        functional.pad(m.lift(x).flatten(1), (1, 2), value=-torch.inf), 3
+    ),
     "pooled signal": lambda m, x: nn.functional.max_pool1d(torch.cat([x, -x], 1), 3, 1, 1),
 }
 

@@ -35,7 +35,7 @@ def rounding_of(network: Network, image: Planes, box: Polygons, together: int) -
         return bent(operation, planes, states[place])
 
     def shaken(place: int, operation: Bend, planes: Planes) -> Planes:
-        apart = (planes - exact[place]).abs().flatten(2)
+        apart = (planes - exact[place]).abs().nan_to_num(0).flatten(2)
         largest = LAYER / NOISE * torch.einsum("k,pku->pu", reach, apart).amax(0)
         found[place] = torch.maximum(found.get(place, largest), largest)
         return bent(operation, planes, states[place])

@@ -260,7 +260,8 @@ def _evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tenso
 def _tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
     """The tolerances below which a value is zero within rounding."""
     reach = polygons.vertices.abs().amax(1)
-    terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
+    # A constant of -inf, as ahead of a maximum, has no error.
+    terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs().nan_to_num(posinf=0)
     return OWN * terms + LAYER * terms.amax(1, keepdim=True)
 
 
