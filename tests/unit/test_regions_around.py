@@ -273,7 +273,7 @@ def test_an_output_that_is_masked_hides_no_boundary():
     model = mlp((2, 10, 3), bias=True, generator=torch.Generator().manual_seed(0)).double().eval()
     wanted = slice_regions(model, FLAT, (-3, 3, -3, 3)).decision_boundary()
     assert sum(map(len, wanted)) > 5
-    for mask in (-1e12, torch.finfo(torch.float32).min):
+    for mask in (-1e12, torch.finfo(torch.float32).min, -torch.inf):
         masked = nn.Sequential(*model, nn.ConstantPad1d((0, 1), mask))
         found = slice_regions(masked, FLAT, (-3, 3, -3, 3)).decision_boundary()
         torch.testing.assert_close(found, wanted)
