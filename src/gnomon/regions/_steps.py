@@ -19,7 +19,7 @@ from gnomon.regions._recording import Call, Data, Recorder, leaves
 
 AGREEMENT = 1e-6
 """Relative difference between a network and its steps beyond which they are not the same function."""
-OTHERS = 6
+OTHERS = 3
 """Random inputs at which a network and its steps are compared: decisions on the data that no trace sees show there."""
 NOISE = 1e-12
 """How much noise shakes a network: much more than rounding, and little of any number that is more than that."""
