@@ -387,8 +387,12 @@ def test_a_box_that_is_too_far_from_the_origin_is_named_and_not_the_network():
     assert len(at(1e5, 1e-3, origin=1e5)) == len(near)
     with pytest.raises(RangeError, match=r"got 2e-06 wide or high at 1\. Take a plane whose origin is in the box"):
         slice_regions(mlp((2, 4, 2)).eval(), FLAT, (-3, 3, 1 - 1e-6, 1 + 1e-6))
-    # Thin is not far.
+    # Thin is not far, up to where rounding hides its regions.
     assert slice_regions(mlp((2, 4, 2)).eval(), FLAT, (-3, 3, -1e-6, 1e-6)).areas.sum() == pytest.approx(1.2e-5)
+    diagonal = 1e-12 * torch.tensor([[0.0, -1.0], [0.0, 1.0], [0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    for box in ((-1e-12, 1e-12, -1, 1), diagonal + torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64)[:, None]):
+        with pytest.raises(RangeError, match=r"\(box\): expected one whose width is at least 1e-09 of its corners' co"):
+            slice_regions(mlp((2, 4, 2)).eval(), FLAT, box)
 
 
 @pytest.mark.bad_input
@@ -495,9 +499,29 @@ FORMS = {
     "dropout off": lambda m, x: functional.dropout(x, 0.5, training=m.training) + x,
     "pad": lambda m, x: functional.pad(x, (1, 0))[:, :2] + functional.prelu(x, m.slope),
     "cat of one": lambda m, x: torch.cat([x, x.relu(), x], dim=-1)[:, 1:3],
+    "a constant changed in place": lambda m, x: (
+        torch.ones_like(x).mul_(x.relu()).mul_(2) + m.scale.expand_as(x).clone().multiply_(x)
+    ),
+    "aside of autograd": lambda m, x: x.detach().requires_grad_().relu() + x.data.neg().relu(),
+    "channels last in memory": lambda m, x: (
+        m.lift(x)
+        .contiguous(memory_format=torch.channels_last)
+        .permute(0, 2, 3, 1)
+        .view(len(x), -1, 2)
+        .relu()
+        .flatten(1)
+        + m.lift(x).to(memory_format=torch.channels_last).clone(memory_format=torch.channels_last).relu().flatten(1)
+    ),
+    "tensordot": lambda m, x: torch.tensordot(x, m.weight, dims=([1], [0])),
+    "one side without a bound": lambda m, x: (
+        x.clamp(0, float("inf")) - functional.hardtanh(x, -float("inf"), 0.3) + x.clamp(-float("inf"), float("inf"))
+    ),
     "twice": lambda m, x: x.relu() + x.relu() + (lambda h: h + h - (h - h))(x.abs()),
     "mean over the image": lambda m, x: m.lift(x).relu().mean((2, 3)),
     "pooled with a ceiling": lambda m, x: functional.max_pool2d(m.lift(x), 2, stride=2, ceil_mode=True).flatten(1),
+    "padded with -inf": lambda m, x: functional.max_pool1d(
+        functional.pad(m.lift(x).flatten(1), (1, 2), value=-torch.inf), 3
+    ),
     "pooled signal": lambda m, x: nn.functional.max_pool1d(torch.cat([x, -x], 1), 3, 1, 1),
 }
 
@@ -672,6 +696,12 @@ def hooked():
     return model
 
 
+def hooked_before():
+    model = mlp((2, 6, 3))
+    model.register_forward_pre_hook(lambda module, inputs: (3 * inputs[0] - 1,))
+    return model
+
+
 class ChangesItsInput(nn.Module):
     def __init__(self):
         super().__init__()
@@ -683,7 +713,7 @@ class ChangesItsInput(nn.Module):
         return self.last(self.first(x).neg_().relu_())
 
 
-@pytest.mark.parametrize("build", [InPlace, hooked, ChangesItsInput])
+@pytest.mark.parametrize("build", [InPlace, hooked, hooked_before, ChangesItsInput])
 def test_in_place_changes_and_hooks_are_followed(build):
     model = build().eval()
     regions = require_exact(model, FLAT, SQUARE)
@@ -707,6 +737,25 @@ def test_what_the_trace_cannot_see_is_an_error_and_not_a_wrong_map():
     )
     with pytest.raises(UnsupportedModuleError, match=says):
         slice_regions(aside, FLAT, SQUARE)
+    # All units are above 0 at these points: the change shows elsewhere alone.
+    unseen = Form(lambda m, x: (x, x.data.clamp_(min=0))[0] + 1).eval()
+    unseen.first.bias.data.fill_(3.0)
+    unseen.last = nn.Linear(2, 3)
+    with pytest.raises(UnsupportedModuleError, match=says):
+        boundary_distance(unseen, torch.rand(3, 2))
+    # One number at (0.6, 0.7) as at (0.4, 0.3), two where the plane's other quarters are.
+    counting = Form(lambda m, x: torch.stack([row * (row > 0.5).unique().numel() for row in m.first.given])).eval()
+    counting.first.register_forward_pre_hook(lambda module, inputs: setattr(module, "given", inputs[0]))
+    counting.last = nn.Linear(2, 3)
+    with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
+        boundary_distance(counting, torch.tensor([[0.6, 0.7]]))
+
+
+def test_weights_that_have_no_shape_yet_are_not_drawn():
+    lazy = nn.Sequential(nn.LazyLinear(3), nn.ReLU())
+    for read in (lambda: slice_regions(lazy, FLAT, SQUARE), lambda: boundary_distance(lazy, torch.rand(3, 2))):
+        with pytest.raises(UnsupportedModuleError, match=r"expected parameters that have a shape, got lazy ones\. Run"):
+            read()
 
 
 def test_decisions_on_the_data_are_named():
@@ -728,6 +777,31 @@ def test_too_many_regions_end_with_an_error_that_says_how_far_it_got():
         slice_regions(model, FLAT, SQUARE, max_regions=0)
     with pytest.raises(RangeError, match=r"slice_regions\(memory\): expected a positive number of bytes, got -1"):
         slice_regions(model, FLAT, SQUARE, memory=-1)
+
+
+class Keeping:
+    """Keeps what a layer returned, with its graph."""
+
+    def __init__(self):
+        self.kept = []
+
+    def __call__(self, module, inputs, output):
+        self.kept.append(output)
+
+
+def test_a_network_whose_features_were_kept_is_copied_without_them():
+    model, keeping = mlp((2, 4, 2), generator=torch.Generator().manual_seed(0)), Keeping()
+    wanted = len(slice_regions(model, FLAT, SQUARE))
+    model[0].register_forward_hook(keeping)
+    model.features = {"logits": model(torch.rand(3, 2))}
+    assert len(slice_regions(model, FLAT, SQUARE)) == wanted
+    assert boundary_distance(model, torch.rand(3, 2)).isfinite().all()
+    assert len(keeping.kept) == 1
+    model.lines = (line for line in ())
+    with pytest.raises(
+        UnsupportedModuleError, match=r"a network that Python can copy, got one that it cannot: cannot pi"
+    ):
+        slice_regions(model, FLAT, SQUARE)
 
 
 def test_the_model_stays_as_it_was():

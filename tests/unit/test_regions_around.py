@@ -104,6 +104,23 @@ def test_what_changes_by_rounding_alone_has_no_boundary(seed, scale):
         assert boundary_distance(alone, x).tolist() == [torch.inf] * 40
 
 
+@pytest.mark.parametrize("seed", [3, 4, 6])
+@pytest.mark.parametrize("scale", [1.0, 1e-100])
+def test_what_changes_by_rounding_alone_cuts_nothing(seed, scale):
+    plane = plane_through(*torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    wanted = slice_regions(Centred(seed, lambda nothing, one: one, scale), plane, (-2, 2, -2, 2))
+    for bends in (lambda nothing, one: nothing.relu(), lambda nothing, one: (2 * nothing).abs()):
+        found = slice_regions(Centred(seed, bends, scale), plane, (-2, 2, -2, 2))
+        torch.testing.assert_close(found.areas, wanted.areas)
+
+
+def test_a_plane_that_a_layer_does_not_see_is_one_region():
+    model = mlp((6, 2, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
+    model[0].bias.data.zero_()
+    unseen = Plane(torch.zeros(6, dtype=torch.float64), torch.linalg.svd(model[0].weight.detach())[2][2:4])
+    assert len(slice_regions(model, unseen, SQUARE)) == 1
+
+
 @pytest.mark.parametrize("name", ["hardtanh", "functions", "max"])
 def test_decision_boundary_lies_where_the_two_largest_outputs_are_equal(name):
     model, plane = made(name)
@@ -249,6 +266,17 @@ def test_the_decision_boundary_parts_the_classes_of_a_network_that_ends_in_a_rel
         classes = exact(torch.cartesian_prod(ticks, ticks)).argmax(1).view(1201, 1201)
     across = sum(float((classes.diff(dim=axis) != 0).sum()) for axis in (0, 1)) * 6 / 1200
     assert total <= across <= 2**0.5 * total * 1.02
+
+
+def test_an_output_that_is_masked_hides_no_boundary():
+    """Below all others by far more than their digits: the boundary between the others is as without it."""
+    model = mlp((2, 10, 3), bias=True, generator=torch.Generator().manual_seed(0)).double().eval()
+    wanted = slice_regions(model, FLAT, (-3, 3, -3, 3)).decision_boundary()
+    assert sum(map(len, wanted)) > 5
+    for mask in (-1e12, torch.finfo(torch.float32).min, -torch.inf):
+        masked = nn.Sequential(*model, nn.ConstantPad1d((0, 1), mask))
+        found = slice_regions(masked, FLAT, (-3, 3, -3, 3)).decision_boundary()
+        torch.testing.assert_close(found, wanted)
 
 
 def test_classes_of_inputs_of_float32_far_from_the_origin():

@@ -16,6 +16,7 @@ from gnomon.autodiff._memory import chunk_size, require_whole, storage_of
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
+from gnomon.autodiff._replacing import replacing
 from gnomon.autodiff._replicas import Replicas
 from gnomon.autodiff._run import Model, outputs_of, recorded
 from gnomon.autodiff._tape import Call, Tape, forward
@@ -61,6 +62,7 @@ __all__ = [
     "outputs_of",
     "projected_norm",
     "recorded",
+    "replacing",
     "require_second_derivative",
     "require_whole",
     "same",

@@ -35,10 +35,12 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     if outputs.shape[2] == 1:
         # The class is 1 where the output is positive.
         outputs = torch.cat([torch.zeros_like(outputs), outputs], 2)
+    outputs = outputs[:, :, _contending(regions.polygons, outputs)]
     all_of_them = torch.arange(outputs.shape[2], device=outputs.device)[None]
     label = torch.tensor([BOUNDARY], device=outputs.device)
+    none = torch.zeros_like(outputs[0, 0])
     split = split_by_maximum(
-        regions.polygons, outputs, all_of_them, label, allow=lambda pieces: None, room=DEFAULT_BUDGET
+        regions.polygons, outputs, all_of_them, label, none, allow=lambda pieces: None, room=DEFAULT_BUDGET
     )
     cells, classes = split.children, split.state(slice(None))[:, 0]
     sides = torch.stack([cells.vertices, cells.rolled()], 2)
@@ -46,6 +48,15 @@ def decision_boundary(regions: Regions) -> list[Float[Tensor, "s 2"]]:
     owners = classes[:, None].expand_as(cells.labels)
     along = _changes(sides[level], cells.labels[level], owners[level])
     return _chained(torch.cat([sides[cells.valid & (cells.labels == BOUNDARY)], along]))
+
+
+def _contending(polygons: Polygons, outputs: Float[Tensor, "r 3 c"]) -> Bool[Tensor, "c"]:
+    """The outputs that in some region are not below another one throughout: those that are masked may be huge there."""
+    found = torch.zeros_like(outputs[0, 0], dtype=torch.bool)
+    for rows in torch.split(torch.arange(len(polygons), device=outputs.device), CELLS):
+        heights = evaluate(polygons[rows], outputs[rows])
+        found |= (heights.amax(1) >= heights.amin(1).amax(1, keepdim=True)).any(0)
+    return found
 
 
 def _level_edges(cells: Polygons, outputs: Float[Tensor, "r 3 c"], parent: Int[Tensor, "q"]) -> Bool[Tensor, "q v"]:

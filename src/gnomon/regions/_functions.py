@@ -6,6 +6,7 @@ passed as it is. A result of None says that the function is not piecewise affine
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,15 @@ COLUMNS = 2**25
 def of_call(call: Call, part: int) -> Operation | None:
     """The operation behind one of the results of a call; None if it is not known to be piecewise affine."""
     made = call.results[part]
-    if made is None or made.dtype != torch.float64 or "out" in call.named:
+    if made is None or made.dtype != torch.float64 or call.named.get("out") is not None:
         return None
     first, *others = leaves((call.arguments, call.named))
     if call.name in LINEAR and isinstance(first, Data) and not any(isinstance(other, Data) for other in others):
-        return _linear_part(call, part)
+        # The planes need not lie in memory as the network's data does.
+        return _linear_part(replace(call, function=Tensor.reshape) if call.name == "view" else call, part)
     if call.name in PRODUCTS and sum(isinstance(factor, Data) for factor in (first, *others)) == 1:
-        return _linear_part(call, part)
+        # In place, a constant has no room for the planes.
+        return _linear_part(replace(call, function=torch.mul) if call.in_place else call, part)
     maker = MAKERS.get(call.name)
     if maker is None:
         return None
@@ -213,6 +216,11 @@ def _dropout(x: Data, p: Number = 0.5, training: bool = True, inplace: bool = Fa
     return None if training else Affine(lambda planes: planes)
 
 
+def _same(x: Operand, *settings: Any, **named: Any) -> Affine | None:  # noqa: ANN401 - torch's
+    """The identity; where it lies in memory and what it is to autograd do not matter."""
+    return Affine(lambda planes, *_: planes) if isinstance(x, Data) else None
+
+
 def _shaped_as(function: Callable[[Tensor, torch.Size], Tensor]) -> Callable[..., Affine]:
     """A function that uses only the shape of its second argument."""
     return lambda x, other: Affine(lambda planes, *_: on_each(lambda sample: function(sample, other.shape), planes))
@@ -224,8 +232,6 @@ LINEAR = {
     *("mT", "swapaxes", "swapdims", "movedim", "moveaxis", "getitem", "narrow", "select", "index_select", "chunk"),
     *("split", "tensor_split", "unbind", "expand", "broadcast_to", "repeat", "tile", "flip", "roll", "pixel_shuffle"),
     *("pixel_unshuffle", "channel_shuffle", "unfold", "fold"),
-    # The same.
-    *("contiguous", "clone", "detach", "data", "to", "double", "requires_grad"),
     # Sums.
     *("neg", "negative", "mean", "sum", "cumsum", "interpolate", "upsample"),
     *(f"{kind}avg_pool{axes}d" for kind in ("", "adaptive_") for axes in (1, 2, 3)),
@@ -255,6 +261,7 @@ MAKERS: Mapping[str, Callable[..., Operation | None]] = {
     **dict.fromkeys(
         ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), _dropout
     ),
+    **dict.fromkeys(("contiguous", "clone", "to", "double", "detach", "requires_grad"), _same),
     **dict.fromkeys(("view_as", "reshape_as"), _shaped_as(torch.reshape)),
     "expand_as": _shaped_as(torch.broadcast_to),
 }

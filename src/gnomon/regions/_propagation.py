@@ -1,11 +1,11 @@
 """Polygons on their way through a network: each layer that bends cuts them, in parts that fit a memory budget."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon.errors import ConvergenceError
@@ -48,6 +48,7 @@ class Propagation:
     Attributes:
         network: the network.
         rooms: how many polygons are processed together.
+        rounding: by the place of a bending step, the rounding errors of what enters it.
         most: the number of regions beyond which to give up.
         area: the area of everything that goes in.
         found: the number of regions that each bending step has left so far, by its place.
@@ -57,6 +58,7 @@ class Propagation:
 
     network: Network
     rooms: Rooms
+    rounding: Mapping[int, Float[Tensor, "u"]]
     most: int
     area: float
     found: Counter[str] = field(default_factory=Counter)
@@ -86,7 +88,8 @@ class Propagation:
         for start in range(0, len(piece.polygons), size):
             part = piece.part(slice(start, start + size))
             planes = part.held[step.inputs[0]]
-            split = _cut_by(part.polygons, planes, operation, place, self._allow, self.rooms.room)
+            rounding = self.rounding[place]
+            split = _cut_by(part.polygons, planes, operation, place, rounding, self._allow, self.rooms.room)
             self.found[step.place] += len(split.children)
             for begin in range(0, len(split.children), size):
                 yield from self.forward(
@@ -120,15 +123,23 @@ class Propagation:
             )
 
 
-def _cut_by(polygons: Polygons, planes: Planes, operation: Bend, place: int, allow: Allow, room: int) -> Split:
+def _cut_by(
+    polygons: Polygons,
+    planes: Planes,
+    operation: Bend,
+    place: int,
+    rounding: Float[Tensor, "u"],
+    allow: Allow,
+    room: int,
+) -> Split:
     """Cuts polygons by the units of a bending operation."""
     entries = planes.flatten(2)
     if isinstance(operation, Maximum):
         looked_at, _ = windows(operation.window, planes.shape[2:], planes.device)
         labels = (place << LAYER_BITS) + torch.arange(len(looked_at), device=planes.device)
-        return split_by_maximum(polygons, entries, looked_at, labels, allow, room)
+        return split_by_maximum(polygons, entries, looked_at, labels, rounding, allow, room)
     labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(operation.breaks))
-    return split_by_lines(polygons, entries, operation.breaks, labels, allow, room)
+    return split_by_lines(polygons, entries, operation.breaks, labels, rounding, allow, room)
 
 
 def _keys(units: int, place: int) -> Int[Tensor, "u"]:

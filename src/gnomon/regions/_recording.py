@@ -134,7 +134,8 @@ class Recorder(TorchFunctionMode):
         for path, module in model.named_modules():
             if isinstance(module, torch.jit.ScriptModule):
                 continue  # they accept no hooks, and nothing in them is seen
-            self._hooks.callback(module.register_forward_pre_hook(self._entering(path)).remove)
+            entering = module.register_forward_pre_hook(self._entering(path), prepend=True)
+            self._hooks.callback(entering.remove)
             self._hooks.callback(module.register_forward_hook(self._left).remove)
         self.source = self._noted(x)
 

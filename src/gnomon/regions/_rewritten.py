@@ -28,4 +28,9 @@ def _amax(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Te
     return largest.reshape([1 if axis in axes else x.shape[axis] for axis in range(x.ndim)] if keepdim else ends)
 
 
-REWRITTEN: dict[str, Callable[..., Any]] = {"maximum": _maximum, "minimum": _minimum, "amax": _amax}
+REWRITTEN: dict[str, Callable[..., Any]] = {
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "amax": _amax,
+    "data": Tensor.detach,  # which, unlike it, counts changes together with its tensor
+}

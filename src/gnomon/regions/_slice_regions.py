@@ -15,6 +15,7 @@ from gnomon.regions._plane import Plane
 from gnomon.regions._polygons import Polygons, cross, join
 from gnomon.regions._propagation import Piece, Propagation
 from gnomon.regions._rooms import rooms_for
+from gnomon.regions._rounding import rounding_of
 from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network_of
 
 MOST = 1_000_000
@@ -24,6 +25,8 @@ CHECKED = 256
 FAR = 100_000
 """How many times its width, and its height, a box may be away from the plane's origin: further out small regions are
 lost in the rounding of its corners."""
+THINNEST = 1e-9
+"""The width of a box, as a share of its corners' coordinates, below which its regions are lost in their rounding."""
 Box = Sequence[float | int] | Sequence[Sequence[float | int]]
 """Left, right, bottom, top; or corners."""
 Progress = Callable[[int, float], object]
@@ -60,8 +63,9 @@ def slice_regions(
             determines how many polygons are processed together, not the result.
         progress: called with the number of regions so far and the share of the box's area that is done.
     Returns:
-        The regions. A unit that is zero within rounding (1e-12 of its terms) everywhere on a piece counts as inactive,
-        and cuts nothing; several units on the same line cut once; a line through a corner cuts there.
+        The regions. A unit that is zero within rounding (1e-12 of its terms, 1e-15 of those that cancelled before)
+        everywhere on a piece counts as inactive, and cuts nothing; several units on the same line cut once; a line
+        through a corner cuts there.
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; if the
             network makes decisions based on its data or mixes samples; or if its outputs differ from those of the parts
@@ -69,8 +73,9 @@ def slice_regions(
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the network does not accept the plane's inputs, or its outputs are not (n, c).
         RangeError: if network and plane are on different devices; if the box is not convex, has no area, or is further
-            from the plane's origin than 100,000 times its width or height, where rounding hides small regions; if
-            `memory` is too little for one polygon, saying before the work how much is needed.
+            from the plane's origin than 100,000 times its width or height, or thinner than 1e-9 of its corners'
+            coordinates, where rounding hides small regions; if `memory` is too little for one polygon, saying before
+            the work how much is needed.
     Cost: O(regions x units), as a cell is cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -101,8 +106,10 @@ def regions_of(
     """As `slice_regions`, for a network whose steps are known."""
     start = _polygon(box, plane.origin)
     rooms = rooms_for(network, budget)
-    propagation = Propagation(network, rooms, max_regions, float(start.areas()))
+    together = min(rooms.polygons.values(), default=CHECKED)
     image = torch.cat([plane.directions, plane.origin[None]]).double()[None, :, None]
+    rounding = rounding_of(network, image, start, together)
+    propagation = Propagation(network, rooms, rounding, max_regions, float(start.areas()))
     leaves: list[Piece] = []
     for leaf in propagation.forward(Piece(start, {network.source.name: image}, torch.zeros_like(start.count))):
         leaves.append(leaf)
@@ -119,7 +126,7 @@ def regions_of(
         layers=tuple(step.place for step in network.steps),
         by_depth=dict(propagation.found),
     )
-    _verify(network, found, propagation.area, min(rooms.polygons.values(), default=CHECKED))
+    _verify(network, found, propagation.area, together)
     return found
 
 
@@ -182,4 +189,13 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
         )
     corners = box if turn > 0 else box.flip(0)
     count = torch.tensor([len(corners)], device=origin.device)
-    return Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
+    polygon = Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
+    width = float(polygon.areas()) / float(torch.linalg.vector_norm(sides, dim=1).max())
+    if width < THINNEST * float(away.max()):
+        raise RangeError(
+            "box",
+            f"one whose width is at least {THINNEST:g} of its corners' coordinates",
+            f"{width:.2g} wide with corners up to {float(away.max()):.2g}",
+            "Take directions of other lengths.",
+        )
+    return polygon

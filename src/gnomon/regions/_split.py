@@ -57,6 +57,7 @@ def split_by_lines(
     units: Float[Tensor, "p 3 u"],
     breaks: Sequence[float | int],
     labels: Int[Tensor, "l"],
+    rounding: Float[Tensor, "u"],
     allow: Allow,
     room: int,
 ) -> Split:
@@ -67,6 +68,7 @@ def split_by_lines(
         units: for each polygon and unit an affine function: its slopes in u and v, and its value at (0, 0).
         breaks: the values.
         labels: the labels of the new edges, by line.
+        rounding: the errors of the functions, as terms that cancelled before leave them.
         allow: asked at every turn.
         room: bytes for the functions at the corners, for as many units together as fit.
 
@@ -77,8 +79,8 @@ def split_by_lines(
     """
     u, values = units.shape[2], units.new_tensor(list(breaks))
     # A value is rounded as its own terms are, and as the largest of its layer's.
-    tolerance = _tolerances(polygons, units).repeat(1, len(breaks))
-    tolerance += OWN * values.abs().repeat_interleave(u)
+    tolerance = (_tolerances(polygons, units) + rounding).repeat(1, len(breaks))
+    tolerance += OWN * values.nan_to_num(posinf=0, neginf=0).abs().repeat_interleave(u)
     highs, crossed = [], []
     for value, limits in zip(breaks, torch.split(tolerance, u, 1), strict=True):
         for some in _together(u, CORNER * polygons.labels.numel(), room):
@@ -113,6 +115,7 @@ def split_by_maximum(
     entries: Float[Tensor, "p 3 e"],
     looked_at: Int[Tensor, "u k"],
     labels: Int[Tensor, "u"],
+    rounding: Float[Tensor, "e"],
     allow: Allow,
     room: int,
 ) -> Split:
@@ -123,6 +126,7 @@ def split_by_maximum(
         entries: for each polygon affine functions, given as in `split_by_lines`.
         looked_at: the places of the functions that each maximum is over; -1 for none, as at the rim of an image.
         labels: the labels of the new edges, by unit.
+        rounding: the errors of the functions, given as in `split_by_lines`.
         allow: asked at every turn.
         room: bytes for the values at the corners, for as many units together as fit.
 
@@ -130,7 +134,7 @@ def split_by_maximum(
         The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
     """
     there, places = looked_at >= 0, looked_at.clamp_min(0)
-    own = _tolerances(polygons, entries)
+    own = _tolerances(polygons, entries) + rounding
     wholes, unsettled, tolerances = [], [], []
     bytes_each = 2 * CORNER * (polygons.labels.numel() + len(polygons)) * looked_at.shape[1]
     for some in _together(len(looked_at), bytes_each, room):
@@ -256,7 +260,8 @@ def _evaluate_one(polygons: Polygons, line: Float[Tensor, "p 3"]) -> Float[Tenso
 def _tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tensor, "p u"]:
     """The tolerances below which a value is zero within rounding."""
     reach = polygons.vertices.abs().amax(1)
-    terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs()
+    # A constant of -inf, as ahead of a maximum, has no error.
+    terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs().nan_to_num(posinf=0)
     return OWN * terms + LAYER * terms.amax(1, keepdim=True)
 
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from gnomon.autodiff import outputs_of, recorded, require_whole
+from gnomon.autodiff import outputs_of, recorded, replacing, require_whole
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.regions._functions import of_call
 from gnomon.regions._operations import Affine, Bend, Operation, Planes, bent, state_at_origin
@@ -18,6 +19,8 @@ from gnomon.regions._recording import Call, Data, Recorder, leaves
 
 AGREEMENT = 1e-6
 """Relative difference between a network and its steps beyond which they are not the same function."""
+OTHERS = 3
+"""Random inputs at which a network and its steps are compared: decisions on the data that no trace sees show there."""
 NOISE = 1e-12
 """How much noise shakes a network: much more than rounding, and little of any number that is more than that."""
 WRONG = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
@@ -105,7 +108,11 @@ class Network:
             UnsupportedModuleError: if the network's outputs differ.
         """
         wanted = torch.cat([self.model(part.clone()) for part in torch.split(x, together)])
-        if wanted.shape != outputs.shape or not (wanted - outputs).abs().max() <= AGREEMENT * wanted.abs().max():
+        if wanted.shape != outputs.shape:
+            raise answers_otherwise()
+        # An output that is masked is -inf in both.
+        apart = torch.where(wanted == outputs, 0, wanted - outputs).abs().max()
+        if not apart <= AGREEMENT * wanted.abs().masked_fill(wanted.isinf(), 0).max():
             raise answers_otherwise()
 
 
@@ -144,6 +151,10 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
                     f"one on {weight.device}",
                     "Move one of the two.",
                 )
+            if is_lazy(weight):
+                raise UnsupportedModuleError(
+                    "model", "parameters that have a shape", "lazy ones", "Run the network once before."
+                )
         recorder = Recorder(exact, given)
         try:
             with recorder:
@@ -162,8 +173,10 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
             raise answers_otherwise()
         network = Network(exact, _read(recorder.calls, result), recorder.source, result.name)
         both = _require_apart(exact, x, outputs)
-        found = network.run(both[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
-        network.hold_against(both, found[:, 0, 0], together=2)
+        drawn = torch.randn(OTHERS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+        several = torch.cat([both, (1 + x.abs().max()) * drawn.to(x.device)])
+        found = network.run(several[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
+        network.hold_against(several, found[:, 0, 0], together=2)
     return network
 
 
@@ -194,14 +207,18 @@ def _copied(model: nn.Module) -> nn.Module:
     """A copy; for a compiled module, of the one that it was made from."""
     original: nn.Module = getattr(model, "_orig_mod", model)
     require_whole(original)
-    # Weights that a hook computes from others cannot be copied as they are, and are computed again.
-    made = [
-        value
-        for module in original.modules()
-        for value in vars(module).values()
-        if isinstance(value, Tensor) and not value.is_leaf
-    ]
-    return copy.deepcopy(original, {id(value): value.detach().clone() for value in made})
+    try:
+        with replacing({Tensor.__deepcopy__: _copied_tensor}):
+            return copy.deepcopy(original)
+    except TypeError as error:
+        raise UnsupportedModuleError(
+            "model", "a network that Python can copy", f"one that it cannot: {error}", "Keep that outside of it."
+        ) from error
+
+
+def _copied_tensor(tensor: Tensor, memo: dict[int, object]) -> Tensor:
+    """A copy; what was computed, weights by a hook or features that are kept, is copied without its graph."""
+    return copy.deepcopy(tensor, memo) if tensor.is_leaf else tensor.detach().clone()
 
 
 def _read(calls: Sequence[Call], result: Data) -> tuple[Step, ...]:
