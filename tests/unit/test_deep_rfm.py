@@ -226,8 +226,16 @@ def test_equal_points_are_named(monkeypatch):
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     X, y = clusters()
-    with pytest.raises(RangeError, match=r"depth at least 0, got -1; ridge finite and at least 0, got inf; iterations"):
+    with pytest.raises(
+        RangeError, match=r"depth at least 0 and whole, got -1; ridge finite and at least 0, got inf; iterations"
+    ):
         DeepRFM(depth=-1, ridge=math.inf, iterations=0).fit(X, y)
+    with pytest.raises(RangeError, match=r"depth at least 0 and whole, got 1.5; .* random_state at .* whole, got None"):
+        DeepRFM(depth=1.5, iterations=1.5, random_state=None).fit(X, y)
+    with pytest.raises(
+        RangeError, match=r"DeepRFM.fit\(X\): expected variances that torch.float64 can hold, got larger"
+    ):
+        DeepRFM(depth=0).fit(np.concatenate([X, 1e170 * X[:, :1]], 1), y)
     with pytest.raises(RangeError, match=r"kernel with value and slope, got 'rbf'; feature_map with draw and apply"):
         DeepRFM("rbf", "relu").fit(X, y)
     with pytest.raises(RangeError, match=r"expected at least two classes, got one class only"):

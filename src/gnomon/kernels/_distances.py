@@ -121,10 +121,14 @@ class _Points:
         terms = mapped * x
         sizes = terms.detach() if metric is None else x.detach().abs() @ metric.detach().abs() * x.detach().abs()
         found = cls(x, mapped, terms.sum(1), sizes.sum(1))
-        if not 8 * float(found.sizes.max()) <= torch.finfo(x.dtype).max:
+        limits, largest = torch.finfo(x.dtype), float(found.sizes.max())
+        least = limits.tiny / limits.eps
+        together = largest == 0 and not mapped.any()
+        if not (together or least <= largest <= limits.max / 8):
+            bound, got = ("above", "less") if largest < 1 else ("below", "more")
+            length = math.sqrt(least if largest < 1 else limits.max)
             advice = "Scale the points, or use float64." if x.dtype == torch.float32 else "Scale the points."
-            length = math.sqrt(torch.finfo(x.dtype).max)
-            raise RangeError("x", f"lengths well below {length:.0e}, whose squares {x.dtype} holds", "more", advice)
+            raise RangeError("x", f"lengths well {bound} {length:.0e}, whose squares {x.dtype} holds", got, advice)
         return found
 
     def __getitem__(self, rows: slice) -> "_Points":
