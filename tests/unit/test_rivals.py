@@ -128,9 +128,16 @@ def test_orthograd_keeps_what_half_precision_can_tell(generator):
     assert torch.cosine_similarity(found, across, 0) > 0.98
 
 
+@pytest.mark.parametrize(("size", "weight"), [(1e-25, 1), (1e-21, 1), (1e20, 1), (1, 1e-20), (1, 1e-16), (1, 1e20)])
+def test_orthograd_of_what_has_no_squares_in_its_dtype(size, weight):
+    found = changed(OrthoGrad, weight * torch.tensor([1.0, 1.0]), size * torch.tensor([7.0, 1.0]))
+    torch.testing.assert_close(found / size, torch.tensor([5.0, -5.0]))
+    assert not changed(OrthoGrad, torch.ones(0, 3), torch.ones(0, 3)).numel()
+
+
 def test_orthograd_of_slopes_whose_norm_overflows_is_an_error():
-    w = nn.Parameter(torch.ones(3))
-    w.grad = torch.tensor([5e19, 0.0, 1e19])
+    w = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
+    w.grad = torch.tensor([3e38, 3e38, 3e38])
     with pytest.raises(RangeError, match=r"OrthoGrad: expected a finite changed gradient, got norm nan .* at step 1"):
         OrthoGrad([w])()
 
@@ -324,6 +331,13 @@ def test_spectral_norms_come_out_of_the_iteration(generator):
     torch.testing.assert_close(
         torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), rtol=1e-6, atol=1e-8
     )
+
+
+@pytest.mark.parametrize("size", [1e-14, 1e-30])
+def test_spectral_norms_of_small_weights(size):
+    weight = nn.Parameter(size * torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)))
+    penalty = SpectralNormPenalty([weight], 2.0, iterations=60)
+    torch.testing.assert_close(penalty() / size / size, torch.tensor(4.0).double())
 
 
 def test_a_transposed_convolution_is_penalised_as_the_convolution_that_it_transposes(generator):

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError, public
+from gnomon.linalg import unit
 from gnomon.steer._parameters import named, wide
 
 
@@ -96,8 +96,8 @@ class SpectralNormPenalty:
         with torch.no_grad():
             u = self._directions[i].to(matrix)
             for _ in range(self.iterations):
-                v = normalize(matrix.T @ u, dim=0)
-                onwards = normalize(matrix @ v, dim=0)
+                v = unit(matrix.T @ u)
+                onwards = unit(matrix @ v)
                 u = torch.where(onwards.any(), onwards, u)  # a matrix that is zero now may not stay so
             self._directions[i] = u
         return (u @ matrix @ v).square()
