@@ -87,6 +87,16 @@ def test_coincident_and_close_points_are_exact(dtype):
     torch.testing.assert_close(squares[4, 5], (x[4] - x[5]).square().sum(), rtol=1e-2, atol=0)
 
 
+def test_close_points_far_from_the_centre_keep_their_digits():
+    """Moved there, points would be rounded: neighbours in float32 would coincide, or be twice as far apart."""
+    centres, near = 1000 * normal(3, 50), 1e-4 * normal(40, 50, seed=1)
+    x = (centres.repeat(14, 1)[:40] + near).float()
+    exact = (x.double()[:, None] - x.double()).square().sum(2)
+    torch.testing.assert_close(squared_distances(x, x).double(), exact, rtol=1e-3, atol=0)
+    kernel = LaplaceKernel(1e-4)
+    torch.testing.assert_close(over_pairs(kernel.value, x, None, 7).double(), kernel.value(exact), rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("beside", [1e2, 1e3, 1e4, 1e6])
 def test_what_a_metric_of_low_rank_does_not_see_does_not_matter_much(beside, dtype):

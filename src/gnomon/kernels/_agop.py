@@ -77,10 +77,10 @@ def kernel_agop(
             raise ShapeError(name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row per point.")
     (n, d), c = x.shape, coefficients.shape[1]
     check_metric(metric, d)
-    x = x - x.mean(0)
     block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
     # Slopes at coincident points do not matter, since their difference is 0, but would cost digits.
     weights = over_pairs(lambda squares: torch.where(squares != 0, kernel.slope(squares), 0), x, metric, block)
+    x = x - x.mean(0)
     mapped = x if metric is None else x @ metric
     # In units of the largest entries, so that products of slopes, far smaller than the AGOP, do not underflow.
     units = [_largest(part) for part in (weights, mapped, coefficients)]
