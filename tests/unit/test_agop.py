@@ -3,6 +3,7 @@
 import gc
 import pickle
 import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -492,6 +493,12 @@ def test_an_agop_beyond_the_dtypes_range_is_refused():
 def test_bad_matrices_are_named():
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected no negative eigenvalues, got -1.0"):
         psd_root(-torch.eye(2))
+    weight = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
+    for function in (effective_rank, partial(top_eigenvectors, count=1), partial(gnomon.nfa_correlation, weight)):
+        with pytest.raises(
+            RangeError, match=r"\(agop\): expected a symmetric matrix, got one that is not. Pass an AGOP; "
+        ):
+            function(weight)
     with pytest.raises(ShapeError, match=r"psd_root\(matrix\): expected a square matrix, got shape \(2, 3\)"):
         psd_root(torch.ones(2, 3))
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected finite"):

@@ -190,8 +190,8 @@ class CollapsedFlow:
         moments = increasing_times(times)
         require_rtol(rtol)
         # Small weights grow from what they are: their errors are measured by their size, those of propagators by 1.
-        sizes = torch.ones_like(start)
-        sizes[:2] = start[:2].abs().amax() or 1.0
+        sizes, largest = torch.ones_like(start), start[:2].abs().amax()
+        sizes[:2] = torch.where(largest > 0, largest, 1)
         return integrated(field, start, moments, rtol, sizes)
 
 
