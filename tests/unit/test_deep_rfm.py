@@ -192,6 +192,19 @@ def test_an_input_that_does_not_vary_counts_for_nothing():
     np.testing.assert_allclose(model.transform(moved), model.transform(more))
 
 
+def test_after_a_stopped_fit_an_earlier_one_does_not_predict():
+    X, y = clusters()
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(X, y)
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(3 * X + 5, y + 7, callback=stop)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
 def test_two_classes_have_one_output():
     X, y = clusters(classes=2)
     model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=2).fit(X, np.array(["no", "yes"])[y])

@@ -110,6 +110,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             state: a `state_dict` of this model on these data, whose layers are reused and not fitted again. Depth and
                 device may be others. Kernel and feature map are compared as they are printed.
         """
+        # Not fitted until the end: what an earlier fit left does not go with these samples.
+        self.__dict__.pop("points_", None)
         inputs, labels = self._checked(X, y)
         self.layers_: list[RFMLayer] = []
         spread = inputs.std(0, correction=0)
