@@ -475,6 +475,16 @@ def test_bad_settings_are_named():
             method([w, w])
 
 
+@pytest.mark.parametrize("make", [OrthoGrad, SpectralNormPenalty])
+def test_complex_weights_are_refused(make):
+    """Their real inner product, and a norm that is real, are another formula."""
+    weight = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
+    with pytest.raises(
+        RangeError, match=r"\(parameters\): expected real ones, got torch.complex64 in weight. Leave it"
+    ):
+        make([("weight", weight)])
+
+
 def test_weights_without_a_direction_are_refused():
     w = nn.Parameter(torch.zeros(2))
     with pytest.raises(

@@ -9,7 +9,7 @@ from torch.linalg import vector_norm
 from gnomon.errors import public
 from gnomon.linalg import unit
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import wide
+from gnomon.steer._parameters import require_real, wide
 
 
 class OrthoGrad(ChangedGradients):
@@ -37,7 +37,7 @@ class OrthoGrad(ChangedGradients):
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
-        RangeError: if a tensor is not a parameter, or is given twice.
+        RangeError: if a tensor is not a parameter, is complex, or is given twice.
         EmptyError: if there are no parameters.
     Cost: O(p) time, and the memory of one more gradient of the largest tensor.
     Example:
@@ -52,6 +52,7 @@ class OrthoGrad(ChangedGradients):
     @public
     def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], *, skip_nonfinite: bool = False) -> None:
         super().__init__(parameters, skip_nonfinite)
+        require_real(self._parameters)
 
     def _change(self, i: int, gradient: Tensor) -> None:
         if not gradient.numel():

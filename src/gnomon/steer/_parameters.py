@@ -26,6 +26,13 @@ def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, 
     return named
 
 
+def require_real(parameters: Sequence[tuple[str, Tensor]]) -> None:
+    """Raises RangeError if one is complex."""
+    for name, parameter in parameters:
+        if parameter.is_complex():
+            raise RangeError("parameters", "real ones", f"{parameter.dtype} in {name}", "Leave it out.")
+
+
 def gradients_of(parameters: Sequence[tuple[str, Tensor]]) -> dict[int, Tensor]:
     """The gradients by parameter index, for the parameters that have one.
 

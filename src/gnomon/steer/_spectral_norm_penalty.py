@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import unit
-from gnomon.steer._parameters import named, wide
+from gnomon.steer._parameters import named, require_real, wide
 
 
 class SpectralNormPenalty:
@@ -38,7 +38,8 @@ class SpectralNormPenalty:
         iterations: steps of the power iteration per call, from 1 on.
         generator: where the first directions come from; default: torch's global one.
     Raises:
-        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice.
+        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice; if
+            a matrix is complex.
         EmptyError: if no parameter has two axes.
     Cost: two products of each matrix with a vector per iteration; O(p) for the gradient.
     Example:
@@ -63,7 +64,9 @@ class SpectralNormPenalty:
         )
         self.coefficient = coefficient
         self.iterations = iterations
-        self._weights = [parameter for _, parameter in named(parameters) if parameter.ndim > 1]
+        matrices = [(name, parameter) for name, parameter in named(parameters) if parameter.ndim > 1]
+        require_real(matrices)
+        self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
             raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
         self._directions = [_start(weight, generator) for weight in self._weights]
