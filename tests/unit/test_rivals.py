@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gnomon.errors import CheckpointError, EmptyError, RangeError, ShapeError
+import gnomon
+from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
 from gnomon.steer import (
     SAM,
@@ -473,6 +474,35 @@ def test_bad_settings_are_named():
             method([])
         with pytest.raises(RangeError, match=rf"{method.__name__}\(parameters\): expected each once, got some twice"):
             method([w, w])
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("make", [OrthoGrad, WeightNormConstraint, SAM, SpectralNormPenalty, gnomon.GrokfastEMA])
+def test_what_are_no_parameters_are_refused(make):
+    """A network, its parameter groups, its state dict."""
+    model = network()
+    groups = [{"params": list(model.parameters()), "lr": 0.1}]
+    for wrong, kind in ((model[0], "Linear"), (groups, "dict"), (model.state_dict(), "str"), (None, "NoneType")):
+        with pytest.raises(
+            ArgumentTypeError,
+            match=rf"^{make.__name__}\(parameters\): expected tensors, or pairs of a name and one, got {kind}. Pass",
+        ):
+            make(wrong)
+
+
+def test_states_of_something_else_are_refused():
+    w = nn.Parameter(torch.ones(2, 2))
+    stateful = (OrthoGrad, gnomon.GrokfastMA, WeightNormConstraint, SpectralNormPenalty)
+    for method in (*(make([w]) for make in stateful), gnomon.GrokAlign(1.0), gnomon.InputNoise()):
+        with pytest.raises(
+            CheckpointError, match=rf"^{type(method).__name__}\(state_dict\): expected one with \w+, got model. Load a"
+        ):
+            method.load_state_dict({"model": {}})
+
+
+def test_an_empty_matrix_has_no_spectral_norm(generator):
+    weights = [nn.Parameter(torch.ones(0, 3)), nn.Parameter(torch.eye(2))]
+    torch.testing.assert_close(SpectralNormPenalty(weights, 2.0, generator=generator)(), torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("make", [OrthoGrad, SpectralNormPenalty])

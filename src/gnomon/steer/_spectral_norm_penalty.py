@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import unit
-from gnomon.steer._parameters import named, require_real, wide
+from gnomon.steer._parameters import named, require_entries, require_real, wide
 
 
 class SpectralNormPenalty:
@@ -64,7 +64,7 @@ class SpectralNormPenalty:
         )
         self.coefficient = coefficient
         self.iterations = iterations
-        matrices = [(name, parameter) for name, parameter in named(parameters) if parameter.ndim > 1]
+        matrices = [pair for pair in named(parameters) if pair[1].ndim > 1 and pair[1].numel()]
         require_real(matrices)
         self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
@@ -85,8 +85,10 @@ class SpectralNormPenalty:
         """Resumes from this state.
 
         Raises:
-            ShapeError: if the state is not one for these parameters.
+            CheckpointError: if it is a state of something else.
+            ShapeError: if it is not one for these parameters.
         """
+        require_entries(state_dict, "directions", where="SpectralNormPenalty")
         found = [tuple(direction.shape) for direction in state_dict["directions"]]
         wanted = [tuple(direction.shape) for direction in self._directions]
         if found != wanted:
