@@ -199,7 +199,6 @@ def covariance_of(agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
         agop = Dense(agop)
     found = (agop.matrix if isinstance(agop, Dense) else agop.rows).detach()
     _checks.finite(agop=found)
-    slack = torch.finfo(found.dtype).eps ** 0.5
-    if isinstance(agop, Dense) and (found - found.mT).abs().max() > slack * found.abs().max():
+    if isinstance(agop, Dense) and (found - found.mT).abs().max() > _checks.ROUNDED * found.abs().max():
         raise RangeError("agop", "a symmetric matrix", "one that is not", "Pass an AGOP; of a weight W, W.T @ W.")
     return agop
