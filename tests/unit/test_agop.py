@@ -3,6 +3,7 @@
 import gc
 import pickle
 import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -467,6 +468,18 @@ def test_the_root_s_gradient_holds_at_equal_eigenvalues():
     torch.testing.assert_close(gradient, torch.zeros_like(zero))
 
 
+def test_the_root_s_gradient_is_zero_in_the_null_space():
+    """Rounding there has a root too, of half the digits, and a gradient divided by it would be of size 1e8."""
+    rows, direction = normal(2, 5), normal(5, 5)
+    matrix = (rows.T @ rows).requires_grad_()
+    (found,) = torch.autograd.grad((psd_root(matrix) * direction).sum(), matrix)
+    _, values, vectors = torch.linalg.svd(rows)
+    roots = torch.cat([values, torch.zeros(3).double()])
+    sums = roots[:, None] + roots
+    turned = torch.where(sums > 0, vectors @ direction @ vectors.T / sums, 0)
+    torch.testing.assert_close(found, vectors.T @ turned @ vectors)
+
+
 def test_an_agop_beyond_the_dtypes_range_is_refused():
     jacobian = normal(4, 2, 3)
     with pytest.raises(
@@ -480,6 +493,12 @@ def test_an_agop_beyond_the_dtypes_range_is_refused():
 def test_bad_matrices_are_named():
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected no negative eigenvalues, got -1.0"):
         psd_root(-torch.eye(2))
+    weight = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
+    for function in (effective_rank, partial(top_eigenvectors, count=1), partial(gnomon.nfa_correlation, weight)):
+        with pytest.raises(
+            RangeError, match=r"\(agop\): expected a symmetric matrix, got one that is not. Pass an AGOP; "
+        ):
+            function(weight)
     with pytest.raises(ShapeError, match=r"psd_root\(matrix\): expected a square matrix, got shape \(2, 3\)"):
         psd_root(torch.ones(2, 3))
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected finite"):

@@ -305,5 +305,9 @@ def test_bad_input_is_named(monkeypatch):
     with pytest.raises(RangeError, match=r"projection one of orthogonal, renormalised, got 'oblique'"):
         snr_growth(one, one, 3, 4, "oblique")
     monkeypatch.setattr(sys.modules["gnomon.dynamics._snr_growth"], "STEPS", 1)
+    with pytest.raises(
+        RangeError, match=r"snr_growth\(initial\): expected fourth powers that torch.float32 can hold, got"
+    ):
+        snr_growth(torch.tensor([1e10]), torch.ones(1), 3, 4, "renormalised")
     with pytest.raises(ConvergenceError, match=r"expected Newton's method to end within 1 steps, got a last step of"):
         snr_growth(one, 1e3 * one, 3, 4)

@@ -193,6 +193,24 @@ def test_the_dtype_is_that_of_the_points_single_precision_at_least(dtype, of_tim
         torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4)
 
 
+def test_units_whose_squares_the_dtype_does_not_hold_are_refused():
+    """Rates of 0 or infinity: weights that stand still, or NaN."""
+    points, targets, weight = (part.float() for part in problem())
+    for size in (1e-25, 1e25):
+        with pytest.raises(
+            RangeError, match=r"ClusteredFlow\(points\): expected singular values whose squares torch.fl"
+        ):
+            ClusteredFlow(size * points, targets, weight / size)
+    with pytest.raises(
+        RangeError, match=r"ClusteredFlow\(points, targets, weight\): expected a loss that torch.float32"
+    ):
+        ClusteredFlow(points, targets, 1e25 * weight)
+    # The squares of the weights alone are beyond it; the loss is not.
+    plain, times = ClusteredFlow(points, targets, weight), torch.tensor([0.0, 0.5])
+    wide = ClusteredFlow(1e-17 * points, 1e3 * targets, 1e20 * weight)
+    torch.testing.assert_close(1e-6 * wide.loss(1e34 * times), plain.loss(times))
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     points, targets, weight = problem()

@@ -248,6 +248,26 @@ def test_what_8_35_leaves_of_the_weight_falls_with_the_rate_once():
     assert left <= math.sqrt(start) / root * decay
 
 
+@pytest.mark.parametrize("size", [1e-9, 1e-12])
+def test_small_weights_grow_as_the_linear_flow(size):
+    """Near 0 it is linear: with W = a and B = b times the identity and Y = -1, a + b grows as e^s and a - b falls."""
+    eye, times = torch.eye(2, dtype=torch.float64), torch.tensor([1.0, 5.0], dtype=torch.float64)
+    flow = CollapsedFlow(3 * size * eye, size * eye, -eye)
+    run, carried = flow.flow(times), flow.propagators(times)
+    expected = (2 * times.exp() + (-times).exp()) * size
+    torch.testing.assert_close(run.weight[:, 0, 0], expected, rtol=max(1e-9, size), atol=0)
+    torch.testing.assert_close(carried.outer_weight, eye.expand(2, 2, 2), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_it_is_the_same_in_any_unit(size):
+    weight, biases, labels = started(2, 3)
+    run = CollapsedFlow(weight, biases, labels).flow(TIMES)
+    other = CollapsedFlow(size * weight, size * biases, size**2 * labels).flow(TIMES / size**2)
+    close(other.weight / size, run.weight)
+    torch.testing.assert_close(other.loss / size**4, run.loss, rtol=1e-7, atol=0)
+
+
 def test_symmetries():
     """Turning the outputs, the classes, or the space between them turns the flow."""
     weight, biases, labels = started(3, 5)

@@ -192,6 +192,19 @@ def test_an_input_that_does_not_vary_counts_for_nothing():
     np.testing.assert_allclose(model.transform(moved), model.transform(more))
 
 
+def test_after_a_stopped_fit_an_earlier_one_does_not_predict():
+    X, y = clusters()
+    model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(X, y)
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(3 * X + 5, y + 7, callback=stop)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
 def test_two_classes_have_one_output():
     X, y = clusters(classes=2)
     model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=2).fit(X, np.array(["no", "yes"])[y])
@@ -226,8 +239,16 @@ def test_equal_points_are_named(monkeypatch):
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     X, y = clusters()
-    with pytest.raises(RangeError, match=r"depth at least 0, got -1; ridge finite and at least 0, got inf; iterations"):
+    with pytest.raises(
+        RangeError, match=r"depth at least 0 and whole, got -1; ridge finite and at least 0, got inf; iterations"
+    ):
         DeepRFM(depth=-1, ridge=math.inf, iterations=0).fit(X, y)
+    with pytest.raises(RangeError, match=r"depth at least 0 and whole, got 1.5; .* random_state at .* whole, got None"):
+        DeepRFM(depth=1.5, iterations=1.5, random_state=None).fit(X, y)
+    with pytest.raises(
+        RangeError, match=r"DeepRFM.fit\(X\): expected variances that torch.float64 can hold, got larger"
+    ):
+        DeepRFM(depth=0).fit(np.concatenate([X, 1e170 * X[:, :1]], 1), y)
     with pytest.raises(RangeError, match=r"kernel with value and slope, got 'rbf'; feature_map with draw and apply"):
         DeepRFM("rbf", "relu").fit(X, y)
     with pytest.raises(RangeError, match=r"expected at least two classes, got one class only"):

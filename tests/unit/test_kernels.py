@@ -1,6 +1,7 @@
 """Kernels, their random features and the AGOP of kernel machines, against loops, autodiff and closed forms."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -86,6 +87,16 @@ def test_coincident_and_close_points_are_exact(dtype):
     torch.testing.assert_close(squares[4, 5], (x[4] - x[5]).square().sum(), rtol=1e-2, atol=0)
 
 
+def test_close_points_far_from_the_centre_keep_their_digits():
+    """Moved there, points would be rounded: neighbours in float32 would coincide, or be twice as far apart."""
+    centres, near = 1000 * normal(3, 50), 1e-4 * normal(40, 50, seed=1)
+    x = (centres.repeat(14, 1)[:40] + near).float()
+    exact = (x.double()[:, None] - x.double()).square().sum(2)
+    torch.testing.assert_close(squared_distances(x, x).double(), exact, rtol=1e-3, atol=0)
+    kernel = LaplaceKernel(1e-4)
+    torch.testing.assert_close(over_pairs(kernel.value, x, None, 7).double(), kernel.value(exact), rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("beside", [1e2, 1e3, 1e4, 1e6])
 def test_what_a_metric_of_low_rank_does_not_see_does_not_matter_much(beside, dtype):
@@ -117,6 +128,34 @@ def test_squares_that_the_dtype_cannot_hold_are_said_and_nan_stays_nan():
             kernel.value(torch.tensor([math.nan, 0.0])), torch.tensor([math.nan, 1.0]), equal_nan=True
         )
         assert kernel.slope(torch.tensor([math.nan])).isnan().all()
+
+
+def test_squares_that_underflow_are_said_and_points_in_one_place_are_fine():
+    """Computed as 0, all distances would be those of points in one place."""
+    for size in (1e-20, 1e-30):
+        near = size * torch.tensor([[1.0], [2.0]])
+        for function in (squared_distances, partial(kernel_gram, LaplaceKernel(size))):
+            with pytest.raises(
+                RangeError, match=r"\(x\): expected lengths well above 3e-16, whose squares .*, got less"
+            ):
+                function(near, near)
+        torch.testing.assert_close(
+            squared_distances(near.double(), near.double())[0, 1], torch.tensor(size).double() ** 2
+        )
+        torch.testing.assert_close(squared_distances(near[:1], near[:1]), torch.zeros(1, 1))
+    x, blind = torch.eye(2), torch.diag(torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(squared_distances(x[:1], -x[:1], blind), torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("n", [4, 30])
+@every_kernel
+def test_agop_in_large_units_is_that_in_small_ones(kernel, n):
+    """The products of its slopes, which fall with the fourth power of the unit, are beyond float32."""
+    x, coefficients = normal(n, 3).float(), normal(n, 8).float()
+    expected = kernel_agop(kernel, x, coefficients)
+    for size in (1e12, 1e17):
+        found = kernel_agop(replace(kernel, bandwidth=kernel.bandwidth * size), size * x, coefficients)
+        torch.testing.assert_close(found * size * size, expected, rtol=1e-4, atol=1e-4 * float(expected.max()))
 
 
 @pytest.mark.parametrize("bandwidth", [1e-200, 1e200, 1e-25])
@@ -306,9 +345,9 @@ def test_bad_input_is_named():
             LaplaceKernel(wrong)
         with pytest.raises(RangeError, match="GaussianKernel: expected bandwidth finite and above 0"):
             GaussianKernel(wrong)
-    with pytest.raises(RangeError, match="ReLUFeatures: expected width at least 1, got 0"):
+    with pytest.raises(RangeError, match="ReLUFeatures: expected width at least 1 and whole, got 0"):
         ReLUFeatures(0)
-    with pytest.raises(RangeError, match="width at least 1, got 0; norm 'l2' or 'l1', got 'l3'"):
+    with pytest.raises(RangeError, match="width at least 1 and whole, got 0; norm 'l2' or 'l1', got 'l3'"):
         FourierFeatures(0, 1.0, "l3")
     with pytest.raises(RangeError, match="FourierFeatures: expected bandwidth finite"):
         FourierFeatures(1, 0.0)

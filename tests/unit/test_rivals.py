@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gnomon.errors import CheckpointError, EmptyError, RangeError, ShapeError
+import gnomon
+from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
 from gnomon.steer import (
     SAM,
@@ -128,9 +129,16 @@ def test_orthograd_keeps_what_half_precision_can_tell(generator):
     assert torch.cosine_similarity(found, across, 0) > 0.98
 
 
+@pytest.mark.parametrize(("size", "weight"), [(1e-25, 1), (1e-21, 1), (1e20, 1), (1, 1e-20), (1, 1e-16), (1, 1e20)])
+def test_orthograd_of_what_has_no_squares_in_its_dtype(size, weight):
+    found = changed(OrthoGrad, weight * torch.tensor([1.0, 1.0]), size * torch.tensor([7.0, 1.0]))
+    torch.testing.assert_close(found / size, torch.tensor([5.0, -5.0]))
+    assert not changed(OrthoGrad, torch.ones(0, 3), torch.ones(0, 3)).numel()
+
+
 def test_orthograd_of_slopes_whose_norm_overflows_is_an_error():
-    w = nn.Parameter(torch.ones(3))
-    w.grad = torch.tensor([5e19, 0.0, 1e19])
+    w = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
+    w.grad = torch.tensor([3e38, 3e38, 3e38])
     with pytest.raises(RangeError, match=r"OrthoGrad: expected a finite changed gradient, got norm nan .* at step 1"):
         OrthoGrad([w])()
 
@@ -326,6 +334,13 @@ def test_spectral_norms_come_out_of_the_iteration(generator):
     )
 
 
+@pytest.mark.parametrize("size", [1e-14, 1e-30])
+def test_spectral_norms_of_small_weights(size):
+    weight = nn.Parameter(size * torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)))
+    penalty = SpectralNormPenalty([weight], 2.0, iterations=60)
+    torch.testing.assert_close(penalty() / size / size, torch.tensor(4.0).double())
+
+
 def test_a_transposed_convolution_is_penalised_as_the_convolution_that_it_transposes(generator):
     layer = nn.ConvTranspose2d(3, 5, 2, bias=False).double()
     nn.init.normal_(layer.weight, generator=generator)
@@ -459,6 +474,45 @@ def test_bad_settings_are_named():
             method([])
         with pytest.raises(RangeError, match=rf"{method.__name__}\(parameters\): expected each once, got some twice"):
             method([w, w])
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("make", [OrthoGrad, WeightNormConstraint, SAM, SpectralNormPenalty, gnomon.GrokfastEMA])
+def test_what_are_no_parameters_are_refused(make):
+    """A network, its parameter groups, its state dict."""
+    model = network()
+    groups = [{"params": list(model.parameters()), "lr": 0.1}]
+    for wrong, kind in ((model[0], "Linear"), (groups, "dict"), (model.state_dict(), "str"), (None, "NoneType")):
+        with pytest.raises(
+            ArgumentTypeError,
+            match=rf"^{make.__name__}\(parameters\): expected tensors, or pairs of a name and one, got {kind}. Pass",
+        ):
+            make(wrong)
+
+
+def test_states_of_something_else_are_refused():
+    w = nn.Parameter(torch.ones(2, 2))
+    stateful = (OrthoGrad, gnomon.GrokfastMA, WeightNormConstraint, SpectralNormPenalty)
+    for method in (*(make([w]) for make in stateful), gnomon.GrokAlign(1.0), gnomon.InputNoise()):
+        with pytest.raises(
+            CheckpointError, match=rf"^{type(method).__name__}\(state_dict\): expected one with \w+, got model. Load a"
+        ):
+            method.load_state_dict({"model": {}})
+
+
+def test_an_empty_matrix_has_no_spectral_norm(generator):
+    weights = [nn.Parameter(torch.ones(0, 3)), nn.Parameter(torch.eye(2))]
+    torch.testing.assert_close(SpectralNormPenalty(weights, 2.0, generator=generator)(), torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("make", [OrthoGrad, SpectralNormPenalty])
+def test_complex_weights_are_refused(make):
+    """Their real inner product, and a norm that is real, are another formula."""
+    weight = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
+    with pytest.raises(
+        RangeError, match=r"\(parameters\): expected real ones, got torch.complex64 in weight. Leave it"
+    ):
+        make([("weight", weight)])
 
 
 def test_weights_without_a_direction_are_refused():

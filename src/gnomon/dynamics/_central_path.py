@@ -137,7 +137,7 @@ class CentralPath:
             at = _renormalised(features)
             return -_project(at, _loss_and_gradient(at)[1], self.projection)
 
-        features = integrated(field, self.features, moments, rtol)
+        features = integrated(field, self.features, moments, rtol, torch.ones_like(self.features))
         return self._reading(times.detach().to(features), features)
 
     def _reading(self, times: Tensor, features: Tensor) -> CentralPathFlow:

@@ -45,7 +45,7 @@ class ClusteredFlow:
     Raises:
         ShapeError: if points are not (n q), targets not (n c) or weight not (c q).
         EmptyError: if there are no points.
-        RangeError: at NaN or infinity, or at mixed dtypes.
+        RangeError: at NaN or infinity, at mixed dtypes, or where the dtype does not hold the rates or the loss.
     Cost: O(n q min(n, q)) once, then O(c q k) per time. Differentiable in targets and weight, and in points where their
         singular values are distinct and above 0. Precision: computed from the singular values of X, not from S, whose
         condition number is the square of theirs. All results are in the dtype of points, those of half precision in
@@ -87,10 +87,18 @@ class ClusteredFlow:
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
         values, self.directions = values[has_data], right[has_data].mT
         self.rates: Float[Tensor, "k"] = values**2 / len(points)
+        if not ((self.rates >= torch.finfo(dtype).tiny) & self.rates.isfinite()).all():
+            raise RangeError(
+                "points",
+                f"singular values whose squares {dtype} holds",
+                f"{float(values[0]):.1e} to {float(values[-1]):.1e}",
+                "Change the unit, or convert to float64.",
+            )
         # In the eigenbasis, how far W is from its limit at time 0.
         self.missing = weight @ self.directions - targets.mT @ (left[:, has_data] / values)
         self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT
         self.least_loss: Float[Tensor, ""] = (points @ self.limit.mT - targets).square().sum() / (2 * len(points))
+        _checks.held("points, targets, weight", "a loss", self.least_loss + self._excess(self.missing))
 
     @full_precision
     def weight(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t c q"]:
@@ -100,7 +108,11 @@ class ClusteredFlow:
     @full_precision
     def loss(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: what is left in each direction decays at twice its rate."""
-        return self.least_loss + (self.rates * (self._left(times) * self.missing) ** 2).sum((1, 2)) / 2
+        return self.least_loss + self._excess(self._left(times) * self.missing)
+
+    def _excess(self, missing: Float[Tensor, "*t c k"]) -> Float[Tensor, "*t"]:
+        """How far the loss is above the least one."""
+        return (self.rates.sqrt() * missing).square().sum((-2, -1)) / 2
 
     def _left(self, times: Tensor) -> Float[Tensor, "t 1 k"]:
         """The share of the way that each direction still has to go."""

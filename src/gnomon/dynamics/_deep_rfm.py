@@ -35,7 +35,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     where $f_l$ is the kernel machine fitted to the layer's inputs $X_l$, each scaled to unit length, with targets of 1
     at the class and -1 elsewhere. A last kernel machine on $X_{L+1}$ makes the predictions. Before the first layer each
-    input is centred and divided by its standard deviation; one that is constant becomes 0. Everything is in float64.
+    input is centred and divided by its standard deviation; one that is constant, or whose variance underflows, becomes
+    0. Everything is in float64.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1 and appendix C. Departs from it in the
@@ -54,8 +55,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         readings_: a `DeepRFMReading` for each layer.
         n_features_in_: the number of inputs.
     Raises:
-        RangeError: from `fit`, if a setting is out of range, if there is only one class, or if inputs of a layer are
-            equal and there is no ridge, in which case they are named.
+        RangeError: from `fit`, if a setting is out of range, if there is only one class, if a variance overflows, or if
+            inputs of a layer are equal and there is no ridge, in which case they are named.
         ConvergenceError: from `fit`, if the Gram matrix is not positive definite with the largest jitter, 1e6 n
             epsilons. The jitter is 0 unless the Cholesky factorisation fails, and is recorded in the readings.
         CheckpointError: from `fit`, if the state is not from this model and these data.
@@ -109,9 +110,12 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             state: a `state_dict` of this model on these data, whose layers are reused and not fitted again. Depth and
                 device may be others. Kernel and feature map are compared as they are printed.
         """
+        # Not fitted until the end: what an earlier fit left does not go with these samples.
+        self.__dict__.pop("points_", None)
         inputs, labels = self._checked(X, y)
         self.layers_: list[RFMLayer] = []
         spread = inputs.std(0, correction=0)
+        _checks.held("X", "variances", spread)
         self.mean_ = inputs.mean(0)
         self.scale_ = torch.where(spread > 0, 1 / torch.where(spread > 0, spread, 1), 0)
         self.readings_: tuple[DeepRFMReading, ...] = ()
@@ -154,10 +158,10 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         _checks.settings(
             ("kernel", self.kernel, "with value and slope", isinstance(self.kernel, Kernel)),
             ("feature_map", self.feature_map, "with draw and apply", isinstance(self.feature_map, FeatureMap)),
-            ("depth", self.depth, "at least 0", self.depth >= 0),
+            ("depth", self.depth, "at least 0 and whole", _checks.whole(self.depth, 0)),
             ("ridge", self.ridge, "finite and at least 0", 0 <= self.ridge < np.inf),
-            ("iterations", self.iterations, "at least 1", self.iterations >= 1),
-            ("random_state", self.random_state, "at least 0", self.random_state >= 0),
+            ("iterations", self.iterations, "at least 1 and whole", _checks.whole(self.iterations, 1)),
+            ("random_state", self.random_state, "at least 0 and whole", _checks.whole(self.random_state, 0)),
         )
         samples, given = validate_data(self, X, y, dtype=np.float64, order="C", ensure_min_samples=2)
         check_classification_targets(given)

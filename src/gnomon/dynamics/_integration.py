@@ -20,9 +20,13 @@ AT_SURFACES = 30
 
 
 def integrated(
-    field: Callable[[Tensor], Tensor], start: Float[Tensor, "*s"], moments: list[float], rtol: float
+    field: Callable[[Tensor], Tensor],
+    start: Float[Tensor, "*s"],
+    moments: list[float],
+    rtol: float,
+    sizes: Float[Tensor, "*s"],
 ) -> Float[Tensor, "t *s"]:
-    """The states at increasing times, from that at time 0; the absolute tolerance is a thousandth of the relative one.
+    """The states at increasing times, from that at time 0; the absolute tolerance is a thousandth of rtol of the sizes.
 
     Raises:
         ConvergenceError: if the integrator gives up, or needs too many evaluations.
@@ -34,7 +38,8 @@ def integrated(
         return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
 
     initial, span = start.cpu().flatten().numpy(), (0.0, moments[-1])
-    solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=rtol / 1000)
+    least = (rtol / 1000 * sizes).cpu().flatten().numpy()
+    solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=least)
     if not solved.success:
         raise ConvergenceError("times", "an end of integration", solved.message)
     return torch.as_tensor(solved.y.T).view(len(moments), *start.shape).to(start)

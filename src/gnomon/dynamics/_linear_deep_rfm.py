@@ -126,17 +126,18 @@ class LinearDeepRFM:
     def run(self, depth: int) -> LinearDeepRFMRun:
         """The recursion, for so many layers.
 
-        Cost: O(n³) for the first layer, O(n k²) for each further one. Differentiable in the Gram matrix.
+        Cost: O(n³) for the first layer, O(n k²) for each further one. The factors are differentiable in the Gram
+            matrix, the distances are not.
         """
         _checks.settings(("depth", depth, "a whole number from 1 on", isinstance(depth, int) and depth >= 1))
         factors = [self.first()]
         while len(factors) < depth:
             factors.append(self.next(factors[-1]))
-        limit = self.fixed_point()
+        limit, found = self.fixed_point(), [factor.detach() for factor in factors]
         return LinearDeepRFMRun(
             factors=torch.stack(factors),
-            distance=torch.stack([_distance(factor, self.target) for factor in factors]),
-            to_limit=torch.stack([_distance(factor, self.target * limit**0.5) for factor in factors]),
+            distance=torch.stack([_distance(factor, self.target) for factor in found]),
+            to_limit=torch.stack([_distance(factor, self.target * limit**0.5) for factor in found]),
         )
 
     def first(self) -> Float[Tensor, "n k"]:

@@ -54,7 +54,8 @@ def snr_growth(
         asymptotic to $(t/c_3)^{1/4}$, or $(t/c_2)^{1/2}$ where $c_3 = 0$.
     Raises:
         EmptyError: if there are no values or no times.
-        RangeError: at NaN or infinity, at a value that is not positive, a negative time or a setting out of range.
+        RangeError: at NaN or infinity, at a value that is not positive or whose fourth power overflows, a negative time
+            or a setting out of range.
         ConvergenceError: if Newton's method does not reach the precision of the dtype.
     Cost: O(t j). Precision: about ten epsilons, 1e-14 in float64 for times from 0 to 1e12.
     Example:
@@ -79,6 +80,7 @@ def snr_growth(
     square, fourth = c2 * classes / c1, c3 * classes**2 / c1
     begin = initial / math.sqrt(classes)
     passed = _level(begin, square, fourth) + times.to(initial.device)[:, None] / c1
+    _checks.held("initial", "fourth powers", passed)
     return math.sqrt(classes) * _root(passed, square, fourth)
 
 

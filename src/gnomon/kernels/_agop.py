@@ -1,5 +1,7 @@
 """The average gradient outer product of a fitted kernel machine, in sample space."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -75,24 +77,36 @@ def kernel_agop(
             raise ShapeError(name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row per point.")
     (n, d), c = x.shape, coefficients.shape[1]
     check_metric(metric, d)
-    x = x - x.mean(0)
     block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
     # Slopes at coincident points do not matter, since their difference is 0, but would cost digits.
     weights = over_pairs(lambda squares: torch.where(squares != 0, kernel.slope(squares), 0), x, metric, block)
+    x = x - x.mean(0)
     mapped = x if metric is None else x @ metric
+    # In units of the largest entries, so that products of slopes, far smaller than the AGOP, do not underflow.
+    units = [_largest(part) for part in (weights, mapped, coefficients)]
+    weights, mapped, coefficients = weights.div_(units[0]), mapped / units[1], coefficients / units[2]
     if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
         total = _by_gradients(weights, mapped, coefficients, block, budget)
     else:
         total = _by_samples(weights, mapped, coefficients, block)
         if _rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
             total = _by_gradients(weights, mapped, coefficients, block, budget)
+    total = total / n
+    if centred:
+        mean = _mean_gradients(weights, mapped, coefficients)
+        total = total - mean.mT @ mean
+    unit = math.prod(units[1:], start=units[0])
+    total = total * unit * unit
     if not torch.isfinite(total.detach().sum()):
         held = f"an AGOP that {x.dtype} can hold"
         raise RangeError("coefficients", held, "a larger one", "Scale the coefficients or the points.")
-    if not centred:
-        return total / n
-    mean = _mean_gradients(weights, mapped, coefficients)
-    return total / n - mean.mT @ mean
+    return total
+
+
+def _largest(part: Float[Tensor, "_ _"]) -> Float[Tensor, ""]:
+    """The largest entry by absolute value; 1 for zeros."""
+    largest = torch.linalg.vector_norm(part.detach(), math.inf)
+    return torch.where(largest > 0, largest, 1)
 
 
 def _rounding(

@@ -62,7 +62,7 @@ def squared_distances(
     _checks.finite(x=x, z=z)
     check_metric(metric, x.shape[1])
     centre = z.mean(0)
-    return _expanded(_Points.of(x - centre, metric), _Points.of(z - centre, metric), metric)
+    return _expanded(_Points.of(x, centre, metric), _Points.of(z, centre, metric), metric)
 
 
 def check_metric(metric: Tensor | None, width: int) -> None:
@@ -84,7 +84,7 @@ def over_pairs(
 ) -> Float[Tensor, "n n"]:
     """A function of the squared distances between all points, half of them computed, a block of rows at a time."""
     n = len(x)
-    points = _Points.of(x - x.mean(0), metric)
+    points = _Points.of(x, x.mean(0), metric)
     values = x.new_empty(n, n)
     for start in range(0, n, block):
         rows, rest = slice(start, start + block), slice(start, None)
@@ -99,41 +99,48 @@ class _Points:
     r"""Points, and what the metric makes of them.
 
     Attributes:
-        x: the points.
-        mapped: M x.
-        lengths: $\|x\|_M^2$.
+        x: the points as they are, for their differences: moving them would round them.
+        centred: the points about the centre.
+        mapped: M times these.
+        lengths: their $\|x\|_M^2$.
         sizes: what is added up for that, by absolute value: it can be far more where M is of low rank.
     """
 
     x: Float[Tensor, "n d"]
+    centred: Float[Tensor, "n d"]
     mapped: Float[Tensor, "n d"]
     lengths: Float[Tensor, "n"]
     sizes: Float[Tensor, "n"]
 
     @classmethod
-    def of(cls, x: Float[Tensor, "n d"], metric: Float[Tensor, "d d"] | None) -> "_Points":
+    def of(cls, x: Float[Tensor, "n d"], centre: Float[Tensor, "d"], metric: Float[Tensor, "d d"] | None) -> "_Points":
         """All of it.
 
         Raises:
             RangeError: if squared distances are beyond what the dtype can hold.
         """
-        mapped = x if metric is None else x @ metric
-        terms = mapped * x
-        sizes = terms.detach() if metric is None else x.detach().abs() @ metric.detach().abs() * x.detach().abs()
-        found = cls(x, mapped, terms.sum(1), sizes.sum(1))
-        if not 8 * float(found.sizes.max()) <= torch.finfo(x.dtype).max:
+        centred = x - centre
+        mapped = centred if metric is None else centred @ metric
+        terms, plain = mapped * centred, centred.detach().abs()
+        sizes = terms.detach() if metric is None else plain @ metric.detach().abs() * plain
+        found = cls(x, centred, mapped, terms.sum(1), sizes.sum(1))
+        limits, largest = torch.finfo(x.dtype), float(found.sizes.max())
+        least = limits.tiny / limits.eps
+        together = largest == 0 and not mapped.any()
+        if not (together or least <= largest <= limits.max / 8):
+            bound, got = ("above", "less") if largest < 1 else ("below", "more")
+            length = math.sqrt(least if largest < 1 else limits.max)
             advice = "Scale the points, or use float64." if x.dtype == torch.float32 else "Scale the points."
-            length = math.sqrt(torch.finfo(x.dtype).max)
-            raise RangeError("x", f"lengths well below {length:.0e}, whose squares {x.dtype} holds", "more", advice)
+            raise RangeError("x", f"lengths well {bound} {length:.0e}, whose squares {x.dtype} holds", got, advice)
         return found
 
     def __getitem__(self, rows: slice) -> "_Points":
-        return _Points(self.x[rows], self.mapped[rows], self.lengths[rows], self.sizes[rows])
+        return _Points(self.x[rows], self.centred[rows], self.mapped[rows], self.lengths[rows], self.sizes[rows])
 
 
 def _expanded(x: _Points, z: _Points, metric: Float[Tensor, "d d"] | None) -> Float[Tensor, "n m"]:
     r"""$\|x\|_M^2 - 2\langle Mx, z\rangle + \|z\|_M^2$, or from the difference where that is small in comparison."""
-    squares = torch.addmm(x.lengths.unsqueeze(1) + z.lengths, x.mapped, z.x.mT, alpha=-2)
+    squares = torch.addmm(x.lengths.unsqueeze(1) + z.lengths, x.mapped, z.centred.mT, alpha=-2)
     lost = CLOSE * torch.finfo(squares.dtype).eps * (x.sizes.unsqueeze(1) + z.sizes)
     rows, columns = (squares.detach() <= lost).nonzero(as_tuple=True)
     step = max(1, BLOCK // x.x.shape[1])

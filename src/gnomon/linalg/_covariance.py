@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import ShapeError
+from gnomon.errors import RangeError, ShapeError
 
 FEW = 1024
 """Up to this many rows, their products with each other are used, even if these outnumber the full matrix's entries."""
@@ -197,5 +197,8 @@ def covariance_of(agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
                 "Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes.",
             )
         agop = Dense(agop)
-    _checks.finite(agop=agop.matrix if isinstance(agop, Dense) else agop.rows)
+    found = (agop.matrix if isinstance(agop, Dense) else agop.rows).detach()
+    _checks.finite(agop=found)
+    if isinstance(agop, Dense) and (found - found.mT).abs().max() > _checks.ROUNDED * found.abs().max():
+        raise RangeError("agop", "a symmetric matrix", "one that is not", "Pass an AGOP; of a weight W, W.T @ W.")
     return agop

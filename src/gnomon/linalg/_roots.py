@@ -20,8 +20,8 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     $G^{1/2} = V\Lambda^{1/2}V^\top$ for $G = V\Lambda V^\top$
 
     Its differential solves $dR\,R + R\,dR = dG$: gradients divide by sums of eigenvalues of R, never by gaps between
-    them, so equal eigenvalues cause no problem. In the null space of G, where the root is not differentiable, they are
-    0.
+    them, so equal eigenvalues cause no problem. In the null space of G up to rounding, where the root is not
+    differentiable, they are 0.
 
     Args:
         matrix: G, symmetric, with no eigenvalue below 0 beyond rounding; its lower triangle is read.
@@ -73,7 +73,9 @@ class Root(torch.autograd.Function):
                 "Pass a sum of outer products, such as an AGOP.",
             )
         roots = values.clamp(min=0).sqrt()
-        ctx.save_for_backward(roots, vectors)
+        # Eigenvalues of 0 come out as rounding, and a gradient divided by its root would be noise.
+        rounding = len(values) * torch.finfo(values.dtype).eps * values[-1]
+        ctx.save_for_backward(torch.where(values > rounding, roots, 0), vectors)
         return (vectors * roots) @ vectors.mT
 
     @staticmethod

@@ -51,7 +51,7 @@ def top_eigenvectors(
         any basis of their space.
     Raises:
         ShapeError: if the matrix is not square, or `shape` does not have p entries.
-        RangeError: at NaN or infinity, or if there are not that many eigenvectors.
+        RangeError: at NaN or infinity, if the matrix is not symmetric, or if there are not that many eigenvectors.
     Cost: O(p³), or O(r² p) for r rows.
     Example:
         >>> import torch, gnomon

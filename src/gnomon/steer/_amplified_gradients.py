@@ -9,7 +9,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import ShapeError
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import norm_of, wide
+from gnomon.steer._parameters import norm_of, require_entries, wide
 
 
 class AmplifiedGradients(ChangedGradients):
@@ -60,8 +60,10 @@ class AmplifiedGradients(ChangedGradients):
         """Resumes from this state; the memory follows the gradients to their device.
 
         Raises:
+            CheckpointError: if it is a state of something else.
             ShapeError: if the memory is not that of this method, with this window, for these parameters.
         """
+        require_entries(state_dict, "steps", "taken", "memory", where=self._where)
         for i, memory in state_dict["memory"].items():
             wanted = self._shape(self._parameters[i][1]) if i < len(self._parameters) else "nothing"
             if tuple(memory.shape) != wanted:

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, within
 from gnomon.steer._attach import attach
-from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of
+from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of, require_entries
 
 
 class ChangedGradients(ABC):
@@ -73,7 +73,12 @@ class ChangedGradients(ABC):
         return {"steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resumes from this state."""
+        """Resumes from this state.
+
+        Raises:
+            CheckpointError: if it is a state of something else.
+        """
+        require_entries(state_dict, "steps", where=self._where)
         self.steps = state_dict["steps"]
 
     def _known(self, i: int) -> str:

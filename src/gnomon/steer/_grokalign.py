@@ -20,6 +20,7 @@ from gnomon.autodiff import (
     spare_zeros,
 )
 from gnomon.errors import RangeError, public
+from gnomon.steer._parameters import require_entries
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 """The share of k calls by which the place at which the penalty acts moves on each time.
@@ -181,7 +182,12 @@ class GrokAlign:
         return dict(self._state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resumes from this state."""
+        """Resumes from this state.
+
+        Raises:
+            CheckpointError: if it is a state of something else.
+        """
+        require_entries(state_dict, "calls", where="GrokAlign")
         self._state["calls"] = state_dict["calls"]
 
     def _coefficient(self) -> float | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ArgumentTypeError, ShapeError, public
+from gnomon.steer._parameters import require_entries
 
 
 @overload
@@ -160,5 +161,10 @@ class InputNoise:
         return {"train_accuracy": self.train_accuracy}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resumes from this state."""
+        """Resumes from this state.
+
+        Raises:
+            CheckpointError: if it is a state of something else.
+        """
+        require_entries(state_dict, "train_accuracy", where="InputNoise")
         self.train_accuracy = state_dict["train_accuracy"]

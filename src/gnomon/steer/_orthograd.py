@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from gnomon.errors import public
+from gnomon.linalg import unit
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import wide
+from gnomon.steer._parameters import require_real, wide
 
 
 class OrthoGrad(ChangedGradients):
@@ -36,7 +37,7 @@ class OrthoGrad(ChangedGradients):
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
-        RangeError: if a tensor is not a parameter, or is given twice.
+        RangeError: if a tensor is not a parameter, is complex, or is given twice.
         EmptyError: if there are no parameters.
     Cost: O(p) time, and the memory of one more gradient of the largest tensor.
     Example:
@@ -51,13 +52,16 @@ class OrthoGrad(ChangedGradients):
     @public
     def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], *, skip_nonfinite: bool = False) -> None:
         super().__init__(parameters, skip_nonfinite)
+        require_real(self._parameters)
 
     def _change(self, i: int, gradient: Tensor) -> None:
-        exact, weight = (tensor.to(wide(gradient)) for tensor in (gradient, self._parameters[i][1]))
-        # With weights at zero, the gradient has no component along them; the tiny number is the authors'.
-        rest = exact - (weight * exact).sum() / (weight.square().sum() + 1e-30) * weight
-        norm, left = vector_norm(exact), vector_norm(rest)
+        if not gradient.numel():
+            return
+        exact, weight = (tensor.to(wide(gradient)).flatten() for tensor in (gradient, self._parameters[i][1]))
+        # Unit vectors, since small squares underflow; with weights at zero, nothing of the gradient lies along them.
+        slope, along = unit(exact), unit(weight)
+        rest = slope - (along * slope).sum() * along
+        norm, left = (slope * exact).sum(), vector_norm(rest)
         # Below this there is nothing left but rounding errors: of these sums, and of the gradient itself.
         rounding = max(16 * torch.finfo(exact.dtype).eps, torch.finfo(gradient.dtype).eps)
-        seen = (left > rounding * norm) | norm.isinf()
-        gradient.copy_(rest * torch.where(seen, norm / left, 0))
+        gradient.copy_((rest * torch.where(left > rounding, norm / left, 0)).view_as(gradient))

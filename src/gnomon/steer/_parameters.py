@@ -1,16 +1,26 @@
 """The parameters that a method steers, by name, and their gradients."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnomon.errors import EmptyError, RangeError
+from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError
 
 
 def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
     """The parameters with their names, or `parameter 0` and so on where they come without."""
-    named = [(f"parameter {i}", p) if isinstance(p, Tensor) else p for i, p in enumerate(parameters)]
+    given = parameters if isinstance(parameters, Iterable) else [parameters]
+    named = [(f"parameter {i}", p) if isinstance(p, Tensor) else p for i, p in enumerate(given)]
+    for pair in named:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[1], Tensor)):
+            raise ArgumentTypeError(
+                "parameters",
+                "tensors, or pairs of a name and one",
+                type(pair).__name__,
+                "Pass model.named_parameters().",
+            )
     if not named:
         raise EmptyError("parameters", "at least one", "none", "Pass model.named_parameters().")
     for name, parameter in named:
@@ -24,6 +34,23 @@ def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, 
     if len({id(parameter) for _, parameter in named}) < len(named):
         raise RangeError("parameters", "each once", "some twice", "Pass model.named_parameters().")
     return named
+
+
+def require_real(parameters: Sequence[tuple[str, Tensor]]) -> None:
+    """Raises RangeError if one is complex."""
+    for name, parameter in parameters:
+        if parameter.is_complex():
+            raise RangeError("parameters", "real ones", f"{parameter.dtype} in {name}", "Leave it out.")
+
+
+def require_entries(state_dict: Mapping[str, Any], *names: str, where: str) -> None:
+    """Raises CheckpointError unless the state has these entries."""
+    for name in names:
+        if name not in state_dict:
+            got = ", ".join(map(str, state_dict)) or "an empty one"
+            raise CheckpointError(
+                "state_dict", f"one with {name}", got, "Load a state of the same method.", where=where
+            )
 
 
 def gradients_of(parameters: Sequence[tuple[str, Tensor]]) -> dict[int, Tensor]:

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, ShapeError, public
-from gnomon.steer._parameters import named, wide
+from gnomon.linalg import unit
+from gnomon.steer._parameters import named, require_entries, require_real, wide
 
 
 class SpectralNormPenalty:
@@ -38,7 +38,8 @@ class SpectralNormPenalty:
         iterations: steps of the power iteration per call, from 1 on.
         generator: where the first directions come from; default: torch's global one.
     Raises:
-        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice.
+        RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice; if
+            a matrix is complex.
         EmptyError: if no parameter has two axes.
     Cost: two products of each matrix with a vector per iteration; O(p) for the gradient.
     Example:
@@ -63,7 +64,9 @@ class SpectralNormPenalty:
         )
         self.coefficient = coefficient
         self.iterations = iterations
-        self._weights = [parameter for _, parameter in named(parameters) if parameter.ndim > 1]
+        matrices = [pair for pair in named(parameters) if pair[1].ndim > 1 and pair[1].numel()]
+        require_real(matrices)
+        self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
             raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
         self._directions = [_start(weight, generator) for weight in self._weights]
@@ -82,8 +85,10 @@ class SpectralNormPenalty:
         """Resumes from this state.
 
         Raises:
-            ShapeError: if the state is not one for these parameters.
+            CheckpointError: if it is a state of something else.
+            ShapeError: if it is not one for these parameters.
         """
+        require_entries(state_dict, "directions", where="SpectralNormPenalty")
         found = [tuple(direction.shape) for direction in state_dict["directions"]]
         wanted = [tuple(direction.shape) for direction in self._directions]
         if found != wanted:
@@ -96,8 +101,8 @@ class SpectralNormPenalty:
         with torch.no_grad():
             u = self._directions[i].to(matrix)
             for _ in range(self.iterations):
-                v = normalize(matrix.T @ u, dim=0)
-                onwards = normalize(matrix @ v, dim=0)
+                v = unit(matrix.T @ u)
+                onwards = unit(matrix @ v)
                 u = torch.where(onwards.any(), onwards, u)  # a matrix that is zero now may not stay so
             self._directions[i] = u
         return (u @ matrix @ v).square()

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import EmptyError, RangeError, public, within
 from gnomon.steer._attach import attach_after
-from gnomon.steer._parameters import joint_norm, named
+from gnomon.steer._parameters import joint_norm, named, require_entries
 
 
 class WeightNormConstraint:
@@ -95,7 +95,12 @@ class WeightNormConstraint:
         return {"norm": self.norm}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Holds that norm from then on."""
+        """Holds that norm from then on.
+
+        Raises:
+            CheckpointError: if it is a state of something else.
+        """
+        require_entries(state_dict, "norm", where="WeightNormConstraint")
         self.norm = state_dict["norm"].to(self.norm)
 
     def _now(self) -> Tensor:

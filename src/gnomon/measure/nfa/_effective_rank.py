@@ -60,7 +60,7 @@ def effective_rank(
         operator, an estimate, however few the outputs.
     Raises:
         ShapeError: if the matrix is not square.
-        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
+        RangeError: at NaN or infinity, if the matrix is not symmetric, or if rtol, passes or seed are out of range.
     Cost: O(p³), or O(r² p) for r rows. For an operator, 15 to 30 products for the largest eigenvalue, and 2 backward
         passes or more for the trace: the more samples, the fewer.
     Example:

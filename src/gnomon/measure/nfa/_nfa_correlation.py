@@ -53,7 +53,8 @@ def nfa_correlation(
         0; that in the root of a full matrix, as from `dense()`, where they are equal too.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).
-        RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP has a negative eigenvalue.
+        RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP is not symmetric or has a
+            negative eigenvalue.
     Cost: O(p³), or O(r² p + (q + r) p²) for r rows; O(p²) memory.
     Example:
         >>> import torch, gnomon
