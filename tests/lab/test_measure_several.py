@@ -341,7 +341,7 @@ def test_a_step_that_changes_before_it_is_read_is_named(ask, monkeypatch):
     contents = Checkpoint.sha256.func
 
     def late(one):
-        if one.path.name == "last.pt" and one.said.step == 2:
+        if one.path.name == "last.pt" and one.metadata.step == 2:
             torch.save({"model": trained(3), "step": 3}, "last.pt")
         return contents(one)
 

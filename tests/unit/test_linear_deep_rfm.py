@@ -133,7 +133,8 @@ def test_gradients_and_dtype():
 
     assert torch.autograd.gradcheck(factors, gram)
     run = LinearDeepRFM(gram, torch.arange(6) % 2, **settings).run(2)
-    assert not run.distance.requires_grad and not run.to_limit.requires_grad
+    assert not run.distance.requires_grad
+    assert not run.to_limit.requires_grad
     assert factors(gram.detach().float()).dtype == torch.float32
     assert gnomon.LinearDeepRFM is LinearDeepRFM
 

@@ -74,7 +74,7 @@ class Place:
         """A name for what is called: the layer's, or the function's inside a module that someone wrote."""
         return self.path if self.in_torch and self.path else ".".join(filter(None, (self.path, function)))
 
-    def said(self, function: str, state: str = "") -> str:
+    def described(self, function: str, state: str = "") -> str:
         """What is called and where, for people to read."""
         kind = type(self.module).__name__
         what = f"{kind}{state}" if self.in_torch else f"{function}{state} in {kind}"
@@ -83,7 +83,7 @@ class Place:
     def unsupported(self, function: str, *, training: bool = False) -> UnsupportedModuleError:
         """The error for what is called here and is not piecewise affine."""
         state, advice = (" in training mode", "Call model.eval().") if training else ("", "Replace it by one that is.")
-        return UnsupportedModuleError("model", "piecewise affine parts", self.said(function, state), advice)
+        return UnsupportedModuleError("model", "piecewise affine parts", self.described(function, state), advice)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Recorder(TorchFunctionMode):
             raise UnsupportedModuleError(
                 "model",
                 "a forward pass that takes no decisions on its data",
-                self._place().said(f"{name}()"),
+                self._place().described(f"{name}()"),
                 "Write it without them.",
             )
         if named.get("training") or named.get("use_input_stats"):
@@ -193,7 +193,7 @@ class Recorder(TorchFunctionMode):
                 raise UnsupportedModuleError(
                     "model",
                     "results that stay as they are up to their last use",
-                    f"one that is changed through another view of it before {self._place().said(name)}",
+                    f"one that is changed through another view of it before {self._place().described(name)}",
                     "Write it without in-place operations.",
                 )
             results = tuple(self._noted(part) if isinstance(part, Tensor) else None for part in parts)

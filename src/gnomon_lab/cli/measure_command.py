@@ -165,7 +165,7 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     data = samples_of(options)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(taken.others)} (--key)" if taken.others else ""
-    say(f"{path}: {taken.said}{also}; {len(data.x):,} samples of {data.source}", console)
+    say(f"{path}: {taken.words}{also}; {len(data.x):,} samples of {data.source}", console)
     told, how = partial(say, terminal=console), options.how()
     found = ready(
         network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=told, **how
@@ -175,7 +175,7 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
         measured = measure(network, found.data, found.quantities, say=told, show=show, **how)
     setting = {
         "checkpoint": plain(str(path)),
-        "taken": plain(taken.said),
+        "taken": plain(taken.words),
         **setting_of(options, data, refilled.name),
         "outputs": found.outputs,
         "device": options.device,
@@ -239,7 +239,7 @@ def show_table(summary: "Summary", console: "Terminal") -> None:
     table.add_column("")
     for column in COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
-    said = explanations(summary.measured.values)
+    words = explanations(summary.measured.values)
     for name, *cells in summary.rows():
-        table.add_row(Text.assemble(name, "\n" if said[name] else "", (said[name], "dim")), *cells)
+        table.add_row(Text.assemble(name, "\n" if words[name] else "", (words[name], "dim")), *cells)
     console.print(table)

@@ -37,12 +37,12 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     Raises:
         GnomonError: if a checkpoint could not be read.
     """
-    from gnomon_lab.measuring import SAID, Moved
+    from gnomon_lab.measuring import SOURCES, Moved
 
     with contextlib.redirect_stdout(sys.stderr):
         steps, failed = ordered(options, paths, beside)
         kept, reader = opened(options, steps, beside)
-    moved = partial(Moved, kept.setting, steps=SAID[steps.source])
+    moved = partial(Moved, kept.setting, steps=SOURCES[steps.source])
     try:
         with contextlib.redirect_stdout(sys.stderr):
             failed |= read(steps, kept, reader, beside)
@@ -59,7 +59,7 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
 def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "tuple[Steps, dict[Path, GnomonError]]":
     """The checkpoints by step, and those that cannot be read."""
     from gnomon_lab.cli.progress import Progress
-    from gnomon_lab.measuring import SAID, by_step, look
+    from gnomon_lab.measuring import SOURCES, by_step, look
 
     found: list[Checkpoint] = []
     failed: dict[Path, GnomonError] = {}
@@ -78,7 +78,7 @@ def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "t
         say(f"left out {path}: the weights of {other}, at the same step", beside)
     first, last = min(steps.by_step), max(steps.by_step)
     span = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
-    say(f"{in_words(len(steps.by_step))}, {span}: {SAID[steps.source]}", beside)
+    say(f"{in_words(len(steps.by_step))}, {span}: {SOURCES[steps.source]}", beside)
     return steps, failed | steps.damaged
 
 

@@ -21,17 +21,17 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
     Raises:
         DataError: one sentence, if the arguments are wrong.
     """
-    said = io.StringIO()
+    stderr = io.StringIO()
     if is_dataclass(target):
         without_none(target)
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(stderr):
             return tyro.cli(target, prog=prog, args=list(arguments), description=description)
     except SystemExit as stop:
         if not stop.code:
             raise
         raise DataError(
-            None, "other arguments", one_line(said.getvalue()), f"See `{prog} --help`.", where=prog
+            None, "other arguments", one_line(stderr.getvalue()), f"See `{prog} --help`.", where=prog
         ) from None
 
 

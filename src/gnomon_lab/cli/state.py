@@ -26,8 +26,8 @@ def how_far(found: Found) -> str:
     """
     reached = found.reached()
     ended = [arm for arm, (_, finished) in reached.items() if finished]
-    said = [f"{len(ended)} parts finished"] if len(ended) > NAMED else [f"{arm} finished" for arm in ended]
-    return ", ".join(said + [f"{arm} at step {step:,}" for arm, (step, finished) in reached.items() if not finished])
+    parts = [f"{len(ended)} parts finished"] if len(ended) > NAMED else [f"{arm} finished" for arm in ended]
+    return ", ".join(parts + [f"{arm} at step {step:,}" for arm, (step, finished) in reached.items() if not finished])
 
 
 def duration(seconds: float) -> str:

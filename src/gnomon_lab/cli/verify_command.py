@@ -107,8 +107,8 @@ def by_setting(root: Path, of: "Experiment[Settings]") -> "tuple[dict[str, list[
 def of_seeds(runs: Sequence["Found"]) -> str:
     """The seeds of runs, those that are not finished apart."""
     done, begun = (sorted(run.seed for run in runs if run.finished is state) for state in (True, False))
-    said = [f"seed{'s' * (len(done) > 1)} {', '.join(map(str, done))}"] if done else []
-    return "; ".join(said + ([f"unfinished: {', '.join(map(str, begun))}"] if begun else []))
+    parts = [f"seed{'s' * (len(done) > 1)} {', '.join(map(str, done))}"] if done else []
+    return "; ".join(parts + ([f"unfinished: {', '.join(map(str, begun))}"] if begun else []))
 
 
 def board(claims: Sequence["Claim"], caption: str) -> "Table":

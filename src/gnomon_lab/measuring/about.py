@@ -26,7 +26,7 @@ LONGEST = 2**26
 
 
 @dataclass(frozen=True)
-class Said:
+class Metadata:
     """What a checkpoint says about itself.
 
     Attributes:
@@ -48,11 +48,11 @@ class Checkpoint:
 
     Attributes:
         path: its file or folder.
-        said: what it says about itself.
+        metadata: what it says about itself.
     """
 
     path: Path
-    said: Said
+    metadata: Metadata
 
     @cached_property
     def sha256(self) -> str:
@@ -73,7 +73,8 @@ class Checkpoint:
     def require_unchanged(self) -> None:
         """Raises CheckpointError if its files are no longer those that it was found with and hashed by."""
         now = look(self.path)
-        if (now.sha256, now.said.step, now.said.epoch) != (self.sha256, self.said.step, self.said.epoch):
+        before, after = ((one.sha256, one.metadata.step, one.metadata.epoch) for one in (self, now))
+        if before != after:
             raise CheckpointError(
                 "checkpoint",
                 "a file that stays the same while it is read",
@@ -102,7 +103,7 @@ def look(path: Path) -> Checkpoint:
     if path.is_dir():
         return Checkpoint(path, of_trainer(path / TRAINER_STATE))
     content = of_safetensors(file) if file.suffix == ".safetensors" else from_torch(file, mapped=True)
-    return Checkpoint(path, said_in(content) if isinstance(content, Mapping) else Said())
+    return Checkpoint(path, metadata_of(content) if isinstance(content, Mapping) else Metadata())
 
 
 def of_safetensors(file: Path) -> object:
@@ -115,10 +116,10 @@ def of_safetensors(file: Path) -> object:
     return from_safetensors(file) if "structure" in words else words
 
 
-def of_trainer(file: Path) -> Said:
+def of_trainer(file: Path) -> Metadata:
     """What the Trainer of transformers wrote next to the weights; nothing for other folders."""
     if not file.is_file():
-        return Said()
+        return Metadata()
     try:
         if file.stat().st_size > LONGEST:
             raise ValueError(f"more than {LONGEST:,} bytes")
@@ -127,14 +128,14 @@ def of_trainer(file: Path) -> Said:
         raise CheckpointError(
             "checkpoint", f"a readable {TRAINER_STATE}", f"{cause} in {file}", "Copy it again, or remove it."
         ) from cause
-    return said_in(content) if isinstance(content, dict) else Said()
+    return metadata_of(content) if isinstance(content, dict) else Metadata()
 
 
-def said_in(content: Mapping[Any, Any]) -> Said:
+def metadata_of(content: Mapping[Any, Any]) -> Metadata:
     """What the outermost level of a checkpoint says about it."""
     given = content.get("hyper_parameters")
     names = {name: value for name, value in given.items() if isinstance(name, str)} if isinstance(given, dict) else {}
-    return Said(first(content, STEPS), first(content, EPOCHS), names, of_training(content))
+    return Metadata(first(content, STEPS), first(content, EPOCHS), names, of_training(content))
 
 
 def first(content: Mapping[Any, Any], names: Iterable[str]) -> int | None:

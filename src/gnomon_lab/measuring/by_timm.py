@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from gnomon.errors import CheckpointError, GnomonError
-from gnomon_lab.measuring.network import said
+from gnomon_lab.measuring.network import message_of
 
 ARGUMENTS = ("num_classes", "in_chans")
 """The arguments of a network that determine the shapes of its weights."""
@@ -62,7 +62,7 @@ def create(architecture: Architecture) -> nn.Module:
         raise CheckpointError(
             "checkpoint",
             f"timm, which makes {architecture.name}",
-            said(cause),
+            message_of(cause),
             "Install it, or name what builds yours: --model MODULE:FACTORY.",
         ) from cause
     if not timm.is_model(architecture.name):
@@ -72,7 +72,9 @@ def create(architecture: Architecture) -> nn.Module:
     except (GnomonError, MemoryError):
         raise
     except Exception as cause:  # of whatever kind
-        raise CheckpointError("checkpoint", f"what timm makes {architecture.name} of", said(cause), advice) from cause
+        raise CheckpointError(
+            "checkpoint", f"what timm makes {architecture.name} of", message_of(cause), advice
+        ) from cause
     if not isinstance(made, nn.Module):
         raise CheckpointError("checkpoint", f"a network from timm for {architecture.name}", type(made).__name__, advice)
     return made

@@ -63,9 +63,9 @@ class Reader:
         """
         network, taken = self._refilled.fill(one)
         one.require_unchanged()  # such as last.ckpt of a training run that goes on
-        if taken.said != self._taken:
-            self._say(f"{one.path}: {taken.said}")
-            self._taken = taken.said
+        if taken.words != self._taken:
+            self._say(f"{one.path}: {taken.words}")
+            self._taken = taken.words
         if self._made is None:
             found = ready(
                 network,

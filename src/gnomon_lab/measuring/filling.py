@@ -17,11 +17,11 @@ class Taken(NamedTuple):
     """What the network was filled with.
 
     Attributes:
-        said: in words.
+        words: what was taken, in words.
         others: the names of other places that would fill it.
     """
 
-    said: str
+    words: str
     others: tuple[str, ...] = ()
 
 
@@ -51,7 +51,7 @@ def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -
             lines[min(1, len(lines) - 1)],
             "Name the factory of the network that was saved.",
         ) from cause
-    return Taken(place.said, tuple(other.name for other in others))
+    return Taken(place.words, tuple(other.name for other in others))
 
 
 def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple[Place, list[Place]]:

@@ -15,7 +15,7 @@ from torch.nn.modules import module as registration
 from gnomon._extras import extra
 from gnomon.errors import CheckpointError, GnomonError
 from gnomon_lab.measuring.filling import Taken, mismatch
-from gnomon_lab.measuring.network import said
+from gnomon_lab.measuring.network import message_of
 from gnomon_lab.measuring.places import Weights
 
 CONFIG = "config.json"
@@ -195,6 +195,6 @@ def in_a_sentence(folder: Path) -> Iterator[None]:
         raise CheckpointError(
             "checkpoint",
             f"a {CONFIG} of which transformers makes a network",
-            f"{said(cause)} in {folder}",
+            f"{message_of(cause)} in {folder}",
             "Correct it, or name what builds the network: --model MODULE:FACTORY.",
         ) from cause

@@ -153,8 +153,8 @@ def as_page(moved: Moved) -> Report:
             if "missing" in record["checkpoint"]
         ),
     ]
-    said = explanations(moved.names)
-    rows = tuple((": ".join(filter(None, (name, said[name]))), *ends(moved.points(name))) for name in moved.names)
+    words = explanations(moved.names)
+    rows = tuple((": ".join(filter(None, (name, words[name]))), *ends(moved.points(name))) for name in moved.names)
     told = {"": moved.worth}
     answer = in_sight(told)
     count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"

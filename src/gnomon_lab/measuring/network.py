@@ -119,9 +119,9 @@ def foreign(expected: str, advice: str) -> Iterator[None]:
     except torch.OutOfMemoryError as cause:
         raise MemoryError from cause
     except BaseException as cause:  # whatever kind it is
-        if "DefaultCPUAllocator" in said(cause):
+        if "DefaultCPUAllocator" in message_of(cause):
             raise MemoryError from cause
-        raise DataError("--model", expected, said(cause), f"{advice}") from cause
+        raise DataError("--model", expected, message_of(cause), f"{advice}") from cause
 
 
 def moved_to(network: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
@@ -135,10 +135,12 @@ def device_of(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as cause:
-        raise RangeError("--device", "a device of this machine", f"{name!r} ({said(cause)})", "Use cpu.") from cause
+        raise RangeError(
+            "--device", "a device of this machine", f"{name!r} ({message_of(cause)})", "Use cpu."
+        ) from cause
 
 
-def said(cause: BaseException) -> str:
+def message_of(cause: BaseException) -> str:
     """An exception in one line."""
     lines = list[str]()
     with suppress(Exception):  # the user's own exceptions need not have a message

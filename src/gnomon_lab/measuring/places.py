@@ -57,7 +57,7 @@ class Place:
         return {name.removeprefix(self.prefix): tensor for name, tensor in named if name.startswith(self.prefix)}
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """What is taken from the checkpoint, in words."""
         under = f" under {'.'.join(self.weights.under)}" if self.weights.under else ""
         begin = f", those that begin with {self.prefix!r}" if self.prefix else ""

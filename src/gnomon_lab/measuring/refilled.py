@@ -42,7 +42,7 @@ class Refilled:
         self._network: nn.Module | None = None  # for a folder: it has weights from the start
         architecture = None if factory is not None else architecture_of(first)
         if factory is not None:
-            self.name, self._made = factory, build(factory, first.said.made_with)
+            self.name, self._made = factory, build(factory, first.metadata.made_with)
             self.code = code_of(factory, self._made)
         elif architecture is not None:
             self.name, self._made = f"timm's {architecture.name}", create(architecture)
@@ -86,8 +86,9 @@ class Refilled:
         """
         first = self._first
         if self._factory is not None:
-            given, own = (taken_by(self._factory, each.said.made_with) for each in (first, one))
-            if one.said.made_with and repr(given) != repr(own):  # among them may be tensors, which == does not compare
+            given, own = (taken_by(self._factory, each.metadata.made_with) for each in (first, one))
+            # Among the arguments may be tensors, which == does not compare.
+            if one.metadata.made_with and repr(given) != repr(own):
                 raise another(first, f"one made with {in_words(own)} and not {in_words(given)}")
         elif self._made is not None:
             if (named := architecture_of(one)) is not None and named != architecture_of(first):
@@ -110,7 +111,7 @@ def architecture_of(first: Checkpoint) -> Architecture | None:
     """The timm network that a file or a folder names; None if it names none."""
     if (first.path / CONFIG).is_file():
         return of_config(described(first.path))
-    return first.said.architecture
+    return first.metadata.architecture
 
 
 def require_described(folder: Path, key: str | None) -> None:

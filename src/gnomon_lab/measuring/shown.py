@@ -83,8 +83,8 @@ def as_report(summary: Summary) -> Report:
         *([f"Caution: {setting['outputs']}."] if setting["outputs"] else []),
         *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(summary.left_out).items()),
     ]
-    said = explanations(values)
-    rows = tuple((": ".join(filter(None, (row[0], said[row[0]]))), *row[1:]) for row in summary.rows())
+    words = explanations(values)
+    rows = tuple((": ".join(filter(None, (row[0], words[row[0]]))), *row[1:]) for row in summary.rows())
     return Report(
         title=f"{setting['checkpoint']} at {setting['data']}",
         summary=f"{setting['samples']:,} samples{accuracy}.",

@@ -17,7 +17,7 @@ from gnomon_lab.measuring.filling import listed
 from gnomon_lab.measuring.found import natural
 
 Source = Literal["step", "epoch", "name", "order", "time"]
-SAID: Mapping[Source, str] = {
+SOURCES: Mapping[Source, str] = {
     "step": "the step in the file",
     "epoch": "the epoch in the file",
     "name": "the number in the name",
@@ -52,7 +52,7 @@ class Steps(NamedTuple):
 
 
 def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> Steps:
-    """The checkpoints by the first source of `SAID` that gives each a step of its own; or by the requested source.
+    """The checkpoints by the first of `SOURCES` that gives each a step of its own; or by the requested source.
 
     Two with the same weights at one step, such as the last and the best, count as one.
 
@@ -70,7 +70,7 @@ def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> S
         if tie is None:
             return found_at
         tried[source] = tie
-    got = "; ".join(f"{SAID[source]}: {words}" for source, words in tried.items())
+    got = "; ".join(f"{SOURCES[source]}: {words}" for source, words in tried.items())
     raise CheckpointError(
         "checkpoint",
         "a step for each, and each another",
@@ -110,8 +110,8 @@ def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int |
     """The step of each checkpoint, from one source."""
     paths = [one.path for one in checkpoints]
     kinds: dict[Source, Callable[[], Sequence[int | None]]] = {
-        "step": lambda: [one.said.step for one in checkpoints],
-        "epoch": lambda: [one.said.epoch for one in checkpoints],
+        "step": lambda: [one.metadata.step for one in checkpoints],
+        "epoch": lambda: [one.metadata.epoch for one in checkpoints],
         "name": lambda: in_names(paths),
         "order": lambda: [sorted(paths, key=natural).index(path) for path in paths],
         "time": lambda: ranks([path.stat().st_mtime_ns for path in paths]),

@@ -24,8 +24,8 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
     require_finished(found)
     records = found.records()
     columns, rows = experiment.table(records)
-    told = by_arms(records)
-    worth = in_sight(told)
+    verdicts = by_arms(records)
+    worth = in_sight(verdicts)
     page = Report(
         title=f"{experiment.name}: {experiment.entry.shows}",
         summary=experiment.summary(records),
@@ -39,7 +39,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
             "configuration": found.config,
             **{f"resumed with, {k}" if k else "made with": here for k, here in enumerate(found.made_with)},
             "what the readings cost": cost(records),
-            **({} if worth else in_details(told)),
+            **({} if worth else in_details(verdicts)),
         },
         then=then(experiment.name),
     )

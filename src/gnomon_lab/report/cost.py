@@ -14,7 +14,7 @@ def cost(records: Sequence[Record]) -> dict[str, str]:
 
     A resumed run counts only the seconds of what is left of it: not those after the checkpoint from which it resumed.
     """
-    told = {}
+    costs = {}
     for arm in dict.fromkeys(record["arm"] for record in records):
         own = [record["seconds"] for record in records if record["arm"] == arm]
         read, trained = own[-1]["read"], own[-1]["trained"]
@@ -24,5 +24,5 @@ def cost(records: Sequence[Record]) -> dict[str, str]:
         if read > 0:
             share = f", {read / trained:.0%} of it" if trained > 0 else ""
             most = ", ".join(f"{name} {took:.2g} s" for name, took in parts.most_common(NAMED))
-            told[arm] = f"{read:.2g} s of reading beside {trained:.2g} s of training{share}; most for {most}"
-    return told
+            costs[arm] = f"{read:.2g} s of reading beside {trained:.2g} s of training{share}; most for {most}"
+    return costs

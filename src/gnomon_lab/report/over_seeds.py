@@ -30,14 +30,14 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
     figures = (*experiment.figures_over_seeds(seeds), *together(by_seed))
     if experiment.table_over_seeds is None:
         table = Table(*spread([experiment.table(records) for records in seeds]))
-        said = "The table shows their mean and, in brackets, the lowest and the highest."
+        note = "The table shows their mean and, in brackets, the lowest and the highest."
     else:
         columns, rows = experiment.table_over_seeds(seeds)
         table = Table(columns, tuple(rows))
-        said = "The table is over all of them."
+        note = "The table is over all of them."
     page = Report(
         title=f"{experiment.name}, {len(runs)} seeds: {experiment.entry.shows}",
-        summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). {said}",
+        summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). {note}",
         introduction=experiment.introduction.strip(),
         table=table,
         claims=tuple(experiment.claims(seeds)) if first.has_one_of(experiment.settings) else (),

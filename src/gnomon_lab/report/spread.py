@@ -57,11 +57,11 @@ def _of_a_kind(cells: Sequence[str]) -> str:
         return cells[0]
     words = NUMBER.split(cells[0])
     columns = zip(*(NUMBER.findall(cell) for cell in cells), strict=True)
-    said = words[0]
+    text = words[0]
     for numbers, word in zip(columns, words[1:], strict=True):
         unit = "%" if word.startswith("%") else ""
-        said += _numbers(numbers, unit) + word.removeprefix(unit)
-    return said
+        text += _numbers(numbers, unit) + word.removeprefix(unit)
+    return text
 
 
 def _numbers(numbers: Sequence[str], unit: str) -> str:

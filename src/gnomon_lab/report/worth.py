@@ -45,20 +45,20 @@ def by_arms(records: Sequence[Record]) -> dict[str, Verdict | str]:
     return {arm: worth(from_records(own)) for arm, own in trained.items()} or {"": UNREAD}
 
 
-def once(told: Mapping[str, Verdict | str]) -> Mapping[str, Verdict | str]:
+def once(verdicts: Mapping[str, Verdict | str]) -> Mapping[str, Verdict | str]:
     """The same; if there is no verdict at all, the reasons, once for all of them and under an empty name."""
-    if any(isinstance(found, Verdict) for found in told.values()):
-        return told
-    return {"": " ".join(dict.fromkeys(map(str, told.values())))} if told else {}
+    if any(isinstance(found, Verdict) for found in verdicts.values()):
+        return verdicts
+    return {"": " ".join(dict.fromkeys(map(str, verdicts.values())))} if verdicts else {}
 
 
-def in_sight(told: Mapping[str, Verdict | str]) -> dict[str, str]:
+def in_sight(verdicts: Mapping[str, Verdict | str]) -> dict[str, str]:
     """What a page says, by name; empty if no verdict has a probability."""
-    answered = any(isinstance(found, Verdict) and found.probability is not None for found in told.values())
-    return {name: " ".join(sentences(found)) for name, found in told.items()} if answered else {}
+    answered = any(isinstance(found, Verdict) and found.probability is not None for found in verdicts.values())
+    return {name: " ".join(sentences(found)) for name, found in verdicts.items()} if answered else {}
 
 
-def in_details(told: Mapping[str, Verdict | str]) -> dict[str, object]:
+def in_details(verdicts: Mapping[str, Verdict | str]) -> dict[str, object]:
     """What a page's details say, with a probability or without."""
-    said = {name: " ".join(sentences(found)) for name, found in once(told).items()}
-    return {QUESTION: said.get("", said)} if said else {}
+    texts = {name: " ".join(sentences(found)) for name, found in once(verdicts).items()}
+    return {QUESTION: texts.get("", texts)} if texts else {}

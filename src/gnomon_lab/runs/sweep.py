@@ -113,8 +113,8 @@ def work(task: Task, place: Path) -> None:
     except CancelledError:
         raise
     except Exception as error:
-        said = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
-        _said(place).write_text(said, encoding="utf-8", errors="backslashreplace")
+        message = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
+        _message_at(place).write_text(message, encoding="utf-8", errors="backslashreplace")
         raise
     finally:
         place.unlink(missing_ok=True)
@@ -158,8 +158,8 @@ def _last_lines(future: Future[None], place: Path) -> tuple[str, ...]:
     error = CancelledError() if future.cancelled() else future.exception()
     if error is None:
         return ()
-    if _said(place).exists():
-        lines = _said(place).read_text(encoding="utf-8").splitlines()
+    if _message_at(place).exists():
+        lines = _message_at(place).read_text(encoding="utf-8").splitlines()
     else:
         how = "was killed, perhaps for want of memory, or crashed" if isinstance(error, BrokenExecutor) else "is gone"
         lines = f"{type(error).__name__}: {error}".splitlines()
@@ -172,6 +172,6 @@ def _going(shared: Path) -> Path:
     return shared / "going"
 
 
-def _said(place: Path) -> Path:
+def _message_at(place: Path) -> Path:
     """The file that holds what a failed run reported."""
     return place.with_suffix(".txt")

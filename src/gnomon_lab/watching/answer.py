@@ -31,13 +31,13 @@ def answer(watched: Watched, since: int = 0, *, seconds: float = 1.0) -> str:
         "points": points,
         "left_out": watched.left_out(),
     }
-    runs = ",\n".join(_told(curve, points, numbers=curve.version > since) for curve in drawn)
+    runs = ",\n".join(_content(curve, points, numbers=curve.version > since) for curve in drawn)
     return f'{json.dumps(head)[:-1]}, "runs": [\n{runs}\n]}}'
 
 
-def _told(curve: Curve, points: int, *, numbers: bool) -> str:
+def _content(curve: Curve, points: int, *, numbers: bool) -> str:
     """One run; its numbers only if they changed."""
-    told = {
+    content = {
         "key": curve.key,
         "place": curve.place,
         "label": curve.label,
@@ -49,10 +49,10 @@ def _told(curve: Curve, points: int, *, numbers: bool) -> str:
         "broken": curve.broken,
     }
     if not numbers:
-        return json.dumps(told)
+        return json.dumps(content)
     steps, columns = curve.curves.thinned(points)
     values = ", ".join(f"{json.dumps(name)}: [{_written(column)}]" for name, column in columns.items())
-    return f'{json.dumps(told)[:-1]}, "steps": {json.dumps(steps.tolist())}, "values": {{{values}}}}}'
+    return f'{json.dumps(content)[:-1]}, "steps": {json.dumps(steps.tolist())}, "values": {{{values}}}}}'
 
 
 def _written(column: Numbers) -> str:

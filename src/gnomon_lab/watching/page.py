@@ -9,20 +9,20 @@ from markupsafe import Markup
 SCRIPTS = ("axes", "drawing", "pointing", "page")
 
 
-def page(folder: Path, told: str | None = None) -> str:
+def page(folder: Path, content: str | None = None) -> str:
     """One HTML document that loads nothing.
 
     Args:
         folder: what is watched.
-        told: the answer that it draws; None: it requests answers again and again, from where it came.
+        content: the answer that it draws; None: it requests answers again and again, from where it came.
     """
     pages = Environment(loader=PackageLoader("gnomon_lab", "watching"), autoescape=True, undefined=StrictUndefined)
     here = files("gnomon_lab.watching")
     # "<" never appears inside the data: nothing in it can end the script element.
-    data = "null" if told is None else told.replace("<", "\\u003c")
+    data = "null" if content is None else content.replace("<", "\\u003c")
     return pages.get_template("page.html").render(
         folder=str(folder).encode("utf-8", "backslashreplace").decode(),
-        follows=told is None,
+        follows=content is None,
         data=Markup(data),
         style=Markup((here / "page.css").read_text(encoding="utf-8")),
         scripts=[Markup((here / f"{name}.js").read_text(encoding="utf-8")) for name in SCRIPTS],

@@ -59,8 +59,8 @@ class Handler(BaseHTTPRequestHandler):
             self._give(HTTPStatus.OK, "text/html", page(self.server.watched.path))
         elif asked.path == "/readings" and since.isascii() and since.isdigit() and len(since) < 20:
             with self.server.one_at_a_time:
-                told = answer(self.server.watched, int(since))
-            self._give(HTTPStatus.OK, "application/json", told)
+                content = answer(self.server.watched, int(since))
+            self._give(HTTPStatus.OK, "application/json", content)
         else:
             self._give(HTTPStatus.NOT_FOUND, "text/plain", "There is the page at / and its numbers at /readings\n")
 

@@ -48,10 +48,10 @@ def await_news(watched: Watched, *, whole: bool) -> bool:
 
 def lines(watched: Watched) -> Iterator[str]:
     """The latest reading, now and whenever something was added since; endless."""
-    said = 0
+    shown = 0
     while True:
-        news = [curve for curve in watched.curves() if curve.version > said]
-        said = watched.version
+        news = [curve for curve in watched.curves() if curve.version > shown]
+        shown = watched.version
         if news:
             latest = max(news, key=lambda curve: curve.version)
             others = f" (and {len(news) - 1} more)" if len(news) > 1 else ""

@@ -102,12 +102,12 @@ def _fill(regions: RegionMap, level: _region_layout.Level) -> dict[str, Any]:
 
 
 def _mark(mark: Polylines | Points) -> dict[str, Any]:
-    colour, said = style.colour(mark.colour), {"name": text(mark.label), "hoverinfo": "name"}
+    colour, named = style.colour(mark.colour), {"name": text(mark.label), "hoverinfo": "name"}
     if isinstance(mark, Polylines):
         dash = "5px,3px" if mark.dashed else "solid"
-        return said | {"mode": "lines", "line": {"color": colour, "width": 1.8, "dash": dash}}
+        return named | {"mode": "lines", "line": {"color": colour, "width": 1.8, "dash": dash}}
     shape = {"size": _scatter_layout.MARKER + 2, "symbol": _scatter_layout.shape(mark)[1]}
-    return said | {"mode": "markers", "marker": shape | {"color": colour, "line": {"color": "white", "width": 1.2}}}
+    return named | {"mode": "markers", "marker": shape | {"color": colour, "line": {"color": "white", "width": 1.2}}}
 
 
 def _colours(regions: RegionMap, stacked: int) -> dict[str, Any]:

@@ -94,18 +94,18 @@ def _mesh(faces: Sequence[Corners]) -> dict[str, Any]:
 
 def _style(mark: SpaceMark) -> dict[str, Any]:
     colour, name = style.colour(mark.colour), text(mark.label)
-    said: dict[str, Any] = {"name": name, "hoverinfo": "name", "showlegend": True}
+    named: dict[str, Any] = {"name": name, "hoverinfo": "name", "showlegend": True}
     match mark:
         case SpacePoints():
             _, symbol, size = _space_layout.shape(mark)
             shape = {"symbol": symbol, "size": size, "color": colour, "opacity": 1}
             there = f"{name}<br>%{{x:.4~g}}, %{{y:.4~g}}, %{{z:.4~g}}<extra></extra>"
-            return said | {"mode": "markers", "marker": shape | {"line": {"color": "white", "width": 1}},
+            return named | {"mode": "markers", "marker": shape | {"line": {"color": "white", "width": 1}},
                            "hovertemplate": there}  # fmt: skip
         case Polylines():
             dash = "dash" if mark.dashed else "solid"
-            return said | {"mode": "lines", "line": {"color": colour, "width": _LINE, "dash": dash}}
+            return named | {"mode": "lines", "line": {"color": colour, "width": _LINE, "dash": dash}}
         case SpaceFaces():
             light = {"ambient": 0.85, "diffuse": 0.3, "specular": 0, "fresnel": 0}
-            return said | {"color": colour, "opacity": _space_layout.FACE_OPACITY, "flatshading": True,
+            return named | {"color": colour, "opacity": _space_layout.FACE_OPACITY, "flatshading": True,
                            "lighting": light}  # fmt: skip
