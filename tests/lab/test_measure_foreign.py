@@ -250,6 +250,17 @@ def test_folders_of_hugging_face_need_no_factory(saved, measured):
     assert found["model"] == "config.json"
 
 
+def test_weights_of_a_folder_keep_their_precision(saved, measured):
+    made, _ = saved("ViTForImageClassification", "ViTConfig").double(), images()
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(1 + 1e-9)  # which float32 does not hold
+    made.save_pretrained("saved")
+    found = measured("saved", None, "images.npz", "--quantities", "parameter_norm", "--dtype", "float64")[0]
+    expected = gnomon.parameter_norm(dict(made.named_parameters())).item()
+    torch.testing.assert_close(found["quantities"]["parameter_norm"]["value"], expected, rtol=1e-13, atol=0.0)
+
+
 def test_weights_of_a_folder_may_be_pickled_or_in_parts(saved, measured, complaint):
     saved("ViTForImageClassification", "ViTConfig")
     images()

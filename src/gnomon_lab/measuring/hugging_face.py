@@ -36,8 +36,8 @@ SPARE = 2**24
 """Numbers that a network may have beyond twice those in the file, such as the masks that it creates itself."""
 
 
-def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]:
-    """The network of transformers that `config.json` describes, filled with the folder's weights.
+def of_folder(folder: Path, found: Sequence[Weights], dtype: torch.dtype) -> tuple[nn.Module, Taken]:
+    """The network of transformers that `config.json` describes, filled with the folder's weights, in this dtype.
 
     Entries of the configuration that ask for code or name a location are left out, and a configuration of a larger
     network than the weights belong to is refused before the network is built.
@@ -58,7 +58,7 @@ def of_folder(folder: Path, found: Sequence[Weights]) -> tuple[nn.Module, Taken]
             None,
             config=config,
             state_dict=dict(weights),
-            dtype=torch.float32,
+            dtype=dtype,
             attn_implementation="eager",
             ignore_mismatched_sizes=True,
             output_loading_info=True,

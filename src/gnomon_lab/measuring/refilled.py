@@ -70,7 +70,7 @@ class Refilled:
                 network.train()
                 taken = load(network, weights, self._key)
         else:
-            made, taken = of_folder(path, weights)
+            made, taken = of_folder(path, weights, self._dtype)
             if self._network is None:
                 self._network = made
             else:
