@@ -36,7 +36,7 @@ ERRORS = {
     ),
     *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
     "autodiff/_replicas.py:agree",
-    *("measure/_estimates.py:said", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),
+    *("measure/_estimates.py:warn_if_inaccurate", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),
     "steer/_weight_norm_constraint.py:WeightNormConstraint._now",
     *("linalg/_fourier_losses.py:_check_mask", "linalg/_fourier_losses.py:_modulus"),
     "autodiff/_gauss_newton_operator.py:GaussNewtonOperator._require_derivatives",
