@@ -196,18 +196,18 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
         if 0 < len(reached) < len(seeds):
             took += f", {len(seeds) - len(reached)} of {len(seeds)} never"
         rows.append((
-            named(arm), took, middle(seconds, ".0f"), middle(fewer, ".2f", TIMES), middle(less, ".2f", TIMES),
+            named(arm), took, middle(seconds, ",.0f"), middle(fewer, ".2f", TIMES), middle(less, ".2f", TIMES),
             middle([step_cost(records, arm) for records in seeds], ".2f"), middle([end[UNSEEN] for end in ends], ".1%"),
         ))  # fmt: skip
     return columns, rows
 
 
 def middle(values: Sequence[float], shown: str, unit: str = "") -> str:
-    """The median and, for several values, their range; empty if there are none."""
+    """The median and, where they differ, the range of the values; empty if there are none."""
     if not values:
         return ""
-    median = f"{statistics.median(values):{shown}}{unit}"
-    return median if len(values) == 1 else f"{median} ({min(values):{shown}} to {max(values):{shown}})"
+    median, low, high = (f"{of(values):{shown}}" for of in (statistics.median, min, max))
+    return f"{median}{unit}" + ("" if low == high else f" ({low} to {high})")
 
 
 def arms(records: Sequence[Record]) -> list[str]:
