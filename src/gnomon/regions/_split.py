@@ -79,7 +79,7 @@ def split_by_lines(
     """
     u, values = units.shape[2], units.new_tensor(list(breaks))
     # A value is rounded as its own terms are, and as the largest of its layer's.
-    tolerance = (_tolerances(polygons, units) + rounding).repeat(1, len(breaks))
+    tolerance = _tolerances(polygons, units).add_(rounding).repeat(1, len(breaks))
     tolerance += OWN * values.nan_to_num(posinf=0, neginf=0).abs().repeat_interleave(u)
     highs, crossed = [], []
     for value, limits in zip(breaks, torch.split(tolerance, u, 1), strict=True):
@@ -134,7 +134,7 @@ def split_by_maximum(
         The pieces; a unit's state is the place of the largest, the first of those that are equal within rounding.
     """
     there, places = looked_at >= 0, looked_at.clamp_min(0)
-    own = _tolerances(polygons, entries) + rounding
+    own = _tolerances(polygons, entries).add_(rounding)
     wholes, unsettled, tolerances = [], [], []
     bytes_each = 2 * CORNER * (polygons.labels.numel() + len(polygons)) * looked_at.shape[1]
     for some in _together(len(looked_at), bytes_each, room):
