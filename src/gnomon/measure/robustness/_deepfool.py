@@ -101,7 +101,7 @@ def deepfool(
     """
     _checks.settings(
         ("overshoot", overshoot, "above 0 and finite", 0 < overshoot < math.inf),
-        ("max_steps", max_steps, "at least 1", max_steps >= 1),
+        ("max_steps", max_steps, "at least 1 and whole", _checks.whole(max_steps, 1)),
     )
     _checks.floating(x=x)
     _checks.samples(x=x)
