@@ -113,7 +113,7 @@ def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int |
         "step": lambda: [one.metadata.step for one in checkpoints],
         "epoch": lambda: [one.metadata.epoch for one in checkpoints],
         "name": lambda: in_names(paths),
-        "order": lambda: [sorted(paths, key=natural).index(path) for path in paths],
+        "order": lambda: list(map(sorted(paths, key=natural).index, paths)),
         "time": lambda: ranks([path.stat().st_mtime_ns for path in paths]),
     }
     return kinds[source]()
