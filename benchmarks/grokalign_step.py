@@ -97,7 +97,7 @@ if __name__ == "__main__":
         "One training step, 784-196-196-196-10, batch 256, float64, penalty on a part of one batch in k",
         {"plain": contender(None)}
         | {
-            f"k = {k}, part {part:g}": contender(GrokAlign(0.1, every=k, fraction=part), named=False)
+            f"k = {k}, part {part:g}": contender(GrokAlign(0.1, every=k, fraction=part), share=True)
             for k in (1, 4, 16, 64)
             for part in (1.0, 0.25)
         },
