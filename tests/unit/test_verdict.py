@@ -268,6 +268,20 @@ def test_a_history_is_asked_by_its_names(made_up):
     assert history().verdict(validation="none").agrees is None
 
 
+@pytest.mark.bad_input
+def test_a_split_is_not_looked_for_under_plain_names(made_up):
+    """They are the training data's by default alone: what is named has to be there."""
+    plain = History()
+    values = readings()
+    plain._extend(
+        gnomon.probe._history.Row(step, {name: value[place] for name, value in values.items()})
+        for place, step in enumerate(STEPS)
+    )
+    assert plain.verdict().evidence == history().verdict(validation="none").evidence
+    with pytest.raises(RangeError, match=r"History\(split\): expected test/accuracy, .*, got accuracy, "):
+        plain.verdict("test")
+
+
 @pytest.mark.parametrize("spoiled", [math.nan, math.inf])
 def test_a_history_that_diverged_is_not_judged_by_an_earlier_step(made_up, spoiled):
     diverged, last = history(), STEPS[-1]

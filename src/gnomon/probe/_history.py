@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+TRAIN = "train"
+"""The split of the training data, where there are splits and no other is named."""
+
 
 class History:
     """Readings by step, as plain numbers: for each quantity the mean over the samples, extremes and quartiles.
@@ -198,14 +201,14 @@ class History:
         return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found, self._docstrings))
 
     @within("History")
-    def verdict(self, split: str = "train", validation: str = "validation") -> Verdict:
+    def verdict(self, split: str = TRAIN, validation: str = "validation") -> Verdict:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
         The step judged is the last at which all quantities that it uses were read; the validation split may be read
         less often.
 
         Args:
-            split: the split of the training data; a probe of one split has no names before its quantities.
+            split: the split of the training data; where quantities have no split before their names, leave it out.
             validation: the split of held-out samples; it is not used if it has no finite accuracy at the step judged.
 
         Raises:
@@ -213,7 +216,7 @@ class History:
                 the step judged, as in a training that diverged.
         """
         wanted = corpus().quantities
-        splits = any(name.startswith(f"{split}/") for name in self.names)
+        splits = split != TRAIN or any(name.startswith(f"{split}/") for name in self.names)
         prefix = "" if not splits and any(name in self.names for name in wanted) else f"{split}/"
         missing = [name for name in wanted if f"{prefix}{name}" not in self.names]
         if missing:
