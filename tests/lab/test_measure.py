@@ -83,7 +83,7 @@ def test_numbers_are_those_of_the_functions(measured, monkeypatch, batch):
     expected = plainly(network().double(), numbers(N, 6), torch.arange(N) % CLASSES)
     same({name: found["quantities"][name] for name in expected}, expected)
     assert [*dict.fromkeys(name.partition(".")[0] for name in found["quantities"])] == asked
-    assert {"mse_decomposition.total", "deepfool.norm", "class_moments.within.matrix"} <= found["quantities"].keys()
+    assert {"mse_decomposition.total", "deepfool.norm", "class_moments.means"} <= found["quantities"].keys()
     assert found["left_out"] == {}
     assert (found["samples"], found["dtype"], found["data"]) == (N, "float64", "some.npz")
     assert "a word at import" in said

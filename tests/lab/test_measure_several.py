@@ -65,13 +65,15 @@ def without_seconds(path):
 
 
 def test_each_number_is_that_of_the_checkpoint_alone(ask):
-    all_of_them, said = found(ask, *NAMES[::-1])
+    asked = (*ASKED, "class_moments")
+    all_of_them, said = found(ask, *NAMES[::-1], options=asked)
     assert (all_of_them["steps"], all_of_them["checkpoints"]) == ([*STEPS], NAMES)
     assert all_of_them["steps_from"] == "the number in the name"
     assert "4 checkpoints, steps 0 to 30: the number in the name" in said
     assert said.count("4 of 4 tensors") == said.count("reading 40 samples") == 1
     for place, name in enumerate(NAMES):
-        alone, _ = found(ask, name)
+        alone, _ = found(ask, name, options=asked)
+        assert alone["quantities"].keys() == all_of_them["quantities"].keys()
         for quantity, values in alone["quantities"].items():
             among = all_of_them["quantities"][quantity]
             kinds = {"value"} if "value" in values else {"mean", "min", "max"}

@@ -55,14 +55,19 @@ class Reading:
     def __hash__(self) -> int:
         return hash((self.step, *self.values))
 
-    def scalars(self) -> dict[str, float]:
-        """Plain numbers for a log: the mean, and if there are several values also `.min` and `.max`.
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name.
 
-        The tensors of a dataclass are named by its name and theirs, as in `mse_decomposition.total`; an estimate by its
-        own name, next to its error, as in `jacobian_norm` and `jacobian_norm.error`.
+        Those of a dataclass are named by its name and theirs, as in `mse_decomposition.total`; an estimate by its own
+        name, next to its error, as in `jacobian_norm` and `jacobian_norm.error`. A dataclass in a dataclass, such as
+        the scatter of `class_moments`, is left out.
         """
+        return tensors(self.values)
+
+    def scalars(self) -> dict[str, float]:
+        """Plain numbers for a log, by the names of `tensors`: the mean; of several values also `.min` and `.max`."""
         numbers: dict[str, float] = {}
-        for name, value in tensors(self.values).items():
+        for name, value in self.tensors().items():
             value = value.detach().double()
             numbers[name] = value.mean().item()
             if value.numel() > 1:
@@ -92,7 +97,7 @@ class Reading:
         """
         from gnomon import plot
 
-        there = tensors(self.values)
+        there = self.tensors()
         found = chosen(names, quantities(there))
         return plot.quantities(
             {name: there[name] for name in found},
@@ -153,7 +158,7 @@ def equal(one: Value, other: Value) -> bool:
 
 
 def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
-    """All tensors by name, including those of dataclasses."""
+    """All tensors by name, as in `Reading.tensors`."""
     found: dict[str, Tensor] = {}
     for name, value in values.items():
         if isinstance(value, Tensor):

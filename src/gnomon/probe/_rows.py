@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon.errors import DataError
-from gnomon.probe._reading import Reading, tensors
+from gnomon.probe._reading import Reading
 
 QUARTILES = {".q25": 0.25, ".q75": 0.75}
 RESERVED = frozenset({"arm", "step", "seconds", "samples"})
@@ -42,7 +42,7 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
     """The reading as plain numbers, with or without the values of all samples."""
     numbers = reading.scalars()
     kept: dict[str, Tensor] = {}
-    for name, value in tensors(reading.values).items():
+    for name, value in reading.tensors().items():
         if value.numel() > 1:
             flat = value.detach().flatten().double().cpu()
             finite = bool(flat.isfinite().all())

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from torch import Tensor, nn
 
-from gnomon import Estimate, Probe
+from gnomon import Probe
 from gnomon.autodiff import RTOL
 from gnomon.probe import unavailable
 from gnomon_lab.measuring.network import foreign
@@ -159,7 +159,7 @@ def measure(
     with running(data.x):
         reading = probe.read()
     show(batches.parts, batches.parts)
-    return Measured({name: value.cpu() for name, value in parts_of(reading.values).items()}, reading.seconds)
+    return Measured({name: value.cpu() for name, value in reading.tensors().items()}, reading.seconds)
 
 
 def of_each(position: Position) -> Literal["all"] | None:
@@ -173,16 +173,3 @@ def running(x: Tensor) -> AbstractContextManager[None]:
         f"a network that takes samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
         "Pass the samples as the network gets them.",
     )
-
-
-def parts_of(values: Mapping[str, object]) -> dict[str, Tensor]:
-    """The tensors by name, those of a dataclass by its name and theirs; an estimate by its own, next to its error."""
-    found: dict[str, Tensor] = {}
-    for name, value in values.items():
-        if isinstance(value, Tensor):
-            found[name] = value
-        elif isinstance(value, Estimate):
-            found |= {name: value.value, f"{name}.error": value.error}
-        elif is_dataclass(value):
-            found |= parts_of({f"{name}.{part.name}": getattr(value, part.name) for part in fields(value)})
-    return found
