@@ -176,8 +176,9 @@ def test_gnomon_s_own_errors_are_one_line(made_up, tmp_path):
     assert "checkpoint-only.safetensors): expected a whole checkpoint, got SafetensorError" in line
 
 
-def test_progress_is_told_and_a_stopped_sweep_goes_on(made_up, tmp_path):
-    tasks = tasks_of(made_up, tmp_path, range(2), steps=100, seconds=0.02)
+def test_progress_is_told_and_a_stopped_sweep_goes_on(made_up, tmp_path, monkeypatch):
+    monkeypatch.setattr("gnomon_lab.runs.sweep.POLL", 0.02)
+    tasks = tasks_of(made_up, tmp_path, range(2), steps=100, seconds=0.005)
     with ThreadPoolExecutor(2) as executor:
         stop_under_way(tasks, executor)
         for task in tasks:
