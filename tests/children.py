@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -15,14 +16,25 @@ M_MMAP_THRESHOLD = -3
 
 def child(work, *arguments, seconds=120):
     """Its exit code and what it said; `work` is a function that another process can import."""
-    with tempfile.TemporaryDirectory() as folder:
-        said = [Path(folder, name) for name in ("out", "err")]
-        process = FORKED.Process(target=_quietly, args=(said, work, arguments))
-        process.start()
+    with started(work, *arguments) as (process, said):
         process.join(seconds)
         process.kill()
         process.join()
-        return subprocess.CompletedProcess(arguments, process.exitcode, *(path.read_text() for path in said))
+        return subprocess.CompletedProcess(arguments, process.exitcode, *said())
+
+
+@contextmanager
+def started(work, *arguments):
+    """The process while it works, which ends with the context, and a function: what it said so far."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("out", "err")]
+        process = FORKED.Process(target=_quietly, args=(paths, work, arguments))
+        process.start()
+        try:
+            yield process, lambda: [path.read_text() for path in paths]
+        finally:
+            process.kill()
+            process.join()
 
 
 def printed(code, *arguments):

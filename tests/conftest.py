@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -15,6 +16,16 @@ UNITS = Path(__file__).parent / "unit"
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported stays; else the garbage collector goes through a million objects again and again."""
+    gc.disable()
+    found = yield
+    gc.enable()
+    gc.freeze()
+    return found
 
 
 def pytest_collection_modifyitems(items):

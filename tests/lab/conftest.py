@@ -1,7 +1,8 @@
-"""A folder in which `gnomon measure` works, and calls of it there that are right, and wrong."""
+"""A folder in which `gnomon measure` works, calls of it there that are right, and wrong; and a browser."""
 
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -9,6 +10,31 @@ import pytest
 import torch
 
 from tests.lab.measuring import CLASSES, NETS, N, call, network, numbers
+
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-angle=swiftshader",  # WebGL without a graphics card
+    "--enable-unsafe-swiftshader",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, in which each test has a context of its own; it ends with the module, since asyncio waits for it."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium: there is no `chromium` on PATH")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
+        yield running
+        running.close()
 
 
 @pytest.fixture

@@ -7,16 +7,14 @@ import json
 import os
 import random
 import signal
-import sys
 import time
-from pathlib import Path
 
 import torch
 
 from gnomon_lab.papers.own.grok_digits import Config, run
 from gnomon_lab.runs import Run
 
-CONFIG = Config(steps=80, width=16, train=50, readings=20)
+CONFIG = Config(steps=40, width=8, train=30, readings=10)
 KILLS = 12
 
 
@@ -73,7 +71,3 @@ def main(root):
             raise SystemExit(f"left behind: {left}")
         runs += 1
     print(json.dumps({"kills": kills, "runs": runs, "moments": sorted(moments), "records": len(expected)}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -10,7 +10,9 @@ class StoppedError(Exception):
 
 
 def resumed(run, config, folder, *, step, arm=None):
-    """Runs whole, and again with a stop after the record of a step (of one arm); the records, which must be equal."""
+    """Runs whole; then anew from the start of an arm, with a stop after the record of a step. Returns the records,
+    which must be those of before. The arms before it are restored from what they left; without one all run again.
+    """
 
     class Stopping(Run):
         def record(self, at, *readings, **values):
@@ -18,15 +20,21 @@ def resumed(run, config, folder, *, step, arm=None):
             if at == step and arm in (None, self._arm):
                 raise StoppedError
 
-    for name in ("whole", "broken"):
-        (folder / name).mkdir()
-    run(config, Run(folder / "whole", 0))
+    run(config, Run(folder, 0))
+    whole = records_of(folder)
+    arms = list(dict.fromkeys(record["arm"] for record in whole))
+    for again in arms[arms.index(arm or arms[0]) :]:
+        Run(folder, 0).checkpoint_path(again).unlink()
     with pytest.raises(StoppedError):
-        run(config, Stopping(folder / "broken", 0, checkpoint_seconds=0.0))
-    run(config, Run(folder / "broken", 0))
-    whole, broken = (timeless(Run(folder / name, 0).records()) for name in ("whole", "broken"))
-    assert broken == whole
+        run(config, Stopping(folder, 0, checkpoint_seconds=0.0))
+    assert len(records_of(folder)) < len(whole)
+    run(config, Run(folder, 0))
+    assert records_of(folder) == whole
     return whole
+
+
+def records_of(folder):
+    return timeless(Run(folder, 0).records())
 
 
 def timeless(records):

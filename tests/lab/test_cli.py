@@ -18,7 +18,7 @@ from gnomon_lab.cli.execute import show_claims
 from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.runs import Claim
-from tests.children import child
+from tests.children import child, started
 
 GNOMON = [sys.executable, "-c", "from gnomon_lab.cli import main; main()"]
 TINY = ["grok-digits", "--steps", "30", "--width", "8", "--train", "20"]
@@ -286,15 +286,22 @@ def test_unreadable_folder_is_one_line(tmp_path, here):
     assert "runs" in said
 
 
+def in_folder(folder, *arguments):
+    os.chdir(folder)
+    sys.argv = ["gnomon", *arguments]
+    main()
+
+
 def test_killed_command_goes_on(tmp_path, here):
-    command = [*GNOMON, "run", "grok-digits", "--steps", "400", "--width", "16", "--train", "50"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        records = tmp_path / "runs"
-        while process.poll() is None and not any(path.stat().st_size for path in records.glob("*/*/records.jsonl")):
+    command = ["run", "grok-digits", "--steps", "400", "--width", "16", "--train", "50"]
+    with started(in_folder, tmp_path, *command) as (process, said):
+        while not any(path.stat().st_size for path in tmp_path.glob("runs/*/*/records.jsonl")):
+            assert process.is_alive(), said()
             time.sleep(0.05)
         process.kill()
-    assert process.returncode == -9
-    done = here(tmp_path, *command[3:])
+        process.join()
+    assert process.exitcode == -9
+    done = here(tmp_path, *command)
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
 

@@ -1,7 +1,6 @@
 """The first experiment: what it says of its records, and its smallest variant from end to end in a browser."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -123,20 +122,14 @@ def test_settings_are_checked_together():
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on this machine")
-def test_smallest_variant_from_end_to_end(tmp_path):
+def test_smallest_variant_from_end_to_end(tmp_path, browser):
     """Trained for real, its page opened without a network: three figures' worth of drawing, and a slider that moves."""
-    from playwright.sync_api import sync_playwright
-
     found = open_run(tmp_path, "grok-digits", Config(steps=20, width=8, train=20), 0)
     run(Config(steps=20, width=8, train=20), Run(found.folder, 0))
     found.finish()
     assert not found.has_one_of(grok_digits.EXPERIMENT.settings)
     assert open_run(tmp_path, "grok-digits", grok_digits.SMALL, 0).has_one_of(grok_digits.EXPERIMENT.settings)
-    with sync_playwright() as play:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
-        context = browser.new_context()
+    with browser.new_context() as context:
         context.set_offline(True)
         page, said = context.new_page(), []
         page.on("console", lambda message: said.append(message.text))
@@ -154,4 +147,3 @@ def test_smallest_variant_from_end_to_end(tmp_path):
         changed = "(before) => document.querySelectorAll('.heatmaplayer image')[3].getAttribute('href') !== before"
         page.wait_for_function(changed, arg=before)
         assert said == []
-        browser.close()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import shutil
 from html.parser import HTMLParser
 
 import numpy as np
@@ -28,17 +27,6 @@ from gnomon_lab.report.page import UNJUDGED, Report, Table, render, write
 from gnomon_lab.runs import Claim
 
 HOSTILE = '</script><script>alert("pwned")</script><img src="https://example.org/x.png" onerror=alert(1)>'
-CHROMIUM_ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-angle=swiftshader",  # WebGL without a graphics card
-    "--enable-unsafe-swiftshader",
-]
 SLOW = ("GPU stall", "willReadFrequently")  # what Chromium says of plotly's speed in space is no complaint
 
 
@@ -184,25 +172,14 @@ def test_table_errors(columns, rows, error, message):
 
 
 @pytest.fixture
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no Chromium: there is no `chromium` on PATH")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
-        yield running
-        running.close()
-
-
-@pytest.fixture
 def opened(browser, tmp_path):
     """Opens a report offline; fails the test on any complaint of the page or request out of it."""
-    complaints = []
+    complaints, contexts = [], []
 
     def open_report(report, width=1280, scheme="light"):
         write(report, tmp_path / "report.html")
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
         context.set_offline(True)
         page = context.new_page()
         page.on("console", lambda m: complaints.append(m.text) if complains(m) else None)
@@ -218,6 +195,8 @@ def opened(browser, tmp_path):
         return page
 
     yield open_report
+    for context in contexts:
+        context.close()
     assert complaints == []
 
 

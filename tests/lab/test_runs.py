@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,11 +20,12 @@ from gnomon_lab.runs import Run, find, last, load_run, machine, open_run, read_r
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json
 from gnomon_lab.runs.series import seconds_of
+from tests.children import child
+from tests.lab import killer
 
 
 def test_a_dozen_kills_change_nothing(tmp_path):
-    script = Path(__file__).parent / "killer.py"
-    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=300, check=False)
+    done = child(killer.main, tmp_path, seconds=300)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["kills"] >= 12

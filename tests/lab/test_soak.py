@@ -1,9 +1,11 @@
 """`make soak` has no end of its own; here each of its kinds makes a few cases."""
 
+import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.children import child
 
 ROOT = Path(__file__).parents[2]
 # "random kills" are those of test_runs.py, and two kinds start sweeps.
@@ -12,10 +14,17 @@ QUICK = ("file operations", "altered runs", "measured files", "functions", "comm
 
 def soak(folder, *arguments):
     """Its exit code, and what it printed."""
-    command = [sys.executable, "-m", "soak", "--folder", str(folder), "--workers", "1", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
+    done = child(_soak, ["soak", "--folder", str(folder), "--workers", "1", *arguments], seconds=250)
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout
+
+
+def _soak(words):
+    from soak.__main__ import main  # which sets the environment
+
+    os.chdir(ROOT)
+    sys.argv = words
+    sys.exit(main())
 
 
 def test_every_kind_makes_its_cases(tmp_path):

@@ -5,7 +5,6 @@ import importlib
 import io
 import os
 import signal
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from distributed import LocalCluster
 from rich.console import Console
 
 from gnomon.errors import DataError, MissingExtraError
-from gnomon_lab.cli import run_command
+from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.execute import Board
 from gnomon_lab.experiment import Entry
 from gnomon_lab.papers import EXPERIMENTS
@@ -26,6 +25,7 @@ from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.runs import Run, open_run
 from gnomon_lab.runs.executors import open_executor
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep
+from tests.children import started
 from tests.lab.resuming import timeless
 
 MADE_UP = """
@@ -71,29 +71,22 @@ def none(records):
 SMALL = Config(steps=50, seconds=0.04, die=(2,))
 EXPERIMENT = Experiment(Entry("made_up", "", ""), "", SMALL, SMALL, run, table, str, none, none)
 """
-GNOMON = """
-from gnomon_lab.cli import main
-from gnomon_lab.experiment import Entry
-from gnomon_lab.papers import EXPERIMENTS
 
-EXPERIMENTS["made-up"] = Entry("made_up", "", "")
-main()
-"""
-PARENT = """
-import sys
-from functools import partial
-from pathlib import Path
-import made_up
-from gnomon_lab.runs.executors import open_executor
-from gnomon_lab.runs.sweep import Task, sweep
 
-if __name__ == "__main__":
-    config = made_up.Config(steps=1000, seconds=0.1)
-    make = partial(made_up.EXPERIMENT.finish, config)
-    task = Task("made-up", config, 0, Path(sys.argv[1]), make)
+def gnomon_run(folder, *words):
+    """`gnomon run` of the made-up experiment, as from a terminal of its own."""
+    os.setsid()
+    os.chdir(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+    EXPERIMENTS["made-up"] = Entry("made_up", "", "")
+    sys.argv = ["gnomon", "run", "made-up", *words]
+    main()
+
+
+def waits_for_a_worker(root):
+    made_up = importlib.import_module("made_up")
     with open_executor(None, 1, 1, Path()) as executor:
-        list(sweep([task], executor))
-"""
+        list(sweep(tasks_of(made_up, root, [0], steps=1000, seconds=0.1), executor))
 
 
 @pytest.fixture
@@ -176,8 +169,9 @@ def test_gnomon_s_own_errors_are_one_line(made_up, tmp_path):
     assert "checkpoint-only.safetensors): expected a whole checkpoint, got SafetensorError" in line
 
 
-def test_progress_is_told_and_a_stopped_sweep_goes_on(made_up, tmp_path):
-    tasks = tasks_of(made_up, tmp_path, range(2), steps=100, seconds=0.02)
+def test_progress_is_told_and_a_stopped_sweep_goes_on(made_up, tmp_path, monkeypatch):
+    monkeypatch.setattr("gnomon_lab.runs.sweep.POLL", 0.02)
+    tasks = tasks_of(made_up, tmp_path, range(2), steps=100, seconds=0.005)
     with ThreadPoolExecutor(2) as executor:
         stop_under_way(tasks, executor)
         for task in tasks:
@@ -192,10 +186,9 @@ def test_progress_is_told_and_a_stopped_sweep_goes_on(made_up, tmp_path):
 
 
 def test_workers_end_with_a_parent_that_is_killed(made_up, tmp_path):
-    (tmp_path / "parent.py").write_text(PARENT)
-    with subprocess.Popen([sys.executable, tmp_path / "parent.py", tmp_path / "runs"]) as parent:
+    with started(waits_for_a_worker, tmp_path / "runs") as (parent, said):
         while not list(tmp_path.glob("runs/*/*/records.jsonl")):
-            assert parent.poll() is None
+            assert parent.is_alive(), said()
             time.sleep(0.05)
         parent.kill()
     (lock,) = tmp_path.glob("runs/*/*/.lock")
@@ -216,23 +209,14 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
     monkeypatch.setitem(EXPERIMENTS, "made-up", Entry("made_up", "", ""))
     command = ["made-up", "--seeds", "0-2", "--workers", "2"]
     runs = [open_run(Path("runs"), "made-up", made_up.SMALL, seed) for seed in range(3)]
-    with subprocess.Popen(
-        [sys.executable, "-c", GNOMON, "run", *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # ignored where the tests run in the background
-    ) as process:
+    with started(gnomon_run, tmp_path, *command[1:]) as (process, said):
         while not any(found.records() for found in runs):
-            assert process.poll() is None, process.stderr.read()
+            assert process.is_alive(), said()
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
-    assert said == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
-    assert process.returncode == 130
+        process.join(60)
+        assert said()[1] == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
+        assert process.exitcode == 130
     assert [found.finished for found in runs] == [False] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["made-up"]
     for task in tasks_of(made_up, Path("runs"), steps=50, seconds=0.04, die=(2,)):
@@ -259,17 +243,14 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
 
 
 def test_a_cluster_that_stops_the_command_does_what_ctrl_c_does(made_up, tmp_path):
-    command = [sys.executable, "-c", GNOMON, "run", "made-up", "--seeds", "0,1"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with started(gnomon_run, tmp_path, "--seeds", "0,1") as (process, said):
         while not list(tmp_path.glob("runs/*/*/records.jsonl")):
-            assert process.poll() is None, process.stderr.read()
+            assert process.is_alive(), said()
             time.sleep(0.05)
         process.terminate()
-        said = process.communicate(timeout=60)[1]
-    assert said == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
-    assert process.returncode == 130
+        process.join(60)
+        assert said()[1] == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
+        assert process.exitcode == 130
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["made-up"]
 
 

@@ -18,7 +18,6 @@ from gnomon_lab.cli import main
 from gnomon_lab.watching import terminal
 from gnomon_lab.watching.folder import Watched
 from gnomon_lab.watching.server import Server
-from tests.lab.test_report_page import CHROMIUM_ARGS
 from tests.lab.test_watching import line
 
 
@@ -226,14 +225,10 @@ def test_a_port_that_is_taken_is_named(gnomon):
 
 
 @pytest.mark.browser
-def test_the_page_follows_and_says_when_it_is_left_alone(served, folder):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no Chromium: there is no `chromium` on PATH")
+def test_the_page_follows_and_says_when_it_is_left_alone(served, folder, browser):
     complaints = []
-    with sync_api.sync_playwright() as playwright:
-        page = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS).new_page()
+    with browser.new_context() as context:
+        page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.clock.install()
         page.goto(served.url)

@@ -49,7 +49,7 @@ print(highest() - before)
 assert torch.equal(regions.region_of_points(points), (230 * points[:, 0].floor() + points[:, 1].floor()).long())
 torch.testing.assert_close(distance, 0.5 - (points - points.floor() - 0.5).abs().amax(1))
 """
-# Signals of 1,024 places, and 813 regions.
+# Signals of 1,024 places.
 SLICE = """
 from gnomon.regions import plane_through, slice_regions
 
@@ -57,9 +57,9 @@ nn = torch.nn
 layers = [nn.Conv1d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 8, 3, padding=1), nn.ReLU6(), nn.MaxPool1d(4)]
 model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(8 * 256, 3)).eval()
 plane = plane_through(*torch.randn(3, 1, 1024))
-slice_regions(model, plane, (-1e-5, 1e-5, -1e-5, 1e-5))
+slice_regions(model, plane, (-1e-5, 1e-5, -1e-5, 1e-5), memory=BUDGET)  # else this is what is highest
 before = highest()
-regions = slice_regions(model, plane, (-0.1, 0.1, -0.1, 0.1), memory=BUDGET)
+regions = slice_regions(model, plane, (-0.05, 0.05, -0.05, 0.05), memory=BUDGET)
 print(highest() - before)
 """
 PROBE = """
@@ -113,7 +113,7 @@ def test_looking_for_a_points_region_keeps_to_its_budget():
 @pytest.mark.once
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_slicing_keeps_to_its_budget():
-    # With 512 MiB the same takes 300.
+    # With 512 MiB the same takes 100 or more.
     assert peak(SLICE, 16 * 2**20) < 1.15 * 16 * 2**20
 
 
@@ -124,7 +124,6 @@ def test_nothing_stays_in_memory(name, measure):
     """Every output of a layer is freed: a graph that holds itself would grow a long run until it is killed."""
     model, x = zoo(name)
     outputs = []
-    gc.freeze()  # Then only what is made from here on is looked through.
 
     def watch(module, inputs, output):
         outputs.extend(
@@ -136,7 +135,6 @@ def test_nothing_stays_in_memory(name, measure):
     with torch.no_grad():
         measure(model, x)
     gc.collect()
-    gc.unfreeze()
     assert outputs
     assert [output().shape for output in outputs if output() is not None] == []
 
