@@ -10,8 +10,8 @@ class StoppedError(Exception):
 
 
 def resumed(run, config, folder, *, step, arm=None):
-    """Runs whole; then anew from the start of an arm, with a stop after the record of a step. Returns the records,
-    which must be those of before. The arms before it are restored from what they left; without one all run again.
+    """Runs whole, then again from the start of an arm, with a stop after the record of a step; the records, which must
+    be equal. Earlier arms are restored from what they left; without an arm all run again.
     """
 
     class Stopping(Run):
