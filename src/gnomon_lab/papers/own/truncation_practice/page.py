@@ -17,7 +17,7 @@ from gnomon_lab.papers.own.truncation_practice.descents import (
     RUNGS,
     TRAINING,
 )
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, at_most, over_seeds
 
 FOLLOWED = ("clusters", "digits")
 """Starts that are followed in time."""
@@ -182,9 +182,8 @@ def sectors(record: Record) -> tuple[Float[np.ndarray, "3 2"], ...]:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What the paper says about the two losses and flows, for the worst of all finished seeds."""
 
-    def claim(message: str, where: str, most: float, value: Callable[[Sequence[Record]], float]) -> Claim:
-        worst = [value(records) for records in seeds]
-        return Claim(message, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
+    def claim(message: str, where: str, limit: float, value: Callable[[Sequence[Record]], float]) -> Claim:
+        return at_most(message, SOURCE + where, limit, [value(records) for records in seeds])
 
     def rises(rung: str, name: str) -> Claim:
         gained = [share(of(records, name, rung)[-1]) - share(of(records, name, rung)[0]) for records in seeds]
