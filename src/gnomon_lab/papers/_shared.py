@@ -82,6 +82,15 @@ def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dash
     )
 
 
+def marked(moments: Mapping[str, int | None]) -> tuple[Mark, ...]:
+    """A mark at each step that came, by what happened then; a moment's place decides its colour."""
+    return tuple(
+        Mark(f"{what}, step {step:,}", step, place)
+        for place, (what, step) in enumerate(moments.items())
+        if step is not None
+    )
+
+
 def geometry(
     records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...], jacobians: str = "train"
 ) -> tuple[Panel, ...]:

@@ -23,7 +23,7 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     LOSSES,
@@ -35,6 +35,7 @@ from gnomon_lab.papers._shared import (
     geometry,
     lines,
     loss_in,
+    marked,
     mnist_network,
     mnist_splits,
 )
@@ -190,8 +191,8 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def curves(records: Sequence[Record], loss: str) -> Curves:
     """All methods for one loss, with the step at which each reaches the goal."""
     methods = [method for of, method in arms(records) if of == loss]
-    reached = ((method, end(records, loss, method)) for method in methods)
-    marks = tuple(Mark(f"{name}, step {at[0]:,}", at[0], methods.index(name)) for name, at in reached if at)
+    reached = {method: end(records, loss, method) for method in methods}
+    marks = marked({method: at[0] if at else None for method, at in reached.items()})
     named = {f"{loss} {method}": method for method in methods}
     panels = (Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), marks, (0.0, 1.05)),)
     caption = "Until more than the goal of unseen digits is recognised, marked for each. Geometry: training means."

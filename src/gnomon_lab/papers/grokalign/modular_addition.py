@@ -25,9 +25,9 @@ from gnomon import (
 from gnomon.data import Tokens, modular_addition
 from gnomon.models import OneLayerTransformer
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, arms, firsts, lines
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, arms, firsts, lines, marked
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
@@ -186,10 +186,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def curves(records: Sequence[Record], embeddings: str) -> Curves:
     """Accuracy, centroid alignment and Gini coefficients of weight decay and GrokAlign."""
     named = {f"{embeddings} {method}": method for method in METHODS}
-    reached = [(method, grokked_at(records, embeddings, method)) for method in METHODS]
-    marks = tuple(
-        Mark(f"{method} grokked, step {step:,}", step, METHODS.index(method)) for method, step in reached if step
-    )
+    marks = marked({f"{method} grokked": grokked_at(records, embeddings, method) for method in METHODS})
     seen = lines(records, {arm: f"{method}, training pairs" for arm, method in named.items()}, SEEN, dashed=True)
     spread = {arm: f"{method}, least and greatest" for arm, method in named.items()}
     extremes = tuple(
