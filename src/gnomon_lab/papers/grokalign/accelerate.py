@@ -141,9 +141,10 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
         filter_gradients=grokfast if method == "Grokfast" else None,
         generator=generator, grokfast=grokfast, noise=noise,
     ):  # fmt: skip
-        reached = step % 10 == 0 and float(unseen.read(step).values[UNSEEN].mean()) > config.goal
+        fresh = unseen.read(step)
+        reached = step % 10 == 0 and float(fresh.values[UNSEEN].mean()) > config.goal
         if reached or step == config.steps or due(step):
-            run.record(step, seen.read(step), unseen.read(step), reached=reached)
+            run.record(step, seen.read(step), fresh, reached=reached)
         if reached:
             run.stop()
 

@@ -91,14 +91,15 @@ def run(config: Config, run: Run) -> None:
         run, ARM, config.steps, model, optimizer, in_order(train, 256), LOSSES[config.loss],
         due=lambda step: due(step) or sliced(step) or step % 10 == 0, penalty=penalty, generator=generator,
     ):  # fmt: skip
-        reached = step % 10 == 0 and float(unseen.read(step).values[UNSEEN].mean()) > config.goal
+        fresh = unseen.read(step)
+        reached = step % 10 == 0 and float(fresh.values[UNSEEN].mean()) > config.goal
         end = reached or step == config.steps
         if end or due(step) or sliced(step):
             known = seen.read(step)
             first = known.scalars()[SEEN] == 1 and all(record[SEEN] < 1 for record in run.records())
             values: dict[str, Any] = {"bend.median": float(known.values["train/bend"].median()), "reached": reached}
             values["turned"] = short(known.values["triples/centroid_alignment"])
-            readings = [known, unseen.read(step)]
+            readings = [known, fresh]
             if end or first or sliced(step):
                 readings.append(near.read(step))
                 labels = config.classes if end else config.classes[:1]
