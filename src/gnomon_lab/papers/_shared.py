@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from gnomon.data import Samples, load_images, normalise
 from gnomon.models import mlp
-from gnomon_lab.figures import Line, Mark, Panel
+from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, by_arm, series
 from gnomon_lab.settings import among
 
@@ -89,6 +89,23 @@ def marked(moments: Mapping[str, int | None]) -> tuple[Mark, ...]:
         for place, (what, step) in enumerate(moments.items())
         if step is not None
     )
+
+
+def accuracy_panel(records: Sequence[Record], arms: Mapping[str, str], data: str, marks: tuple[Mark, ...]) -> Panel:
+    """The accuracies on training data, digits for instance, dashed, and on unseen data."""
+    seen = lines(records, {arm: f"{label}, training {data}" for arm, label in arms.items()}, SEEN, dashed=True)
+    return Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05))
+
+
+def accuracy_curves(records: Sequence[Record], caption: str) -> Curves:
+    """The accuracies of every arm on training data and on unseen data, as far as they were read."""
+    arms = {arm: arm for arm in by_arm(records)}
+    panels = tuple(
+        Panel(title, "share correct", lines([each for each in records if each.get(name) is not None], arms, name),
+              y_range=(0.0, 1.05))
+        for title, name in (("Training data", SEEN), ("Unseen data", UNSEEN))
+    )  # fmt: skip
+    return Curves("accuracies", "What the networks know", caption, "step", panels)
 
 
 def geometry(

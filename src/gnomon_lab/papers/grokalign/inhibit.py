@@ -27,6 +27,7 @@ from gnomon_lab.papers._shared import (
     PC1,
     SEEN,
     UNSEEN,
+    accuracy_panel,
     geometry,
     lines,
     marked,
@@ -129,9 +130,8 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     """Figure 7, accuracies, centroid norms and alignment against steps; and the Jacobian's norm and PC1."""
     arms = {arm: arm for arm in ARMS}
     marks = marked({f"{arm} generalised": settled_at(records, arm, UNSEEN, GOAL) for arm in ARMS})
-    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
     panels = (
-        Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05)),
+        accuracy_panel(records, arms, "digits", marks),
         Panel("Centroid norm", "outputs per input", lines(records, arms, "train/centroid_norm"), marks),
         *geometry(records, arms, marks),
     )

@@ -27,7 +27,7 @@ from gnomon.models import OneLayerTransformer
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, arms, firsts, lines, marked
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, accuracy_panel, arms, firsts, lines, marked
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
@@ -187,13 +187,12 @@ def curves(records: Sequence[Record], embeddings: str) -> Curves:
     """Accuracy, centroid alignment and Gini coefficients of weight decay and GrokAlign."""
     named = {f"{embeddings} {method}": method for method in METHODS}
     marks = marked({f"{method} grokked": grokked_at(records, embeddings, method) for method in METHODS})
-    seen = lines(records, {arm: f"{method}, training pairs" for arm, method in named.items()}, SEEN, dashed=True)
     spread = {arm: f"{method}, least and greatest" for arm, method in named.items()}
     extremes = tuple(
         line for end in ("min", "max") for line in lines(records, spread, f"{ALIGNMENT}.{end}", dashed=True)
     )
     panels = (
-        Panel("Accuracy", "share correct", seen + lines(records, named, UNSEEN), marks, (0.0, 1.05)),
+        accuracy_panel(records, named, "pairs", marks),
         Panel("Centroid alignment", "cosine", extremes + lines(records, named, ALIGNMENT), marks),
         *(Panel(f"Gini coefficient of {what}", "of Fourier norms", lines(records, named, name), marks, (0.0, 1.0))
           for name, what in GINI.items()),

@@ -21,6 +21,7 @@ from gnomon_lab.papers._shared import (
     UNSEEN,
     Loss,
     Precision,
+    accuracy_panel,
     firsts,
     lines,
     loss_in,
@@ -145,11 +146,10 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     """Both arms of one loss, with the step from which on PC1 has gone half its way to one."""
     arms = {f"{loss} {arm}": arm for arm in ARMS}
     marks = marked({f"{arm} half way": half_way_at(records, loss, arm) for arm in ARMS})
-    seen = lines(records, {f"{loss} {arm}": f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
     panels = (
         Panel("PC1", "share of first direction", lines(records, arms, PC1), marks, (0.0, 1.05)),
         Panel("Jacobian norm", "outputs per input", lines(records, arms, NORM), marks),
-        Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05)),
+        accuracy_panel(records, arms, "digits", marks),
     )
     caption = "PC1 and norm: means over the training digits. Marked: from where on PC1 has gone half its way to one."
     return Curves(

@@ -26,9 +26,9 @@ from gnomon import (
 from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, geometry, lines
+from gnomon_lab.papers._shared import ALIGNMENT, LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, accuracy_panel, geometry
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit
@@ -205,10 +205,7 @@ def curves(records: Sequence[Record]) -> Curves:
             step = settled_at(records, arm, name, LEAST[name])
             if step is not None:
                 marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
-
     arms = {arm: arm for arm in ARMS}
-    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
-    known = Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), tuple(marks), (0.0, 1.05))
     return Curves(
         "curves",
         "Accuracy and geometry of both networks",
@@ -221,7 +218,7 @@ def curves(records: Sequence[Record]) -> Curves:
             )
         ).strip(),
         "step",
-        (known, *geometry(records, arms, tuple(marks))),
+        (accuracy_panel(records, arms, "digits", tuple(marks)), *geometry(records, arms, tuple(marks))),
     )
 
 
