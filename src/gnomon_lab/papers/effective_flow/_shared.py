@@ -114,6 +114,11 @@ def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
     return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
 
 
+def largest_difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference between two entries."""
+    return float((found - expected).abs().max())
+
+
 def extrapolated(paths: Sequence[Float[Tensor, "*any"]]) -> Float[Tensor, "*any"]:
     """The path at step size 0, by the polynomial through the paths for several step sizes, each half the one before."""
     for power in range(1, len(paths)):

@@ -13,6 +13,7 @@ from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit
 from gnomon.data import digits
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.effective_flow._shared import largest_difference
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
     ARMS,
@@ -170,7 +171,7 @@ def small_steps(start: Start, count: int) -> tuple[Float[Tensor, "l q"], Float[T
 
 def apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     """The largest difference in an entry of β or R."""
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+    return max(map(largest_difference, one, other))
 
 
 def alone(start: Start, orbit: TruncationOrbit) -> float:
