@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnomon.data import Samples, load_images, normalise
+from gnomon.data import Samples, digits, load_images, normalise
 from gnomon.models import mlp
 from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, by_arm, series
@@ -58,6 +59,27 @@ def mnist_splits(run: Run, samples: int, dtype: str = "float32") -> tuple[Sample
 def mnist_network(train: Samples, width: int, scale: float, generator: torch.Generator) -> nn.Sequential:
     """The papers' network: three hidden layers of this width, PyTorch's default initialisation times a scale."""
     return mlp((train.x.shape[1], width, width, width, 10), scale=scale, generator=generator).to(train.x.dtype)
+
+
+def principal(x: Float[Tensor, "n d"], components: int) -> Float[Tensor, "n q"]:
+    """The samples' leading principal components."""
+    centred = x - x.mean(0)
+    return centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:components].mT
+
+
+def principal_digits(
+    size: int, classes: int, components: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "n q"], Int[Tensor, "n"]]:
+    """Principal components of so many images of each of the first digits, scaled to mean square 1, and the labels."""
+    images = digits(1796, generator=generator, dtype=torch.float64)[0]
+    chosen = torch.cat([(images.labels == k).nonzero()[:size, 0] for k in range(classes)])
+    points = principal(images.x[chosen], components)
+    return points / points.square().mean().sqrt(), images.labels[chosen]
+
+
+def plane_rotation(angle: Float[Tensor, ""]) -> Float[Tensor, "2 2"]:
+    """The rotation of the plane by an angle."""
+    return torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).view(2, 2)
 
 
 def arms(records: Sequence[Record]) -> list[tuple[str, str]]:

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit
-from gnomon.data import digits
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import plane_rotation, principal_digits
 from gnomon_lab.papers.effective_flow._shared import largest_difference
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
@@ -91,7 +91,7 @@ def begin(arm: str, size: int, generator: torch.Generator) -> Start:
     if data == APART:
         return separated(size, generator)
     if data == DIGITS:
-        points, labels = components(size, generator)
+        points, labels = principal_digits(size, CLUSTERS, COMPONENTS, generator)
     else:
         width, labels = 2 if data == PLANE else 3, torch.arange(CLUSTERS).repeat_interleave(size)
         means = 1.2 * torch.randn(CLUSTERS, width, generator=generator, dtype=torch.float64)
@@ -103,24 +103,14 @@ def begin(arm: str, size: int, generator: torch.Generator) -> Start:
     return Start(points, labels, targets, beta, rotation)
 
 
-def components(size: int, generator: torch.Generator) -> tuple[Float[Tensor, "n q"], Int[Tensor, "n"]]:
-    """Principal components of images of the first digits, scaled to mean square 1."""
-    images = digits(1796, generator=generator, dtype=torch.float64)[0]
-    chosen = torch.cat([(images.labels == k).nonzero()[:size, 0] for k in range(CLUSTERS)])
-    x = images.x[chosen] - images.x[chosen].mean(0)
-    points = x @ torch.linalg.svd(x, full_matrices=False).Vh[:COMPONENTS].mT
-    return points / points.square().mean().sqrt(), images.labels[chosen]
-
-
 def separated(size: int, generator: torch.Generator) -> Start:
     """Two clusters, 20 apart, each in front of its own map, whose positive sector holds the other one."""
     labels, ones = torch.arange(2).repeat_interleave(size), torch.ones(2, dtype=torch.float64)
     means = torch.stack([-7 * ones, 7 * ones])
     points = means[labels] + 0.5 * torch.randn(2 * size, 2, generator=generator, dtype=torch.float64).clamp(-2, 2)
     turns = 0.2 * torch.rand(2, generator=generator, dtype=torch.float64) - 0.1
-    turned = [torch.stack([a.cos(), -a.sin(), a.sin(), a.cos()]).view(2, 2) for a in turns]
     # The first map's positive sector opens to the upper right, the second one's to the lower left.
-    rotation = torch.stack([turned[0], -turned[1]])
+    rotation = torch.stack([plane_rotation(turns[0]), -plane_rotation(turns[1])])
     return Start(points, labels, means * 5 / 7, -means * 6.6 / 7, rotation)
 
 
