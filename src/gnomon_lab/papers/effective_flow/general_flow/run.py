@@ -13,7 +13,7 @@ from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import plane_rotation, principal_digits
-from gnomon_lab.papers.effective_flow._shared import largest_difference
+from gnomon_lab.papers.effective_flow._shared import images_through, largest_difference, turning
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
     ARMS,
@@ -116,9 +116,7 @@ def separated(size: int, generator: torch.Generator) -> Start:
 
 def loss_of(start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]) -> Float[Tensor, ""]:
     """The loss (2.26), cluster by cluster and layer by layer."""
-    images = start.points
-    for b, r in zip(beta, rotation, strict=True):
-        images = ((images + b) @ r.mT).relu() @ r - b
+    images = images_through(start.points, beta, rotation)[-1]
     squares = (images - start.targets[start.labels]).square().sum(1)
     return (squares / torch.bincount(start.labels)[start.labels]).sum() / 2
 
@@ -129,8 +127,7 @@ def descent(
     """Steepest descent by automatic differentiation: for R, the generator Ω of its rotation."""
     at = beta.clone().requires_grad_(), rotation.clone().requires_grad_()
     of_beta, of_rotation = torch.autograd.grad(loss_of(start, *at), at)
-    turning = of_rotation @ rotation.mT
-    return -of_beta, (turning.mT - turning) / 2
+    return -of_beta, turning(of_rotation, rotation)
 
 
 def gradient_error(
@@ -190,10 +187,8 @@ def observe(run: Run, start: Start, flow: GeneralFlow, orbit: TruncationOrbit, e
         values = {"loss": orbit.loss, "rates": orbit.rates, "decrease": orbit.decrease}
         drawn = {}
         if len(eye) == 2:
-            images = [start.points]
-            for b, r in zip(beta, rotation, strict=True):
-                images.append(((images[-1] + b) @ r.mT).relu() @ r - b)
-            drawn = {"beta": beta, "rotation": rotation, "images": torch.stack(images).round(decimals=4)}
+            images = torch.stack(images_through(start.points, beta, rotation))
+            drawn = {"beta": beta, "rotation": rotation, "images": images.round(decimals=4)}
         run.record(
             at,
             s=float(orbit.times[at]),
