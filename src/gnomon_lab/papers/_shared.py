@@ -1,7 +1,7 @@
 """What experiments of several wings share: the papers' losses, MNIST as they use it, arms side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -80,6 +80,13 @@ def principal_digits(
 def plane_rotation(angle: Float[Tensor, ""]) -> Float[Tensor, "2 2"]:
     """The rotation of the plane by an angle."""
     return torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).view(2, 2)
+
+
+def significant(values: Tensor, digits: int = 3) -> list[Any]:
+    """The numbers to a few significant digits: enough to see, and records stay small."""
+    if values.ndim > 1:
+        return [significant(part, digits) for part in values]
+    return [float(f"{value:.{digits}g}") for value in values.tolist()]
 
 
 def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
