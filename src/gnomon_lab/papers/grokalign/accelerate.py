@@ -27,6 +27,7 @@ from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     LOSSES,
+    SPREAD,
     UNSEEN,
     Loss,
     Precision,
@@ -59,8 +60,6 @@ PAPER_SECONDS = {
     ("cross-entropy", "input noise"): 1 / 1.92,
 }
 """How many times less time than the baseline, table 1."""
-SPREAD = 0.82 / 7.56
-"""The paper's relative spread over seeds, printed for its first row; a ratio within it counts as reproduced."""
 INTRODUCTION = """
 Networks with large initial weights are said to memorise at once and to generalise late; here one learns 1,024 MNIST
 digits. With each method a network is trained until it recognises more than 85 % of 1,024 unseen digits; the paper says

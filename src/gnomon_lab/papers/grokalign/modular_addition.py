@@ -27,7 +27,7 @@ from gnomon.models import OneLayerTransformer
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, accuracy_panel, arms, firsts, lines, marked
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, SPREAD, UNSEEN, accuracy_panel, arms, firsts, lines, marked
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
@@ -36,8 +36,6 @@ EMBEDDINGS = ("learned", "fixed")
 METHODS = ("weight decay", "GrokAlign")
 GOAL = 0.85
 """Test accuracy from which on a network counts as grokked. The figures name none; this is table 1's."""
-SPREAD = 0.82 / 7.56
-"""The paper's relative spread of an acceleration over seeds, table 1; only what exceeds it counts as one."""
 GINI = {"train/gini_embedding": "the embedding", "train/gini_logits": "the neuron-logit map"}
 SOURCE = "Walker et al., arXiv:2506.12284, figure "
 INTRODUCTION = """

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 
+from gnomon_lab.papers._shared import SPREAD
 from gnomon_lab.papers.own.steering.chosen import ALONE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, Beside, beside, scored
 from gnomon_lab.runs import Claim, Record
 
@@ -10,8 +11,6 @@ Seeds = Sequence[Sequence[Record]]
 AT_ONCE = 2.0
 """A network generalises at once if it arrives within this many times the steps to fitting its training data."""
 LATE = ("digits", "addition", "transformer", "parity")
-SLACK = 0.82 / 7.56
-"""The relative spread over seeds that table 1 of Walker et al. prints."""
 
 
 def words(found: Beside) -> str:
@@ -96,14 +95,14 @@ def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
 
 WALKER, PRIETO = "Walker et al., arXiv:2506.12284, table 1", "Prieto et al., arXiv:2501.04697"
 PASAND = "Pasand, Dohmatob, arXiv:2510.04930"
-MUON = 153.09 / 102.89 * (1 - SLACK)
-"""Times fewer steps than AdamW, of Tveit et al., less the slack."""
+MUON = 153.09 / 102.89 * (1 - SPREAD)
+"""Times fewer steps than AdamW, of Tveit et al., less the spread."""
 CLAIMS = (
-    faster("digits", f"GrokAlign, {ALONE}", NO_DECAY, 7.56 * (1 - SLACK),
+    faster("digits", f"GrokAlign, {ALONE}", NO_DECAY, 7.56 * (1 - SPREAD),
            "GrokAlign takes 7.56 times fewer steps than without it", WALKER),
-    faster("digits", f"input noise, {ALONE}", NO_DECAY, 1.32 * (1 - SLACK),
+    faster("digits", f"input noise, {ALONE}", NO_DECAY, 1.32 * (1 - SPREAD),
            "input noise takes 1.32 times fewer steps than without it", WALKER),
-    faster("transformer", f"Grokfast, {ON_TOP}", NO_DECAY, 43.84 * (1 - SLACK),
+    faster("transformer", f"Grokfast, {ON_TOP}", NO_DECAY, 43.84 * (1 - SPREAD),
            "Grokfast with weight decay takes 43.84 times fewer steps than neither", "Lee et al., arXiv:2405.20233"),
     faster("transformer", f"Muon, {ON_TOP}", UNTUNED, MUON,
            "Muon takes 153.09 / 102.89 times fewer steps than AdamW", "Tveit et al., arXiv:2504.16041, abstract"),
