@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
-from gnomon_lab.runs.checkpoint import State, load_of_run, save_checkpoint, tensors_in
+from gnomon_lab.runs.checkpoint import State, leaves, load_of_run, save_checkpoint
 from gnomon_lab.runs.files import is_at, sync
 from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
 
@@ -218,7 +218,7 @@ class Run:
 
     def _require_numbers(self, state: State) -> None:
         """Raises ConvergenceError rather than replace a good checkpoint by one that contains NaN."""
-        for path, tensor in tensors_in(state):
+        for path, tensor in leaves(state, Tensor):
             if tensor.is_floating_point() and tensor.isnan().any():
                 raise self._diverged(f"numbers in {path}", "nan")
 
@@ -254,22 +254,13 @@ class Run:
             if twice := sorted(scalars.keys() & {*values, "seconds"}):
                 raise DataError("readings", "distinct names", f"{twice} twice", "Rename a quantity.", where="record")
             values |= scalars
-        for name, number in _numbers(values):
+        for name, number in leaves(values, float):
             if not math.isfinite(number):
                 raise self._diverged(f"a finite {name}", f"{number:g}")
         self._count(read=cost.total())
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
         self.require_own()
         self._kept.add(append_record(self.records_path, values | {"seconds": seconds}))
-
-
-def _numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
-    """Every floating-point number of a record with its path in it, such as `bends.0`."""
-    if isinstance(value, float):
-        yield path, value
-    elif isinstance(value, dict | list | tuple):
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _numbers(part, f"{path}.{key}" if path else str(key))
 
 
 def _state(part: Stateful | torch.Generator) -> State:
