@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -165,19 +165,24 @@ class Run:
             finished = self._stopped or step == total
             self._show(arm, step, step if finished else total)
             if finished or now - last_save >= self.checkpoint_seconds:
-                parts = {name: _state(part) for name, part in state.items()}
-                self._require_numbers(parts)
-                seconds = {"read": self._read, "trained": self._trained}
-                owner = {"run": self.folder.name, "arm": arm}
-                where = owner | {"step": step, "finished": finished}
-                seal = {"records": self._kept.count, "records_sha256": self._kept.sha256}
-                self.require_own()
-                sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
-                save_checkpoint(path, where | seal | seconds | {"state": parts})
-                self._saved = step
+                self._save(arm, step, finished, state)
                 last_save = self._mark = time.monotonic()
             if finished:
                 return
+
+    def _save(self, arm: str, step: int, finished: bool, state: Mapping[str, Stateful | torch.Generator]) -> None:
+        """Writes the checkpoint of this step, which relies on the records so far."""
+        checkpoint = {
+            "run": self.folder.name, "arm": arm, "step": step, "finished": finished,
+            "records": self._kept.count, "records_sha256": self._kept.sha256,
+            "read": self._read, "trained": self._trained,
+            "state": {name: _state(part) for name, part in state.items()},
+        }  # fmt: skip
+        self._require_numbers(checkpoint["state"])
+        self.require_own()
+        sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
+        save_checkpoint(self.checkpoint_path(arm), checkpoint)
+        self._saved = step
 
     def _count(self, read: float) -> float:
         """Counts the time since the last call, of which so many seconds went into readings; returns the time now."""
