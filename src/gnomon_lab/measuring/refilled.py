@@ -1,6 +1,5 @@
 """One network that takes the weights of one checkpoint after another."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from gnomon_lab.measuring.by_timm import Architecture, create, of_config
 from gnomon_lab.measuring.checkpoint import read_weights
 from gnomon_lab.measuring.filling import Taken, load
 from gnomon_lab.measuring.hugging_face import CONFIG, described, of_folder
-from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign, moved_to, taken_by
+from gnomon_lab.measuring.network import build, code_of, foreign, moved_to, short_hash, taken_by
 
 
 class Refilled:
@@ -46,10 +45,10 @@ class Refilled:
             self.code = code_of(factory, self._made)
         elif architecture is not None:
             self.name, self._made = f"timm's {architecture.name}", create(architecture)
-            self.code = digest(repr(self._made))
+            self.code = short_hash(repr(self._made))
         else:
             require_described(first.path, key)
-            self.name, self.code = CONFIG, digest(json.dumps(described(first.path), sort_keys=True))
+            self.name, self.code = CONFIG, short_hash(json.dumps(described(first.path), sort_keys=True))
 
     def fill(self, one: Checkpoint) -> tuple[nn.Module, Taken]:
         """The network in eval mode, the same object each time, with a checkpoint's weights, and what was taken from it.
@@ -125,8 +124,3 @@ def require_described(folder: Path, key: str | None) -> None:
         )
     if key is not None:
         raise DataError("--key", f"none where {CONFIG} says the network", key, "Name a --model too.")
-
-
-def digest(words: str) -> str:
-    """A hash of a string."""
-    return hashlib.sha256(words.encode()).hexdigest()[:DIGITS]
