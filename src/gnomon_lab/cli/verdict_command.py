@@ -1,6 +1,7 @@
 """`gnomon verdict RUN`, or on readings or checkpoints: is more training worth it?"""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
     from gnomon_lab.runs.records import read_records
 
     with path.open("rb") as lines:
-        has_arms = b'"arm"' in lines.readline()
+        has_arms = re.search(rb'"arm"\s*:', lines.readline())
     records = read_records(path) if has_arms else []  # which raises where a history would warn
     arms = dict.fromkeys(record["arm"] for record in records) if arm is None else [arm]
     if not arms:
