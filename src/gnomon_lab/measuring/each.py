@@ -96,7 +96,7 @@ def measure_each(
     kept: Kept,
     read: Callable[[Checkpoint, int], Record],
     *,
-    show: Show = lambda done, total: None,
+    show: Show,
 ) -> dict[Path, GnomonError]:
     """Puts a reading of each checkpoint into what is kept, by ascending step; those that are known are not read again.
 
