@@ -4,7 +4,16 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from gnomon_lab.papers._shared import SPREAD
-from gnomon_lab.papers.own.steering.chosen import ALONE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, Beside, beside, scored
+from gnomon_lab.papers.own.steering.chosen import (
+    ALONE,
+    NO_DECAY,
+    ON_TOP,
+    REFERENCE,
+    UNTUNED,
+    Comparison,
+    compare,
+    scored,
+)
 from gnomon_lab.runs import Claim, Record
 
 Seeds = Sequence[Sequence[Record]]
@@ -13,7 +22,7 @@ AT_ONCE = 2.0
 LATE = ("digits", "addition", "transformer", "parity")
 
 
-def words(found: Beside) -> str:
+def words(found: Comparison) -> str:
     """A factor, its interval, and how many arrived."""
     least = "at least " if found.bound else ""
     return f"{least}{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
@@ -25,7 +34,7 @@ def faster(
     """This many times fewer steps than another."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, entrant, other, "steps")
+        found = compare(seeds, task, entrant, other, "steps")
         if found is None:
             return None
         return Claim(f"{task}: {message}", source, f"at least {factor:.3g} x", words(found), found.value >= factor)
@@ -37,7 +46,7 @@ def no_faster(task: str, entrant: str, factor: float, message: str, source: str)
     """Not this many times fewer steps than tuned weight decay."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, entrant, REFERENCE, "steps")
+        found = compare(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
         holds = found.value < factor and not found.bound
@@ -50,7 +59,7 @@ def arrives(task: str, entrant: str, message: str, source: str) -> Callable[[See
     """The entrant arrives with every seed."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, entrant, REFERENCE, "steps")
+        found = compare(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
         measured = f"{found.arrived} of {found.seeds}"
@@ -84,7 +93,7 @@ def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
     """Whether GrokAlign adds to a tuned weight decay, in time."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "time")
+        found = compare(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "time")
         if found is None:
             return None
         message = f"{task}: GrokAlign at one step in 16 on top of tuned weight decay takes less time than it"
