@@ -146,9 +146,9 @@ def of_one(record: Record | None, words: str, way: str, source: str) -> list[Cla
         return [Claim(tells, source, "AUROC above 0.5", "has no value where both outcomes are known", False)]
     low, high = (areas["low"], areas["high"]) if way == "high" else (1 - areas["high"], 1 - areas["low"])
     value = areas["value"] if way == "high" else 1 - areas["value"]
-    rang, rivals = record[way], record["beyond_validation"]
+    alarms, rivals = record[way], record["beyond_validation"]
     beyond = min((found for found in rivals.values() if found["value"] is not None), key=lambda found: found["value"])
-    median = "most never ring" if rang["median"] is None else f"median {rang['median']:.1f} doublings"
+    median = "most never ring" if alarms["median"] is None else f"median {alarms['median']:.1f} doublings"
     return [
         Claim(
             tells,
@@ -161,8 +161,8 @@ def of_one(record: Record | None, words: str, way: str, source: str) -> list[Cla
             f"{words} leads: an alarm with one false in ten rings before half of the rise of unseen accuracy",
             source,
             "for most networks that generalise",
-            f"for {rang['in_time']:.0%} of {rang['networks']}; {median}",
-            rang["in_time"] > 0.5,
+            f"for {alarms['in_time']:.0%} of {alarms['networks']}; {median}",
+            alarms["in_time"] > 0.5,
         ),
         Claim(
             f"{words} tells more than a validation split of a tenth, in families left out",
