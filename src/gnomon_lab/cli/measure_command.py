@@ -166,13 +166,13 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(loaded.others)} (--key)" if loaded.others else ""
     say(f"{path}: {loaded.words}{also}; {len(data.x):,} samples of {data.source}", console)
-    told, how = partial(say, terminal=console), options.how()
+    tell, how = partial(say, terminal=console), options.how()
     found = ready(
-        network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=told, **how
+        network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=tell, **how
     )
     with Progress(console) as progress, warnings_said(console):
         show = partial(progress.show, "measuring")
-        measured = measure(network, found.data, found.quantities, say=told, show=show, **how)
+        measured = measure(network, found.data, found.quantities, say=tell, show=show, **how)
     setting = {
         "checkpoint": plain(str(path)),
         "taken": plain(loaded.words),
