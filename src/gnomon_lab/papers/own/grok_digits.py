@@ -212,6 +212,8 @@ def curves(records: Sequence[Record]) -> Curves:
             if step is not None:
                 marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
     arms = {arm: arm for arm in ARMS}
+    # First: records of another version have no accuracies, and say so here.
+    panels = (accuracy_panel(records, arms, "digits", tuple(marks)), *geometry(records, arms, tuple(marks)))
     return Curves(
         "curves",
         "Accuracy and geometry of both networks",
@@ -224,7 +226,7 @@ def curves(records: Sequence[Record]) -> Curves:
             )
         ).strip(),
         "step",
-        (accuracy_panel(records, arms, "digits", tuple(marks)), *geometry(records, arms, tuple(marks))),
+        panels,
     )
 
 
