@@ -14,7 +14,7 @@ from soak.case import Case
 from soak.faults import Faults
 from soak.forked import Ended, forked
 from soak.gnomon_command import called, unfit
-from soak.kills import SETTINGS, compared, outcome, run, same_machine
+from soak.kills import SETTINGS, arguments, compared, outcome, run, same_machine
 from soak.mutations import copied, mutate
 
 EXPERIMENTS = ("grok-digits", "central-path")
@@ -32,6 +32,10 @@ class AlteredRuns:
         same_machine()
         folder.mkdir(parents=True)
         self.home = folder
+        (folder / "warm").mkdir()
+        os.chdir(folder / "warm")
+        for name in EXPERIMENTS:
+            called(arguments(name))  # here, so that all that is imported late is there before the first child
         self.whole: dict[tuple[str, int], dict[str, Any]] = {}
         for name in EXPERIMENTS:
             for seed in (0, 1, BROKEN):
@@ -54,9 +58,6 @@ class AlteredRuns:
                 shutil.copytree(folder / f"{name}-{seed}" / "runs", folder / "runs", dirs_exist_ok=True)
         os.chdir(folder)
         with settings_judged():
-            called(["report", "grok-digits"])  # here, so that all that is imported late is there before the first child
-            for page in (folder / "runs").rglob("report.html"):
-                page.unlink()
             self.listed = called(["list"])
             self.verified = {name: called(["verify", name]) for name in EXPERIMENTS}
             self.pages = {name: self.page(self.run_folder(folder, name, FINISHED)) for name in EXPERIMENTS}

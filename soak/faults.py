@@ -32,7 +32,7 @@ class Faults:
 
     def install(self) -> None:
         """Puts the wrappers where pathlib, shutil, safetensors and everyone else find them."""
-        self._truncate, self._fsync = os.truncate, os.fsync
+        self._truncate = os.truncate
         for name in BY_PATH:
             setattr(os, name, self._by_path(getattr(os, name), counted=name != "open"))
         for name in BY_FILE:

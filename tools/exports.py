@@ -47,9 +47,9 @@ def lines(names: Iterable[str], quote: str = "") -> str:
     return "".join(f"    {quote}{name}{quote},\n" for name in names)
 
 
-def tables(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
+def tables() -> Iterator[tuple[Path, str]]:
     """The files that are made, each with what it has to hold."""
-    package = root / "src" / "gnomon"
+    package = ROOT / "src" / "gnomon"
     # Not the metrics: torchmetrics imports transformers where that is installed, which takes seconds.
     files = (path for path in package.glob("measure/[!_]*/_[!_]*.py") if path.parent.name != "metrics")
     files = sorted(files, key=lambda path: (path.parent.name, path.stem))

@@ -37,6 +37,11 @@ def test_half_way_is_where_pc1_comes_to_stay():
     assert [mark.label for mark in entropy.panels[0].marks] == ["GrokAlign half way, step 1,000"]
 
 
+def test_what_holds_from_the_start_is_marked_at_step_0():
+    mse, _ = figures(made_up(PC1 | {"mse GrokAlign": (1.0, 1.0, 1.0, 1.0)}))
+    assert [mark.label for mark in mse.panels[0].marks][1] == "GrokAlign half way, step 0"
+
+
 def test_claims_hold_in_every_seed_or_not_at_all():
     found = claims([made_up()])
     assert [claim.holds for claim in found] == [True, True, False, True, True, True]

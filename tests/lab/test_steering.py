@@ -236,27 +236,27 @@ def test_a_setting_is_given_up_where_it_can_no_longer_be_the_best():
 def test_an_entrant_is_held_against_the_reference_seed_by_seed():
     ours = [record("a", 0, 10, 2.0), record("a", 1, 50, 2.0), record("a", 2, None, 4.0)]
     theirs = [record("b", 0, 100, 1.0), record("b", 1, None, 1.0), record("b", 2, 20, 1.0)]
-    steps, time = (chosen.beside([ours + theirs], "digits", "a", "b", unit) for unit in ("steps", "time"))
+    steps, time = (chosen.compare([ours + theirs], "digits", "a", "b", unit) for unit in ("steps", "time"))
     assert (steps.value, steps.arrived, steps.seeds) == (10.0, 2, 3), "of 10, 1000 / 50 and 0"
     assert time.value == pytest.approx(10.0 / (4120 / 1060)), "1,060 steps cost 4,120"
     assert (steps.low, steps.high) == (0.0, 20.0)
     for unit in ("steps", "time"):
-        neither = chosen.beside([ours[2:] + theirs[1:2]], "digits", "a", "b", unit)
+        neither = chosen.compare([ours[2:] + theirs[1:2]], "digits", "a", "b", unit)
         assert (neither.value, neither.low, neither.high) == (1.0, 1.0, 1.0), "whatever a step costs"
-    assert chosen.beside([ours + theirs], "parity", "a", "b", "steps") is None
+    assert chosen.compare([ours + theirs], "parity", "a", "b", "steps") is None
 
 
 def test_half_of_the_seeds_is_no_mean_with_those_that_never_arrive():
     ours = [record("a", seed, steps) for seed, steps in enumerate((10, 10, None, None))]
     theirs = [record("b", seed, 100) for seed in range(4)]
-    assert chosen.beside([ours + theirs], "digits", "a", "b", "steps").value == 0.0
+    assert chosen.compare([ours + theirs], "digits", "a", "b", "steps").value == 0.0
 
 
 def test_the_interval_knows_that_runs_tune_by_themselves():
     """Five runs that agree within and differ between: to resample seeds alone would make it too narrow."""
     runs = [[record("a", seed, 100 / factor) for seed in range(20)] + [record("b", seed, 100) for seed in range(20)]
             for factor in (1.0, 2.0, 4.0, 8.0, 16.0)]  # fmt: skip
-    found = chosen.beside(runs, "digits", "a", "b", "steps")
+    found = chosen.compare(runs, "digits", "a", "b", "steps")
     assert (found.low, found.value, found.high) == (1.0, 4.0, 16.0)
 
 
@@ -264,7 +264,7 @@ def test_costs_are_resampled_with_their_runs():
     """Equally many steps, whose cost differs from run to run: nothing is known but that."""
     runs = [[record("a", seed, 100, 1.0) for seed in range(20)] + [record("b", seed, 100, less) for seed in range(20)]
             for less in (1.0, 2.0, 4.0, 8.0, 16.0)]  # fmt: skip
-    found = chosen.beside(runs, "digits", "a", "b", "time")
+    found = chosen.compare(runs, "digits", "a", "b", "time")
     assert (found.low, found.value, found.high) == (1.0, 4.0, 16.0)
 
 
@@ -273,7 +273,7 @@ def test_a_factor_is_a_bound_where_the_other_arrives_too_rarely():
     for theirs, bound in (((None, None, None), True), ((1000, 1000, None), False), ((100, 100, None), False)):
         ours = [record("a", seed, 100) for seed in range(3)]
         others = [record("b", seed, steps) for seed, steps in enumerate(theirs)]
-        found = chosen.beside([ours + others], "digits", "a", "b", "steps")
+        found = chosen.compare([ours + others], "digits", "a", "b", "steps")
         assert found.bound is bound, theirs
     ours = [record(f"Muon, {chosen.ON_TOP}", seed, 900, task="transformer") for seed in range(3)]
     never = [record(chosen.REFERENCE, seed, None, task="transformer") for seed in range(3)]

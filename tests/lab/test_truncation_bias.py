@@ -8,8 +8,9 @@ import torch
 from scipy.integrate import solve_ivp
 
 from gnomon.errors import RangeError
+from gnomon_lab.papers._shared import principal
 from gnomon_lab.papers.effective_flow.truncation_bias.page import CASES, DATA, claims, figures, summary, table
-from gnomon_lab.papers.effective_flow.truncation_bias.run import PAPER, SMALL, Config, FixedRotation, principal, run
+from gnomon_lab.papers.effective_flow.truncation_bias.run import PAPER, SMALL, Config, FixedRotation, run
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

@@ -73,6 +73,15 @@ def test_a_history_has_no_arms_and_gets_a_picture(tmp_path, capsys):
     assert (tmp_path / "runs.svg").read_text().startswith("<?xml")
 
 
+def test_a_value_that_reads_arm_is_no_arm(tmp_path, capsys):
+    path = write(tmp_path / "readings.jsonl", [""])
+    main([str(path)])
+    said = capsys.readouterr().out
+    path.write_text(path.read_text().replace('{"step"', '{"note": "arm", "step"'))
+    main([str(path)])
+    assert capsys.readouterr().out == said
+
+
 def test_checkpoints_are_measured_first(folder, capsys):
     for step in (1, 2, 4, 8):
         weights = {name: tensor * (1 + step / 10) for name, tensor in network().state_dict().items()}

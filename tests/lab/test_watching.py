@@ -190,11 +190,11 @@ def test_runs_are_found_as_they_come_and_forgotten_as_they_go(tmp_path):
 
 
 def test_runs_are_in_the_order_in_which_people_count(tmp_path):
-    for name in ("seed10", "seed2", "1", "seed2b"):
+    for name in ("seed10", "seed2", "1", "seed2b", "1²5"):
         (tmp_path / f"{name}.jsonl").write_text(line(1, a=1))
     watched = Watched(tmp_path)
     watched.look()
-    assert [curve.label for curve in watched.curves()] == ["1", "seed2", "seed2b", "seed10"]
+    assert [curve.label for curve in watched.curves()] == ["1", "1²5", "seed2", "seed2b", "seed10"]
 
 
 def test_what_is_no_file_of_readings_is_passed_by_and_named(tmp_path):

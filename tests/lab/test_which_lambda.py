@@ -33,7 +33,7 @@ def test_a_rule_that_is_right_costs_nothing_on_tasks_left_out():
         assert constant == pytest.approx(0.01, rel=0.34), "the middle of those that choose the best coefficients"
     wrong = which_lambda.left_out(found, RULES[0])
     assert max(cost for _, cost in wrong.values()) > 9, "a constant is a factor of ten off where ratios differ so"
-    assert which_lambda.middle(found, RULES[1]) == pytest.approx(1.0)
+    assert which_lambda.median_cost(found, RULES[1]) == pytest.approx(1.0)
 
 
 def test_a_task_that_was_trained_both_ways_is_left_out_whole():
@@ -87,7 +87,7 @@ def test_the_table_has_the_best_coefficient_and_what_rules_cost(records):
         ("digits, tuned", "1", "10.00 x", "10.00 x", "1.00 x", "1.00 x"),
         ("parity, untuned", "0.01", "10.00 x", "1.00 x", "1.00 x", root),
     ]
-    assert which_lambda.middle(which_lambda.scans([records]), RULES[0]) == pytest.approx(1.0)
+    assert which_lambda.median_cost(which_lambda.scans([records]), RULES[0]) == pytest.approx(1.0)
 
 
 def test_a_rule_will_do_by_its_median(records):

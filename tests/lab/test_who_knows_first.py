@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from gnomon.errors import DataError
 from gnomon_lab.papers.own.corpus.outcome import rises
-from gnomon_lab.papers.own.who_knows_first.board import Found, areas, beyond, in_time, judged, resamples
+from gnomon_lab.papers.own.who_knows_first.board import ByFamily, areas, beyond, in_time, judged, resamples
 from gnomon_lab.papers.own.who_knows_first.judged import (
     AHEAD,
     Predictions,
@@ -220,9 +220,9 @@ def test_directions_are_those_of_the_other_families(networks):
     draws = resamples(by_family, 10, np.random.default_rng(0))
     found = areas(by_family, of(networks, "train/turned"), draws)
     np.testing.assert_array_equal(found.signs(found.values), [1, 1, 1])
-    alone = Found(np.array([0.1, 0.9, 0.2]), np.zeros((1, 3)), 0.5)
+    alone = ByFamily(np.array([0.1, 0.9, 0.2]), np.zeros((1, 3)), 0.5)
     np.testing.assert_array_equal(alone.signs(alone.values), [1, -1, 1])
-    only = Found(np.array([0.9, np.nan, np.nan]), np.zeros((1, 3)), 0.5)
+    only = ByFamily(np.array([0.9, np.nan, np.nan]), np.zeros((1, 3)), 0.5)
     np.testing.assert_array_equal(only.signs(only.values), [np.nan, 1, 1])
 
 

@@ -65,18 +65,18 @@ def execute_many(
 
     What is wrong with a finished run, such as records of another version, is printed last, and returns 1 too.
     """
-    console, failed, wrong, name = Terminal(), list[int](), list[GnomonError](), experiment.name
+    console, name = Terminal(), experiment.name
     require_place(on, workers, config.threads)
     looked = {seed: finished_before(experiment, config, seed, root, console) for seed in seeds}
     before = [found for found in looked.values() if found is not None]
     make = partial(experiment.finish, config, data_dir=data_dir and data_dir.resolve())
     tasks = [Task(name, config, seed, root.resolve(), make) for seed, found in looked.items() if found is None]
-    finished = list[Found]()
+    finished, failed, wrong = list[Found](), list[int](), list[GnomonError]()
     if tasks:
         if on is None:
             require_device(config)
         with open_executor(on, workers, config.threads, root.resolve() / ".slurm") as executor:
-            finished = executed(experiment, tasks, executor, root, console, failed, wrong)
+            finished, failed, wrong = executed(experiment, tasks, executor, root, console)
     if runs := [*before, *finished]:
         with noted(wrong):
             show_claims(experiment, runs, console)
@@ -106,16 +106,10 @@ def require_device(config: Settings) -> None:
 
 
 def executed(
-    experiment: Experiment[Settings],
-    tasks: Sequence[Task],
-    executor: Executor,
-    root: Path,
-    console: Terminal,
-    failed: list[int],
-    wrong: list[GnomonError],
-) -> list[Found]:
-    """The runs that workers finished, each shown as it ends; adds to `failed` the seeds of the others."""
-    finished = list[Found]()
+    experiment: Experiment[Settings], tasks: Sequence[Task], executor: Executor, root: Path, console: Terminal
+) -> tuple[list[Found], list[int], list[GnomonError]]:
+    """The runs that workers finished, each shown as it ends; the seeds that failed; and what could not be shown."""
+    finished, failed, wrong = list[Found](), list[int](), list[GnomonError]()
     with Board(console, len(tasks)) as board, closing(sweep(tasks, executor)) as events:
         for event in events:
             board.show(event)
@@ -133,7 +127,7 @@ def executed(
                 say(f"{experiment.name}, seed {seed}: finished, in {found.folder}", console)
                 with noted(wrong):
                     show_table(experiment, found, console)
-    return finished
+    return finished, failed, wrong
 
 
 @contextmanager

@@ -161,21 +161,21 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     quantities, (device, dtype) = chosen(options.quantities), place_of(options)
     checkpoint = look(path)
     refilled = Refilled(checkpoint, options.model, options.key, device, dtype)
-    network, taken = refilled.fill(checkpoint)
+    network, loaded = refilled.fill(checkpoint)
     data = samples_of(options)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
-    also = f"; also there: {', '.join(taken.others)} (--key)" if taken.others else ""
-    say(f"{path}: {taken.words}{also}; {len(data.x):,} samples of {data.source}", console)
-    told, how = partial(say, terminal=console), options.how()
+    also = f"; also there: {', '.join(loaded.others)} (--key)" if loaded.others else ""
+    say(f"{path}: {loaded.words}{also}; {len(data.x):,} samples of {data.source}", console)
+    tell, how = partial(say, terminal=console), options.how()
     found = ready(
-        network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=told, **how
+        network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=tell, **how
     )
     with Progress(console) as progress, warnings_said(console):
         show = partial(progress.show, "measuring")
-        measured = measure(network, found.data, found.quantities, say=told, show=show, **how)
+        measured = measure(network, found.data, found.quantities, say=tell, show=show, **how)
     setting = {
         "checkpoint": plain(str(path)),
-        "taken": plain(taken.words),
+        "taken": plain(loaded.words),
         **setting_of(options, data, refilled.name),
         "outputs": found.outputs,
         "device": options.device,

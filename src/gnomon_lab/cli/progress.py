@@ -23,20 +23,19 @@ class Progress:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
         )
-        self._bars = Bars(*columns, TimeRemainingColumn(), console=console)
+        self._bars = Bars(*columns, console=console, disable=not console.is_terminal)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bars.start()
+        self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._console.is_terminal:
-            self._bars.stop()
+        self._bars.stop()
 
     def show(self, part: str, done: int, total: int, *, unit: str = "step ") -> None:
         """Reports that `done` of `total` steps of this part, or of another unit, are done."""

@@ -16,8 +16,8 @@ from gnomon_lab.papers import EXPERIMENTS, experiment
 if TYPE_CHECKING:
     from gnomon_lab.settings import Settings
 
-SEEDS, MOST = 10**9, 10_000
-"""Seeds are below the first, and one command has at most the second many."""
+MOST = 10_000
+"""Seeds of one command."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ def seeds(text: str) -> list[int]:
     Raises:
         DataError: if one is not a number, or a range is descending.
     """
+    from gnomon_lab.runs.find import SEEDS
+
     found: list[int] = []
     for part in text.split(","):
         words = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)

@@ -1,6 +1,7 @@
 """`gnomon verdict RUN`, or on readings or checkpoints: is more training worth it?"""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,13 +60,13 @@ def main(arguments: Sequence[str]) -> int:
             got = repr(str(options.picture))
             raise DataError("--picture", f"a name that ends in {' or '.join(PICTURES)}", got, "Rename it.")
         refuse({"picture": options.picture}, options.path)
-    told = {"": of_checkpoints(options, options.data)} if options.data is not None else of_readings(options)
-    for arm, found in once(told).items():
+    verdicts = {"": of_checkpoints(options, options.data)} if options.data is not None else of_readings(options)
+    for arm, found in once(verdicts).items():
         first, *others = sentences(found)
         say_below(f"{arm}: {first}" if arm else first, *others)
     if options.picture is not None:
-        draw(told, options.picture)
-    return int(all(isinstance(found, str) or found.probability is None for found in told.values()))
+        draw(verdicts, options.picture)
+    return int(all(isinstance(found, str) or found.probability is None for found in verdicts.values()))
 
 
 def require_used(options: Options) -> None:
@@ -147,7 +148,7 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
     from gnomon_lab.runs.records import read_records
 
     with path.open("rb") as lines:
-        has_arms = b'"arm"' in lines.readline()
+        has_arms = re.search(rb'"arm"\s*:', lines.readline())
     records = read_records(path) if has_arms else []  # which raises where a history would warn
     arms = dict.fromkeys(record["arm"] for record in records) if arm is None else [arm]
     if not arms:
@@ -156,14 +157,14 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
         yield each, History.load(path, arm=each)
 
 
-def draw(told: "dict[str, Verdict | str]", picture: Path) -> None:
+def draw(verdicts: "dict[str, Verdict | str]", picture: Path) -> None:
     """Writes the picture of the similar runs of the only arm."""
     from gnomon import plot
     from gnomon_lab.runs.files import replace_file
 
-    if len(told) > 1:
-        raise DataError("--picture", "one arm", f"{len(told)} of them", f"Add --arm {next(iter(told))!r}.")
-    (found,) = told.values()
+    if len(verdicts) > 1:
+        raise DataError("--picture", "one arm", f"{len(verdicts)} of them", f"Add --arm {next(iter(verdicts))!r}.")
+    (found,) = verdicts.values()
     if isinstance(found, str):
         raise DataError("--picture", "a verdict to draw", "none", "Leave it out.")
     figure, _ = plot.similar_runs(found)

@@ -1,6 +1,6 @@
 """`gnomon verify`: check the papers' claims against the finished runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,51 +44,53 @@ def main(arguments: Sequence[str]) -> int:
         raise DataError("--runs", "a folder of runs", f"{str(options.runs)!r}, which is none", "Correct the path.")
     from gnomon_lab.cli.terminal import Terminal
 
-    console, verdicts, left_out, judged = Terminal(), list[bool](), list[str](), False
+    console, boards, left_out = Terminal(), list[list[bool]](), list[str]()
     for name in [options.name] if options.name else EXPERIMENTS:
-        for found in verified(name, options.runs, console, left_out):
-            judged = True
-            verdicts += found
+        found, damaged = verified(name, options.runs, console)
+        boards += found
+        left_out += damaged
     for sentence in left_out:
         say(f"left out: {sentence}", console, style="red")
-    if not (judged or left_out):
+    if not (boards or left_out):
         raise EmptyError(
             "--runs",
             "finished runs of the settings that claims are about",
             f"none in {options.runs}",
             f"Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` first.",
         )
-    return int(bool(left_out) or not all(verdicts))
+    return int(bool(left_out) or not all(map(all, boards)))
 
 
-def verified(name: str, root: Path, console: "Terminal", left_out: list[str]) -> Iterator[list[bool]]:
-    """Prints an experiment's board for each setting that claims are about; which claims hold in it.
+def verified(name: str, root: Path, console: "Terminal") -> tuple[list[list[bool]], list[str]]:
+    """Prints an experiment's board for each setting that claims are about.
 
-    Adds to `left_out` what is wrong with runs that cannot be judged.
+    Returns:
+        Which claims hold on each board; and what is wrong with runs that cannot be judged.
     """
     chosen = experiment(name)
     groups, damaged = by_setting(root, chosen)
-    left_out += damaged
+    boards = list[list[bool]]()
     finished = {digest: [run for run in runs if run.finished] for digest, runs in groups.items()}
     title = f"{name} ({EXPERIMENTS[name].source})"
     if not any(finished.values()):
         under_way = "".join(f"; {of_seeds(runs)}" for runs in groups.values())
         say(f"{title}: not run{under_way}", console, style="bold")
-        return
+        return boards, damaged
     say(title, console, style="bold")
     for digest, runs in finished.items():
         place = f"{root / name / digest}-*, {of_seeds(groups[digest])}"
         try:
             claims = chosen.claims([run.records() for run in runs]) if runs else []
         except GnomonError as error:  # such as of records that another version made
-            left_out.append(str(error))
+            damaged.append(str(error))
             continue
         if claims:
             console.print(board(claims, place))
         else:
             say(f"{place}: {'makes no claims' if runs else 'not finished'}", console)
         if runs:
-            yield [claim.holds for claim in claims]
+            boards.append([claim.holds for claim in claims])
+    return boards, damaged
 
 
 def by_setting(root: Path, of: "Experiment[Settings]") -> "tuple[dict[str, list[Found]], list[str]]":

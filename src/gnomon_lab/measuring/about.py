@@ -1,7 +1,6 @@
 """What a checkpoint says about itself besides its weights: its step, and what its network was made with."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,15 +13,13 @@ from torch import Tensor
 from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.by_timm import Architecture, of_training
 from gnomon_lab.measuring.checkpoint import damaged, from_safetensors, from_torch
-from gnomon_lab.measuring.folders import files_at
+from gnomon_lab.measuring.folders import bounded_json, files_at
 from gnomon_lab.measuring.hugging_face import CONFIG
 
 STEPS = ("global_step", "step", "steps", "iteration", "iter", "iterations", "num_updates")
 EPOCHS = ("epoch", "epochs")
 """The names under which checkpoints keep when they were written."""
 TRAINER_STATE = "trainer_state.json"
-LONGEST = 2**26
-"""The most bytes of it: the losses of a long training run are in it too."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +118,7 @@ def of_trainer(file: Path) -> Metadata:
     if not file.is_file():
         return Metadata()
     try:
-        if file.stat().st_size > LONGEST:
-            raise ValueError(f"more than {LONGEST:,} bytes")
-        content = json.loads(file.read_bytes())
+        content = bounded_json(file)
     except (OSError, ValueError, RecursionError) as cause:
         raise CheckpointError(
             "checkpoint", f"a readable {TRAINER_STATE}", f"{cause} in {file}", "Copy it again, or remove it."

@@ -91,7 +91,7 @@ def take(file: IO[bytes], size: int) -> bytes:
     return content
 
 
-def skip(file: IO[bytes], size: int, at_once: int = 2**20) -> None:
+def skip(file: IO[bytes], size: int) -> None:
     """Reads so many bytes without keeping them; raises ValueError if there are fewer."""
     while size:
-        size -= len(take(file, min(size, at_once)))
+        size -= len(take(file, min(size, 2**20)))

@@ -50,7 +50,7 @@ class Reader:
         self._setting, self._say, self._how = setting, say, how
         self.show: Show = lambda done, total: None
         self._logits, self._all_of_them, self._also = logits, all_of_them, also
-        self._taken = ""
+        self._loaded = ""
         self._made: tuple[Ready, Probe, Batches] | None = None
 
     def read(self, one: Checkpoint, step: int) -> Record:
@@ -61,11 +61,11 @@ class Reader:
         Raises:
             CheckpointError: if it cannot be read or was written meanwhile, or its weights are not the network's.
         """
-        network, taken = self._refilled.fill(one)
+        network, loaded = self._refilled.fill(one)
         one.require_unchanged()  # such as last.ckpt of a training run that goes on
-        if taken.words != self._taken:
-            self._say(f"{one.path}: {taken.words}")
-            self._taken = taken.words
+        if loaded.words != self._loaded:
+            self._say(f"{one.path}: {loaded.words}")
+            self._loaded = loaded.words
         if self._made is None:
             found = ready(
                 network,
@@ -96,7 +96,7 @@ def measure_each(
     kept: Kept,
     read: Callable[[Checkpoint, int], Record],
     *,
-    show: Show = lambda done, total: None,
+    show: Show,
 ) -> dict[Path, GnomonError]:
     """Puts a reading of each checkpoint into what is kept, by ascending step; those that are known are not read again.
 

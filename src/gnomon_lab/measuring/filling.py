@@ -13,11 +13,11 @@ SHOWN = 3
 """How many names an error gives."""
 
 
-class Taken(NamedTuple):
+class Loaded(NamedTuple):
     """What the network was filled with.
 
     Attributes:
-        words: what was taken, in words.
+        words: what was loaded, in words.
         others: the names of other places that would fill it.
     """
 
@@ -25,8 +25,8 @@ class Taken(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -> Taken:
-    """Fills the network from the state dict that has all of its tensors, and returns in words what was taken.
+def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -> Loaded:
+    """Fills the network from the state dict that has all of its tensors, and returns in words what was loaded.
 
     The names may have a prefix, such as `module.` or `backbone.`, which is removed; names without it are ignored. If
     several places would do, the one where checkpoints usually keep the weights is taken, or the one that `key` names.
@@ -51,7 +51,7 @@ def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -
             lines[min(1, len(lines) - 1)],
             "Name the factory of the network that was saved.",
         ) from cause
-    return Taken(place.words, tuple(other.name for other in others))
+    return Loaded(place.words, tuple(other.name for other in others))
 
 
 def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple[Place, list[Place]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.filling import SHOWN
+from gnomon_lab.runs.files import Json
 
 OF_FOLDERS = {
     r"model(-\d+-of-(\d+))?\.safetensors": "model.safetensors.index.json",
@@ -15,7 +16,7 @@ OF_FOLDERS = {
 """The names of files of weights, one or several, and of the index that says which belong together; the first kind found
 is taken."""
 LONGEST = 2**26
-"""The most bytes of the index: it has every tensor's name."""
+"""The most bytes of a JSON file next to weights: an index has every tensor's name, a Trainer's state all losses."""
 
 
 def has_weights(folder: Path) -> bool:
@@ -61,9 +62,7 @@ def indexed(index: Path) -> list[str]:
         CheckpointError: if it is not an index, or names files elsewhere.
     """
     try:
-        if index.stat().st_size > LONGEST:
-            raise ValueError(f"more than {LONGEST:,} bytes")
-        parts = json.loads(index.read_bytes())["weight_map"]
+        parts = bounded_json(index)["weight_map"]
         names = sorted({*parts.values()})
         if not names or any(not isinstance(name, str) or not name or Path(name).name != name for name in names):
             raise ValueError("names of other places")
@@ -75,6 +74,13 @@ def indexed(index: Path) -> list[str]:
             "Copy it again.",
         ) from cause
     return names
+
+
+def bounded_json(file: Path) -> Json:
+    """The contents of a JSON file; raises ValueError if it holds none, or is too long."""
+    if file.stat().st_size > LONGEST:
+        raise ValueError(f"more than {LONGEST:,} bytes")
+    return json.loads(file.read_bytes())
 
 
 def all_of(folder: Path, names: Sequence[str]) -> list[Path]:

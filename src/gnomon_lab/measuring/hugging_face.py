@@ -14,7 +14,7 @@ from torch.nn.modules import module as registration
 
 from gnomon._extras import extra
 from gnomon.errors import CheckpointError, GnomonError
-from gnomon_lab.measuring.filling import Taken, mismatch
+from gnomon_lab.measuring.filling import Loaded, mismatch
 from gnomon_lab.measuring.network import message_of
 from gnomon_lab.measuring.places import Weights
 
@@ -36,7 +36,7 @@ SPARE = 2**24
 """Numbers that a network may have beyond twice those in the file, such as the masks that it creates itself."""
 
 
-def of_folder(folder: Path, found: Sequence[Weights], dtype: torch.dtype) -> tuple[nn.Module, Taken]:
+def of_folder(folder: Path, found: Sequence[Weights], dtype: torch.dtype) -> tuple[nn.Module, Loaded]:
     """The network of transformers that `config.json` describes, filled with the folder's weights, in this dtype.
 
     Entries of the configuration that ask for code or name a location are left out, and a configuration of a larger
@@ -70,7 +70,7 @@ def of_folder(folder: Path, found: Sequence[Weights], dtype: torch.dtype) -> tup
     }
     if any(wrong.values()):
         raise mismatch(len(network.state_dict()), len(weights), "Correct config.json.", wrong)
-    return network, Taken(f"{len(weights)} tensors, as {kind.__name__} of transformers")
+    return network, Loaded(f"{len(weights)} tensors, as {kind.__name__} of transformers")
 
 
 def described(folder: Path) -> dict[str, Any]:

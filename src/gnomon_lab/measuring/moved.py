@@ -155,8 +155,8 @@ def as_page(moved: Moved) -> Report:
     ]
     words = explanations(moved.names)
     rows = tuple((": ".join(filter(None, (name, words[name]))), *ends(moved.points(name))) for name in moved.names)
-    told = {"": moved.worth}
-    answer = in_sight(told)
+    verdicts = {"": moved.worth}
+    answer = in_sight(verdicts)
     count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"
     if len(at) == 1:
         count, span = "1 checkpoint", f"Step {at[0]:,}"
@@ -168,7 +168,7 @@ def as_page(moved: Moved) -> Report:
         worth=answer,
         figures=figures(moved),
         details={
-            **({} if answer else in_details(told)),
+            **({} if answer else in_details(verdicts)),
             "setting": setting,
             "checkpoints": {f"{record['step']:,}": record["checkpoint"]["path"] for record in moved.records},
             "made with": machine(),

@@ -88,7 +88,12 @@ def code_of(factory: str, network: nn.Module) -> str:
     with foreign("a network that prints itself", "Mend its __repr__."):
         layers = re.sub("0x[0-9a-f]+", "", repr(network))
     parts = [layers, *sorted({text_of(type(module)) for module in network.modules()})]
-    return hashlib.sha256("\0".join([*parts, text_of(function_of(factory))]).encode()).hexdigest()[:DIGITS]
+    return short_hash("\0".join([*parts, text_of(function_of(factory))]))
+
+
+def short_hash(words: str) -> str:
+    """The first digits of a string's hash."""
+    return hashlib.sha256(words.encode()).hexdigest()[:DIGITS]
 
 
 def text_of(thing: Callable[..., object]) -> str:

@@ -19,9 +19,7 @@ CLOSE = 1e-4
 """How near to 1 probabilities sum, in float32."""
 
 
-def take_outputs(
-    network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None = None, position: Position = None
-) -> str | None:
+def take_outputs(network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None, position: Position) -> str | None:
     """Makes the network output one row of logits per sample: those of a layer and of a position, where these are named.
 
     For all positions, it outputs a row for each, which `Probe` separates.

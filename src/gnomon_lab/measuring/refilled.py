@@ -1,6 +1,5 @@
 """One network that takes the weights of one checkpoint after another."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,9 @@ from gnomon.errors import CheckpointError, DataError
 from gnomon_lab.measuring.about import Checkpoint
 from gnomon_lab.measuring.by_timm import Architecture, create, of_config
 from gnomon_lab.measuring.checkpoint import read_weights
-from gnomon_lab.measuring.filling import Taken, load
+from gnomon_lab.measuring.filling import Loaded, load
 from gnomon_lab.measuring.hugging_face import CONFIG, described, of_folder
-from gnomon_lab.measuring.network import DIGITS, build, code_of, foreign, moved_to, taken_by
+from gnomon_lab.measuring.network import build, code_of, foreign, moved_to, short_hash, taken_by
 
 
 class Refilled:
@@ -46,12 +45,12 @@ class Refilled:
             self.code = code_of(factory, self._made)
         elif architecture is not None:
             self.name, self._made = f"timm's {architecture.name}", create(architecture)
-            self.code = digest(repr(self._made))
+            self.code = short_hash(repr(self._made))
         else:
             require_described(first.path, key)
-            self.name, self.code = CONFIG, digest(json.dumps(described(first.path), sort_keys=True))
+            self.name, self.code = CONFIG, short_hash(json.dumps(described(first.path), sort_keys=True))
 
-    def fill(self, one: Checkpoint) -> tuple[nn.Module, Taken]:
+    def fill(self, one: Checkpoint) -> tuple[nn.Module, Loaded]:
         """The network in eval mode, the same object each time, with a checkpoint's weights, and what was taken from it.
 
         It has its dtype before it gets the weights, which are rounded to no other, and is in train mode meanwhile: eval
@@ -68,16 +67,16 @@ class Refilled:
             with foreign("a network that takes its weights", "Measure it where it can be filled."):
                 network.to(self._device, self._dtype)
                 network.train()
-                taken = load(network, weights, self._key)
+                loaded = load(network, weights, self._key)
         else:
-            made, taken = of_folder(path, weights, self._dtype)
+            made, loaded = of_folder(path, weights, self._dtype)
             if self._network is None:
                 self._network = made
             else:
                 self._network.load_state_dict(made.state_dict())
             network = self._network
         moved_to(network, self._device, self._dtype)
-        return network, taken
+        return network, loaded
 
     def _require_same(self, one: Checkpoint) -> None:
         """Raises CheckpointError if a checkpoint says that its network is made otherwise than that of the first.
@@ -125,8 +124,3 @@ def require_described(folder: Path, key: str | None) -> None:
         )
     if key is not None:
         raise DataError("--key", f"none where {CONFIG} says the network", key, "Name a --model too.")
-
-
-def digest(words: str) -> str:
-    """A hash of a string."""
-    return hashlib.sha256(words.encode()).hexdigest()[:DIGITS]

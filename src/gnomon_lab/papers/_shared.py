@@ -1,15 +1,16 @@
 """What experiments of several wings share: the papers' losses, MNIST as they use it, arms side by side."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnomon.data import Samples, load_images, normalise
+from gnomon.data import Samples, digits, load_images, normalise
 from gnomon.models import mlp
-from gnomon_lab.figures import Line, Mark, Panel
+from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, by_arm, series
 from gnomon_lab.settings import among
 
@@ -18,6 +19,9 @@ MEAN, DEVIATION = 0.1307, 0.3081
 SEEN, UNSEEN = "train/accuracy", "test/accuracy"
 ALIGNMENT, NORM, PC1 = "train/centroid_alignment", "train/jacobian_norm", "train/explained_variance_ratio"
 """Names in the records for the accuracies, and for the geometry at the training samples."""
+
+SPREAD = 0.82 / 7.56
+"""The relative spread of an acceleration over seeds that table 1 of Walker et al., arXiv:2506.12284, prints."""
 
 
 def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
@@ -60,6 +64,34 @@ def mnist_network(train: Samples, width: int, scale: float, generator: torch.Gen
     return mlp((train.x.shape[1], width, width, width, 10), scale=scale, generator=generator).to(train.x.dtype)
 
 
+def principal(x: Float[Tensor, "n d"], components: int) -> Float[Tensor, "n q"]:
+    """The samples' leading principal components."""
+    centred = x - x.mean(0)
+    return centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:components].mT
+
+
+def principal_digits(
+    size: int, classes: int, components: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "n q"], Int[Tensor, "n"]]:
+    """Principal components of so many images of each of the first digits, scaled to mean square 1, and the labels."""
+    images = digits(1796, generator=generator, dtype=torch.float64)[0]
+    chosen = torch.cat([(images.labels == k).nonzero()[:size, 0] for k in range(classes)])
+    points = principal(images.x[chosen], components)
+    return points / points.square().mean().sqrt(), images.labels[chosen]
+
+
+def plane_rotation(angle: Float[Tensor, ""]) -> Float[Tensor, "2 2"]:
+    """The rotation of the plane by an angle."""
+    return torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).view(2, 2)
+
+
+def significant(values: Tensor, digits: int = 3) -> list[Any]:
+    """The numbers to a few significant digits: enough to see, and records stay small."""
+    if values.ndim > 1:
+        return [significant(part, digits) for part in values]
+    return [float(f"{value:.{digits}g}") for value in values.tolist()]
+
+
 def arms(records: Sequence[Record]) -> list[tuple[str, str]]:
     """The first word of each arm's name and the rest, such as loss and method, in the order in which they ran."""
     return [(arm.partition(" ")[0], arm.partition(" ")[2]) for arm in by_arm(records)]
@@ -80,6 +112,32 @@ def lines(records: Sequence[Record], arms: Mapping[str, str], name: str, *, dash
     return tuple(
         Line(label, *series(records, arm, name), dashed, place) for place, (arm, label) in enumerate(arms.items())
     )
+
+
+def marked(moments: Mapping[str, int | None]) -> tuple[Mark, ...]:
+    """A mark at each step that came, by what happened then; a moment's place decides its colour."""
+    return tuple(
+        Mark(f"{what}, step {step:,}", step, place)
+        for place, (what, step) in enumerate(moments.items())
+        if step is not None
+    )
+
+
+def accuracy_panel(records: Sequence[Record], arms: Mapping[str, str], data: str, marks: tuple[Mark, ...]) -> Panel:
+    """The accuracies on training data, digits for instance, dashed, and on unseen data."""
+    seen = lines(records, {arm: f"{label}, training {data}" for arm, label in arms.items()}, SEEN, dashed=True)
+    return Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05))
+
+
+def accuracy_curves(records: Sequence[Record], caption: str) -> Curves:
+    """The accuracies of every arm on training data and on unseen data, as far as they were read."""
+    arms = {arm: arm for arm in by_arm(records)}
+    panels = tuple(
+        Panel(title, "share correct", lines([each for each in records if each.get(name) is not None], arms, name),
+              y_range=(0.0, 1.05))
+        for title, name in (("Training data", SEEN), ("Unseen data", UNSEEN))
+    )  # fmt: skip
+    return Curves("accuracies", "What the networks know", caption, "step", panels)
 
 
 def geometry(

@@ -1,6 +1,6 @@
 """Runs: folders that hold a configuration, its records and its checkpoints, and survive being killed."""
 
-from gnomon_lab.runs.claims import Claim, over_seeds
+from gnomon_lab.runs.claims import Claim, at_most, over_seeds
 from gnomon_lab.runs.find import Found, all_runs, find_run, finished_runs, load_run, open_run
 from gnomon_lab.runs.records import Record, read_records
 from gnomon_lab.runs.run import Run
@@ -12,6 +12,7 @@ __all__ = [
     "Record",
     "Run",
     "all_runs",
+    "at_most",
     "by_arm",
     "find_run",
     "finished_runs",

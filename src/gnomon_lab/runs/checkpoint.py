@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,6 +14,7 @@ from torch import Tensor
 from gnomon.errors import CheckpointError
 from gnomon_lab.runs.files import replace_bytes
 
+T = TypeVar("T")
 State = Any
 """A tensor, number, string, None, or a dictionary or list of states."""
 
@@ -77,13 +78,13 @@ def load_of_run(path: Path) -> State:
     return saved
 
 
-def tensors_in(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a state with its path in it, such as `model.0.weight`."""
-    if isinstance(state, Tensor):
+def leaves(state: object, kind: type[T], path: str = "") -> Iterator[tuple[str, T]]:
+    """Every value of this kind in nested dictionaries and lists, with its path, such as `model.0.weight`."""
+    if isinstance(state, kind):
         yield path, state
     elif isinstance(state, dict | list | tuple):
         for key, part in state.items() if isinstance(state, dict) else enumerate(state):
-            yield from tensors_in(part, f"{path}.{key}" if path else str(key))
+            yield from leaves(part, kind, f"{path}.{key}" if path else str(key))
 
 
 def _damaged(path: Path, got: str) -> CheckpointError:

@@ -29,6 +29,11 @@ def reproduced(claims: Sequence[Claim]) -> str:
     return f"{good} of {len(claims)} {'claim' if len(claims) == 1 else 'claims'} reproduced"
 
 
+def at_most(message: str, source: str, limit: float, values: Sequence[float]) -> Claim:
+    """The claim that a value is at most the limit in every seed."""
+    return Claim(message, source, f"at most {limit:g}", over_seeds(values), max(values) <= limit)
+
+
 def over_seeds(values: Sequence[float], how: str = ".3g") -> str:
     """What was measured, in words: the value, or the lowest and the highest of several seeds."""
     low, high = format(min(values), how), format(max(values), how)

@@ -14,6 +14,7 @@ from gnomon.errors import DataError
 
 Json = Any
 """What a JSON file can hold."""
+DEEPEST = 50
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
@@ -129,10 +130,10 @@ def read_json_object(path: Path) -> dict[str, Json]:
     return value
 
 
-def _is_deep(value: Json, most: int = 50) -> bool:
-    """Whether it is nested more deeply than this, so that it may not be possible to write it again."""
+def _is_deep(value: Json) -> bool:
+    """Whether it is nested more deeply than `DEEPEST`, so that it may not be possible to write it again."""
     level = [value]
-    for _ in range(most):
+    for _ in range(DEEPEST):
         level = [part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)]
     return bool(level)
 

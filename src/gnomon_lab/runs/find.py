@@ -69,7 +69,7 @@ class Found:
         """Writes result.json, which says that the run is finished and seals its configuration and its records."""
         sync(self.folder / "records.jsonl")
         sealed = result | {"config_sha256": self._hash("config.json"), "records_sha256": self._hash("records.jsonl")}
-        write_json(self._result_path, sealed | {"sha256": _own_hash(sealed)})
+        write_json(self._result_path, sealed | {"sha256": _sha256(sealed)})
 
     def result(self) -> dict[str, Json]:
         """The contents of result.json.
@@ -79,7 +79,7 @@ class Found:
         """
         path = self._result_path
         result = read_json_object(path)
-        if result.pop("sha256", None) != _own_hash(result) or not {"config_sha256", "records_sha256"} <= result.keys():
+        if result.pop("sha256", None) != _sha256(result) or not {"config_sha256", "records_sha256"} <= result.keys():
             raise DataError(
                 path,
                 "the result that the run finished with",
@@ -149,13 +149,13 @@ class Found:
         return digest(self.experiment, self.config)
 
 
-def _own_hash(result: dict[str, Json]) -> str:
-    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()
+def _sha256(value: Json) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def digest(experiment: str, config: dict[str, Any]) -> str:
     """Eight characters that stand for an experiment's configuration."""
-    return hashlib.sha256(json.dumps([experiment, config], sort_keys=True).encode()).hexdigest()[:8]
+    return _sha256([experiment, config])[:8]
 
 
 def folder_of(root: Path, experiment: str, config: object, seed: int) -> Path:

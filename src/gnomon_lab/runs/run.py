@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError
 from gnomon.probe import Reading
-from gnomon_lab.runs.checkpoint import State, load_of_run, save_checkpoint, tensors_in
+from gnomon_lab.runs.checkpoint import State, leaves, load_of_run, save_checkpoint
 from gnomon_lab.runs.files import is_at, sync
 from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
 
@@ -165,19 +165,24 @@ class Run:
             finished = self._stopped or step == total
             self._show(arm, step, step if finished else total)
             if finished or now - last_save >= self.checkpoint_seconds:
-                parts = {name: _state(part) for name, part in state.items()}
-                self._require_numbers(parts)
-                seconds = {"read": self._read, "trained": self._trained}
-                owner = {"run": self.folder.name, "arm": arm}
-                where = owner | {"step": step, "finished": finished}
-                seal = {"records": self._kept.count, "records_sha256": self._kept.sha256}
-                self.require_own()
-                sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
-                save_checkpoint(path, where | seal | seconds | {"state": parts})
-                self._saved = step
+                self._save(arm, step, finished, state)
                 last_save = self._mark = time.monotonic()
             if finished:
                 return
+
+    def _save(self, arm: str, step: int, finished: bool, state: Mapping[str, Stateful | torch.Generator]) -> None:
+        """Writes the checkpoint of this step, which relies on the records so far."""
+        checkpoint = {
+            "run": self.folder.name, "arm": arm, "step": step, "finished": finished,
+            "records": self._kept.count, "records_sha256": self._kept.sha256,
+            "read": self._read, "trained": self._trained,
+            "state": {name: _state(part) for name, part in state.items()},
+        }  # fmt: skip
+        self._require_numbers(checkpoint["state"])
+        self.require_own()
+        sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
+        save_checkpoint(self.checkpoint_path(arm), checkpoint)
+        self._saved = step
 
     def _count(self, read: float) -> float:
         """Counts the time since the last call, of which so many seconds went into readings; returns the time now."""
@@ -218,7 +223,7 @@ class Run:
 
     def _require_numbers(self, state: State) -> None:
         """Raises ConvergenceError rather than replace a good checkpoint by one that contains NaN."""
-        for path, tensor in tensors_in(state):
+        for path, tensor in leaves(state, Tensor):
             if tensor.is_floating_point() and tensor.isnan().any():
                 raise self._diverged(f"numbers in {path}", "nan")
 
@@ -254,22 +259,13 @@ class Run:
             if twice := sorted(scalars.keys() & {*values, "seconds"}):
                 raise DataError("readings", "distinct names", f"{twice} twice", "Rename a quantity.", where="record")
             values |= scalars
-        for name, number in _numbers(values):
+        for name, number in leaves(values, float):
             if not math.isfinite(number):
                 raise self._diverged(f"a finite {name}", f"{number:g}")
         self._count(read=cost.total())
         seconds = {"trained": self._trained, "read": self._read, "cost": dict(cost)}
         self.require_own()
         self._kept.add(append_record(self.records_path, values | {"seconds": seconds}))
-
-
-def _numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
-    """Every floating-point number of a record with its path in it, such as `bends.0`."""
-    if isinstance(value, float):
-        yield path, value
-    elif isinstance(value, dict | list | tuple):
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _numbers(part, f"{path}.{key}" if path else str(key))
 
 
 def _state(part: Stateful | torch.Generator) -> State:

@@ -155,7 +155,7 @@ def _files(folder: Path, depth: int) -> Iterator[Path]:
 
 def _as_counted(path: Path) -> list[str | int]:
     """Its words and numbers in turn, so that seed 10 comes after seed 2."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", str(path))]
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", str(path)))]
 
 
 def labelled(found: Sequence[tuple[tuple[str, ...], str | None]]) -> list[str]:

@@ -16,7 +16,7 @@ from gnomon.kernels import GaussianKernel, kernel_agop, kernel_gram
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import lines
+from gnomon_lab.papers._shared import lines, significant
 from gnomon_lab.runs import Claim, Record, Run, by_arm, last, over_seeds
 from gnomon_lab.settings import Count, Positive, Settings, Share, at_least
 
@@ -92,18 +92,17 @@ def recur(config: Config, run: Run, arm: str, train: Tokens, test: Tokens) -> No
             loss=float((outputs - functional.one_hot(test.labels, p)).square().mean()),
             deviation=float(circulant_deviation(block)),
             effective_rank=float(effective_rank(agop)),
-            **({"block": rounded(block)} if step in (0, config.rounds // 3, config.rounds) else {}),
+            **(
+                {"block": significant(block / block.abs().max())}
+                if step in (0, config.rounds // 3, config.rounds)
+                else {}
+            ),
         )
 
 
 def one_hot(tokens: Tokens, p: int) -> Float[Tensor, "n 2*p"]:
     """Both summands side by side."""
     return torch.cat([functional.one_hot(tokens.tokens[:, place], p) for place in (0, 1)], dim=1).double()
-
-
-def rounded(block: Float[Tensor, "p p"]) -> list[list[float]]:
-    """Divided by its largest entry, to three digits: enough to see, and records stay small."""
-    return [[float(f"{value:.3g}") for value in row] for row in (block / block.abs().max()).tolist()]
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

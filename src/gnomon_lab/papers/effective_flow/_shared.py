@@ -114,6 +114,27 @@ def normal(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
     return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
 
 
+def images_through(
+    points: Float[Tensor, "*n q"], beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
+) -> list[Float[Tensor, "*n q"]]:
+    """The points, and their images after each truncation map in turn, Rᵀσ(R(x + β)) - β: (2.9)."""
+    images = [points]
+    for b, r in zip(beta, rotation, strict=True):
+        images.append(((images[-1] + b) @ r.mT).relu() @ r - b)
+    return images
+
+
+def turning(gradient: Float[Tensor, "l q q"], rotation: Float[Tensor, "l q q"]) -> Float[Tensor, "l q q"]:
+    """The generator Ω of the rotation of R along the steepest descent, from the gradient in R."""
+    turn = gradient @ rotation.mT
+    return (turn.mT - turn) / 2
+
+
+def largest_difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference between two entries."""
+    return float((found - expected).abs().max())
+
+
 def extrapolated(paths: Sequence[Float[Tensor, "*any"]]) -> Float[Tensor, "*any"]:
     """The path at step size 0, by the polynomial through the paths for several step sizes, each half the one before."""
     for power in range(1, len(paths)):

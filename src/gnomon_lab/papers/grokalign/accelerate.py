@@ -23,10 +23,11 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     LOSSES,
+    SPREAD,
     UNSEEN,
     Loss,
     Precision,
@@ -35,6 +36,7 @@ from gnomon_lab.papers._shared import (
     geometry,
     lines,
     loss_in,
+    marked,
     mnist_network,
     mnist_splits,
 )
@@ -58,8 +60,6 @@ PAPER_SECONDS = {
     ("cross-entropy", "input noise"): 1 / 1.92,
 }
 """How many times less time than the baseline, table 1."""
-SPREAD = 0.82 / 7.56
-"""The paper's relative spread over seeds, printed for its first row; a ratio within it counts as reproduced."""
 INTRODUCTION = """
 Networks with large initial weights are said to memorise at once and to generalise late; here one learns 1,024 MNIST
 digits. With each method a network is trained until it recognises more than 85 % of 1,024 unseen digits; the paper says
@@ -140,9 +140,10 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
         filter_gradients=grokfast if method == "Grokfast" else None,
         generator=generator, grokfast=grokfast, noise=noise,
     ):  # fmt: skip
-        reached = step % 10 == 0 and float(unseen.read(step).values[UNSEEN].mean()) > config.goal
+        fresh = unseen.read(step)
+        reached = step % 10 == 0 and float(fresh.values[UNSEEN].mean()) > config.goal
         if reached or step == config.steps or due(step):
-            run.record(step, seen.read(step), unseen.read(step), reached=reached)
+            run.record(step, seen.read(step), fresh, reached=reached)
         if reached:
             run.stop()
 
@@ -190,8 +191,8 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def curves(records: Sequence[Record], loss: str) -> Curves:
     """All methods for one loss, with the step at which each reaches the goal."""
     methods = [method for of, method in arms(records) if of == loss]
-    reached = ((method, end(records, loss, method)) for method in methods)
-    marks = tuple(Mark(f"{name}, step {at[0]:,}", at[0], methods.index(name)) for name, at in reached if at)
+    reached = {method: end(records, loss, method) for method in methods}
+    marks = marked({method: at[0] if at else None for method, at in reached.items()})
     named = {f"{loss} {method}": method for method in methods}
     panels = (Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), marks, (0.0, 1.05)),)
     caption = "Until more than the goal of unseen digits is recognised, marked for each. Geometry: training means."

@@ -25,7 +25,7 @@ from gnomon.models import cnn
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, lines, squared_error
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, lines, significant, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, among, between
@@ -143,8 +143,8 @@ def robustness(attacks: tuple[str, ...], seed: int) -> Callable[[nn.Module, Tens
 
 
 def grey(images: Tensor) -> list[list[list[float]]]:
-    """The first images, the mean over their channels, to three digits."""
-    return [[[float(f"{pixel:.3g}") for pixel in row] for row in image] for image in images[:SHOWN].mean(1).tolist()]
+    """The first images, the mean over their channels."""
+    return significant(images[:SHOWN].mean(1))
 
 
 def rests(records: Sequence[Record]) -> bool:

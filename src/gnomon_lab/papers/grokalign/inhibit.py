@@ -19,7 +19,7 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     ALIGNMENT,
@@ -27,8 +27,10 @@ from gnomon_lab.papers._shared import (
     PC1,
     SEEN,
     UNSEEN,
+    accuracy_panel,
     geometry,
     lines,
+    marked,
     mnist_network,
     mnist_splits,
     squared_error,
@@ -127,11 +129,9 @@ def summary(records: Sequence[Record]) -> str:
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Figure 7, accuracies, centroid norms and alignment against steps; and the Jacobian's norm and PC1."""
     arms = {arm: arm for arm in ARMS}
-    groks = ((arm, settled_at(records, arm, UNSEEN, GOAL)) for arm in ARMS)
-    marks = tuple(Mark(f"{arm} generalised, step {step:,}", step, ARMS.index(arm)) for arm, step in groks if step)
-    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
+    marks = marked({f"{arm} generalised": settled_at(records, arm, UNSEEN, GOAL) for arm in ARMS})
     panels = (
-        Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05)),
+        accuracy_panel(records, arms, "digits", marks),
         Panel("Centroid norm", "outputs per input", lines(records, arms, "train/centroid_norm"), marks),
         *geometry(records, arms, marks),
     )

@@ -25,9 +25,9 @@ from gnomon import (
 from gnomon.data import Tokens, modular_addition
 from gnomon.models import OneLayerTransformer
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, arms, firsts, lines
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, SPREAD, UNSEEN, accuracy_panel, arms, firsts, lines, marked
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
@@ -36,8 +36,6 @@ EMBEDDINGS = ("learned", "fixed")
 METHODS = ("weight decay", "GrokAlign")
 GOAL = 0.85
 """Test accuracy from which on a network counts as grokked. The figures name none; this is table 1's."""
-SPREAD = 0.82 / 7.56
-"""The paper's relative spread of an acceleration over seeds, table 1; only what exceeds it counts as one."""
 GINI = {"train/gini_embedding": "the embedding", "train/gini_logits": "the neuron-logit map"}
 SOURCE = "Walker et al., arXiv:2506.12284, figure "
 INTRODUCTION = """
@@ -186,17 +184,13 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def curves(records: Sequence[Record], embeddings: str) -> Curves:
     """Accuracy, centroid alignment and Gini coefficients of weight decay and GrokAlign."""
     named = {f"{embeddings} {method}": method for method in METHODS}
-    reached = [(method, grokked_at(records, embeddings, method)) for method in METHODS]
-    marks = tuple(
-        Mark(f"{method} grokked, step {step:,}", step, METHODS.index(method)) for method, step in reached if step
-    )
-    seen = lines(records, {arm: f"{method}, training pairs" for arm, method in named.items()}, SEEN, dashed=True)
+    marks = marked({f"{method} grokked": grokked_at(records, embeddings, method) for method in METHODS})
     spread = {arm: f"{method}, least and greatest" for arm, method in named.items()}
     extremes = tuple(
         line for end in ("min", "max") for line in lines(records, spread, f"{ALIGNMENT}.{end}", dashed=True)
     )
     panels = (
-        Panel("Accuracy", "share correct", seen + lines(records, named, UNSEEN), marks, (0.0, 1.05)),
+        accuracy_panel(records, named, "pairs", marks),
         Panel("Centroid alignment", "cosine", extremes + lines(records, named, ALIGNMENT), marks),
         *(Panel(f"Gini coefficient of {what}", "of Fourier norms", lines(records, named, name), marks, (0.0, 1.0))
           for name, what in GINI.items()),

@@ -11,7 +11,7 @@ import torch
 from gnomon import GrokAlign, Probe, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
 from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     LOSSES,
@@ -21,9 +21,11 @@ from gnomon_lab.papers._shared import (
     UNSEEN,
     Loss,
     Precision,
+    accuracy_panel,
     firsts,
     lines,
     loss_in,
+    marked,
     mnist_network,
     mnist_splits,
 )
@@ -143,13 +145,11 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def curves(records: Sequence[Record], loss: str) -> Curves:
     """Both arms of one loss, with the step from which on PC1 has gone half its way to one."""
     arms = {f"{loss} {arm}": arm for arm in ARMS}
-    reached = ((arm, half_way_at(records, loss, arm)) for arm in ARMS)
-    marks = tuple(Mark(f"{arm} half way, step {step:,}", step, ARMS.index(arm)) for arm, step in reached if step)
-    seen = lines(records, {f"{loss} {arm}": f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
+    marks = marked({f"{arm} half way": half_way_at(records, loss, arm) for arm in ARMS})
     panels = (
         Panel("PC1", "share of first direction", lines(records, arms, PC1), marks, (0.0, 1.05)),
         Panel("Jacobian norm", "outputs per input", lines(records, arms, NORM), marks),
-        Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), marks, (0.0, 1.05)),
+        accuracy_panel(records, arms, "digits", marks),
     )
     caption = "PC1 and norm: means over the training digits. Marked: from where on PC1 has gone half its way to one."
     return Curves(

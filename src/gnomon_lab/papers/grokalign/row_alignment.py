@@ -7,8 +7,8 @@ from dataclasses import replace
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, UNSEEN, arms, firsts, lines
-from gnomon_lab.papers.grokalign.accelerate import SPREAD, Config, run
+from gnomon_lab.papers._shared import LOSSES, SPREAD, UNSEEN, arms, firsts, lines
+from gnomon_lab.papers.grokalign.accelerate import Config, run
 from gnomon_lab.runs import Claim, Record, last
 
 SOURCE = "Walker et al., arXiv:2506.12284, table 2"

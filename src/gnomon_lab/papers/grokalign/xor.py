@@ -15,8 +15,9 @@ from gnomon import GrokAlign, Probe, centroid_alignment, log_spaced
 from gnomon.data import xor_clusters
 from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import marked
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, at_least
 from gnomon_lab.training import fit
@@ -177,11 +178,7 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
         return Line(label, *series(records, arm, name), dashed, colour)
 
     found = stages(records, arm)
-    marks = tuple(
-        Mark(f"{stage}, step {step:,}", step, colour)
-        for colour, stage in enumerate(MARKED)
-        if (step := found[stage]) is not None
-    )
+    marks = marked({stage: found[stage] for stage in MARKED})
     known = (line("training points", "train/right", 0, dashed=True), line("unseen points", "test/right", 1))
     shaken = tuple(line(f"noise {s}", f"noise {s}/right", 2 + place) for place, s in enumerate(NOISES))
 

@@ -49,7 +49,7 @@ def curve(
     records: Sequence[Record],
     arm: str,
     name: str,
-    colour: int = 0,
+    colour: int,
     *,
     dashed: bool = False,
     log: bool = False,

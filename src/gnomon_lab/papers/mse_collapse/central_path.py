@@ -17,7 +17,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import arms_of
-from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.runs import Claim, Record, Run, at_most, over_seeds
 from gnomon_lab.settings import Count, Range, Settings, between
 
 FLOWS: tuple[Projection, ...] = ("orthogonal", "renormalised")
@@ -244,9 +244,9 @@ def decimal(value: float) -> float:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements, each for the worst of all sizes and over all finished seeds."""
 
-    def claim(message: str, where: str, flows: Sequence[str], most: float, measure: Measure) -> Claim:
+    def claim(message: str, where: str, flows: Sequence[str], limit: float, measure: Measure) -> Claim:
         worst = [max(map(measure, arms_of(records, *flows))) for records in seeds]
-        return Claim(message, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
+        return at_most(message, SOURCE + where, limit, worst)
 
     def law(message: str, where: str, flow: str, law: str) -> Claim:
         return claim(message, where, [flow], TOLERANCE, lambda arm: max(off(record, law) for record in arm))

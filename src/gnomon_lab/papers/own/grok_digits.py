@@ -26,9 +26,20 @@ from gnomon import (
 from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, LOSSES, NORM, PC1, SEEN, UNSEEN, Loss, geometry, lines
+from gnomon_lab.papers._shared import (
+    ALIGNMENT,
+    LOSSES,
+    NORM,
+    PC1,
+    SEEN,
+    UNSEEN,
+    Loss,
+    accuracy_panel,
+    geometry,
+    significant,
+)
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit
@@ -91,7 +102,7 @@ def run(config: Config, run: Run) -> None:
     drawn = digits(config.train, generator=torch.Generator().manual_seed(run.seed))
     train, test = scaled(*drawn)
     looked_at = typical(train)
-    shown = {"digits": drawn[0].x[looked_at].tolist(), "standardised": rounded(train.x[looked_at])}
+    shown = {"digits": drawn[0].x[looked_at].tolist(), "standardised": significant(train.x[looked_at])}
     for arm in ARMS:
         train_arm(config, run, arm, train, test, looked_at, shown)
 
@@ -138,14 +149,9 @@ def train_arm(
         due=log_spaced(config.readings), penalty=penalty, generator=generator,
     ):  # fmt: skip
         reading = probe.read(step)
-        images = rounded(reading.values["train/centroid"][looked_at])
+        images = significant(reading.values["train/centroid"][looked_at])
         extra = shown if step == 0 else {}
         run.record(step, reading, centroids=images, **extra)
-
-
-def rounded(images: torch.Tensor) -> list[list[float]]:
-    """Rows of numbers to three digits: enough to see, and records stay small."""
-    return [[float(f"{value:.3g}") for value in image] for image in images.tolist()]
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -205,10 +211,9 @@ def curves(records: Sequence[Record]) -> Curves:
             step = settled_at(records, arm, name, LEAST[name])
             if step is not None:
                 marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
-
     arms = {arm: arm for arm in ARMS}
-    seen = lines(records, {arm: f"{arm}, training digits" for arm in ARMS}, SEEN, dashed=True)
-    known = Panel("Accuracy", "share correct", seen + lines(records, arms, UNSEEN), tuple(marks), (0.0, 1.05))
+    # First: records of another version have no accuracies, and say so here.
+    panels = (accuracy_panel(records, arms, "digits", tuple(marks)), *geometry(records, arms, tuple(marks)))
     return Curves(
         "curves",
         "Accuracy and geometry of both networks",
@@ -221,7 +226,7 @@ def curves(records: Sequence[Record]) -> Curves:
             )
         ).strip(),
         "step",
-        (known, *geometry(records, arms, tuple(marks))),
+        panels,
     )
 
 

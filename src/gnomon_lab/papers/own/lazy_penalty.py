@@ -192,17 +192,19 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
         gained = [ratios for records in seeds if (ratios := times(records, arm)) is not None]
         steps, seconds = ([at[unit] for at in reached] for unit in (0, 1))
         fewer, less = ([ratios[unit] for ratios in gained] for unit in (0, 1))
-        took = middle(steps, ",.0f") or "never"
+        took = median_and_range(steps, ",.0f") or "never"
         if 0 < len(reached) < len(seeds):
             took += f", {len(seeds) - len(reached)} of {len(seeds)} never"
         rows.append((
-            named(arm), took, middle(seconds, ",.0f"), middle(fewer, ".2f", TIMES), middle(less, ".2f", TIMES),
-            middle([step_cost(records, arm) for records in seeds], ".2f"), middle([end[UNSEEN] for end in ends], ".1%"),
+            named(arm), took, median_and_range(seconds, ",.0f"),
+            median_and_range(fewer, ".2f", TIMES), median_and_range(less, ".2f", TIMES),
+            median_and_range([step_cost(records, arm) for records in seeds], ".2f"),
+            median_and_range([end[UNSEEN] for end in ends], ".1%"),
         ))  # fmt: skip
     return columns, rows
 
 
-def middle(values: Sequence[float], shown: str, unit: str = "") -> str:
+def median_and_range(values: Sequence[float], shown: str, unit: str = "") -> str:
     """The median and, where they differ, the range of the values; empty if there are none."""
     if not values:
         return ""

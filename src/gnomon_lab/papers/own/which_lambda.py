@@ -208,14 +208,14 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
 def summary(records: Sequence[Record]) -> str:
     """What each rule costs."""
     found = scans([records])
-    medians = [f"{rule} {middle(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
+    medians = [f"{rule} {median_cost(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
     if not medians:
         return "One task alone: there is none to leave out, and no rule to judge."
     costs = ", ".join(medians)
     return f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {costs}"
 
 
-def middle(found: Sequence[Scan], rule: str) -> float:
+def median_cost(found: Sequence[Scan], rule: str) -> float:
     """The median cost on tasks left out."""
     return float(np.median([cost for _, cost in left_out(found, rule).values()]))
 

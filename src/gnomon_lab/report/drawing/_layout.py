@@ -24,11 +24,21 @@ def x_span(curves: Curves) -> tuple[float, float]:
     lines = [x for panel in curves.panels for line in panel.lines for x in shown(line, curves.log_x)[0]]
     marks = [m.x for panel in curves.panels for m in panel.marks if m.x > 0 or not curves.log_x]
     low, high = min(lines + marks), max(lines + marks)
-    if curves.log_x:
-        pad = 0.02 * math.log10(high / low) or 0.5
+    return padded(low, high, 0.02, log=curves.log_x)
+
+
+def padded(low: float, high: float, share: float, *, log: bool) -> tuple[float, float]:
+    """Both ends of an axis, this share of it beyond the lowest and the highest value; around a single one, a half."""
+    if log:
+        pad = share * math.log10(high / low) or 0.5
         return low / 10**pad, high * 10**pad
-    pad = 0.02 * (high - low) or 0.5
+    pad = share * (high - low) or 0.5
     return low - pad, high + pad
+
+
+def distinct(low: float, high: float) -> tuple[float, float]:
+    """Both ends of a colour bar; half a unit further out if they are the same."""
+    return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
 def y_span(panel: Panel) -> tuple[float, float]:

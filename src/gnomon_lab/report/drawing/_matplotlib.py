@@ -18,7 +18,8 @@ from gnomon_lab.report.drawing._legend import Mark
 
 # Sizes in CSS pixels, as in `_layout`.
 EDGE, TITLE = 16, 42
-POINT = 72 / 96  # of a pixel
+DPI = 96
+POINT = 72 / DPI  # of a pixel
 Box = tuple[float, float, float, float]
 
 
@@ -28,6 +29,13 @@ class Lines(Mark, Protocol):
     @property
     def dashed(self) -> bool:
         """Whether they are dashed."""
+
+
+def canvas(height: int, title: str) -> Drawing:
+    """An empty figure, so many pixels high, with its title."""
+    drawing = Drawing(figsize=(_layout.WIDTH / DPI, height / DPI), dpi=DPI, facecolor="white")
+    drawing.text(EDGE / _layout.WIDTH, 1 - 14 / height, title, size=13, weight="bold", va="top", parse_math=False)
+    return drawing
 
 
 def legend_px(labels: Sequence[str]) -> int:

@@ -77,8 +77,7 @@ def bar_ends(regions: RegionMap) -> tuple[float, float]:
     """The places at the ends of the colour bar; distinct even if all values are equal."""
     if regions.classes:
         return -0.5, len(regions.classes) - 0.5
-    low, high = scaled(regions, *regions.value_span)
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+    return _layout.distinct(*scaled(regions, *regions.value_span))
 
 
 def bar_ticks(regions: RegionMap) -> tuple[tuple[float, ...], list[str]]:

@@ -61,12 +61,7 @@ def span(panel: ScatterPanel, axis: str) -> tuple[float, float]:
     if axis == "y" and panel.rows:
         return len(panel.rows) - 0.5, -0.5
     numbers = [number for points in panel.points for number in (points.ends if axis == "x" else points.y)]
-    low, high = min(numbers), max(numbers)
-    if logarithmic(panel, axis):
-        pad = 0.05 * math.log10(high / low) or 0.5
-        return low / 10**pad, high * 10**pad
-    pad = 0.05 * (high - low) or 0.5
-    return low - pad, high + pad
+    return _layout.padded(min(numbers), max(numbers), 0.05, log=logarithmic(panel, axis))
 
 
 def logarithmic(panel: ScatterPanel, axis: str) -> bool:
@@ -76,5 +71,4 @@ def logarithmic(panel: ScatterPanel, axis: str) -> bool:
 
 def bar_ends(scatter: Scatter) -> tuple[float, float]:
     """The values at the ends of the colour bar; distinct even if all values are equal."""
-    low, high = scatter.value_span or (0.0, 1.0)
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+    return _layout.distinct(*(scatter.value_span or (0.0, 1.0)))

@@ -14,10 +14,12 @@ from matplotlib.ticker import MaxNLocator
 
 from gnomon.plot import image_gap, images, style
 from gnomon_lab.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel, RegionMap, Scatter, Space
-from gnomon_lab.report.drawing import _layout, _static_region_map, _static_scatter, _static_space
-from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, draw_legend, legend_px
+from gnomon_lab.report.drawing import _layout
+from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, canvas, draw_legend, legend_px
+from gnomon_lab.report.drawing._static_region_map import draw_region_map
+from gnomon_lab.report.drawing._static_scatter import draw_scatter
+from gnomon_lab.report.drawing._static_space import draw_space
 
-_DPI = 96
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT = 84, 24
 _Y_LABEL = 60  # left of the axis, which leaves room for numbers such as -0.030
@@ -37,21 +39,17 @@ def draw(figure: Figure) -> Drawing:
         A matplotlib figure that belongs to no window and no global state.
     """
     with matplotlib.rc_context(style.STYLE):
-        if isinstance(figure, Curves):
-            return _draw_curves(figure)
-        if isinstance(figure, Scatter):
-            drawing = _canvas(_layout.WIDTH, _static_scatter.height(figure), figure.title)
-            _static_scatter.draw_scatter(drawing, figure)
-            return drawing
-        if isinstance(figure, RegionMap):
-            drawing = _canvas(_layout.WIDTH, _static_region_map.height(figure), figure.title)
-            _static_region_map.draw_region_map(drawing, figure)
-            return drawing
-        if isinstance(figure, Space):
-            drawing = _canvas(_layout.WIDTH, _static_space.height(figure), figure.title)
-            _static_space.draw_space(drawing, figure)
-            return drawing
-        return _draw_images(figure)
+        match figure:
+            case Curves():
+                return _draw_curves(figure)
+            case Scatter():
+                return draw_scatter(figure)
+            case RegionMap():
+                return draw_region_map(figure)
+            case Space():
+                return draw_space(figure)
+            case ImageSlider():
+                return _draw_images(figure)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -66,19 +64,13 @@ def save(figure: Figure, path: Path) -> None:
         draw(figure).savefig(path, format="svg", metadata=metadata)
 
 
-def _canvas(width: int, height: int, title: str) -> Drawing:
-    drawing = Drawing(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
-    drawing.text(EDGE / width, 1 - 14 / height, title, size=13, weight="bold", va="top", parse_math=False)
-    return drawing
-
-
 def _draw_curves(curves: Curves) -> Drawing:
     width = _layout.WIDTH
     entries = _layout.legend(curves)
     top = TITLE + legend_px([line.label for line in entries])
     stacked, tops = _layout.stack(curves)
     height = top + stacked + _layout.X_AXIS
-    drawing = _canvas(width, height, curves.title)
+    drawing = canvas(height, curves.title)
     handles = [Line2D([], [], **_line_style(line, curves.log_x), label=line.label) for line in entries]
     draw_legend(drawing, handles, height, handlelength=2.4)
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
@@ -157,7 +149,7 @@ def _draw_images(figure: ImageSlider) -> Drawing:
     cell = min(inner / cells, _TALLEST_IMAGE / h)
     step = round(cell * (h + gap))
     height = TITLE + sum((_HEADING if heading else 6) + step * len(rows) for heading, rows in blocks) + _NOTE
-    drawing = _canvas(_layout.WIDTH, height, figure.title)
+    drawing = canvas(height, figure.title)
     y = TITLE
     for heading, rows in blocks:
         if heading:

@@ -15,6 +15,7 @@ from gnomon_lab.report.drawing import _layout, _region_layout, _scatter_layout
 from gnomon_lab.report.drawing._matplotlib import (
     POINT,
     TITLE,
+    canvas,
     colour_bar,
     draw_legend,
     frame_title,
@@ -30,14 +31,11 @@ _MARGIN_LEFT, _MARGIN_RIGHT, _BETWEEN = 62, 24, 22
 _TALLEST = 620
 
 
-def height(regions: RegionMap) -> int:
-    """The height of the whole figure (pixels)."""
-    return _top(regions) + round(_sides(regions)[1]) + _layout.X_AXIS + _scatter_layout.BAR_ROOM
-
-
-def draw_region_map(drawing: Drawing, regions: RegionMap) -> None:
-    """Fills an empty figure of that height."""
-    whole, (wide, tall) = height(regions), _sides(regions)
+def draw_region_map(regions: RegionMap) -> Drawing:
+    """Draws the frames side by side, and the colour bar."""
+    wide, tall = _sides(regions)
+    whole = _top(regions) + round(tall) + _layout.X_AXIS + _scatter_layout.BAR_ROOM
+    drawing = canvas(whole, regions.title)
     draw_legend(drawing, [handle(mark, _look(mark)) for mark in _region_layout.marks(regions)], whole, handlelength=2.0)
     bottom = (whole - _top(regions) - tall) / whole
     for i, frame in enumerate(regions.still):
@@ -50,6 +48,7 @@ def draw_region_map(drawing: Drawing, regions: RegionMap) -> None:
         else:
             axes.tick_params(axis="y", labelleft=False)
     _draw_bar(drawing, regions, whole)
+    return drawing
 
 
 def _top(regions: RegionMap) -> int:

@@ -11,20 +11,17 @@ from matplotlib.lines import Line2D
 from gnomon.plot import style
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _layout, _scatter_layout
-from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, colour_bar, draw_legend, legend_px, plain
+from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, canvas, colour_bar, draw_legend, legend_px, plain
 
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT = 70, 24
 
 
-def height(scatter: Scatter) -> int:
-    """The height of the whole figure (pixels)."""
-    return _top(scatter) + _scatter_layout.stack(scatter)[0] + _layout.X_AXIS
-
-
-def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
-    """Fills an empty figure of that height."""
-    whole, (_, tops, bar_top) = height(scatter), _scatter_layout.stack(scatter)
+def draw_scatter(scatter: Scatter) -> Drawing:
+    """Draws all panels below each other, and the colour bar."""
+    stacked, tops, bar_top = _scatter_layout.stack(scatter)
+    whole = _top(scatter) + stacked + _layout.X_AXIS
+    drawing = canvas(whole, scatter.title)
     handles = [
         Line2D([], [], **_line_style(points), **_marker_style(points), markerfacecolor=_scatter_layout.fill(points),
                label=points.label)
@@ -50,6 +47,7 @@ def draw_scatter(drawing: Drawing, scatter: Scatter) -> None:
     if scatter.value_span:
         below = box(margin, bar_top + _scatter_layout.BAR_LABEL, inner // 2, _scatter_layout.BAR)
         colour_bar(drawing, colours, below, scatter.value_label)
+    return drawing
 
 
 def _top(scatter: Scatter) -> int:

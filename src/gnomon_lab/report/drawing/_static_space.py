@@ -14,6 +14,7 @@ from gnomon_lab.figures import Polylines, Space, SpaceFaces, SpaceFrame, SpaceMa
 from gnomon_lab.report.drawing import _layout, _space_layout
 from gnomon_lab.report.drawing._matplotlib import (
     TITLE,
+    canvas,
     draw_legend,
     frame_title,
     handle,
@@ -31,14 +32,11 @@ _MARKER, _LABELS = 7, 8.5
 _ZOOM, _ASIDE, _TALL = 0.93, 0.06, 0.92
 
 
-def height(space: Space) -> int:
-    """The height of the whole figure (pixels)."""
-    return _top(space) + round(_TALL * _plot(space))
-
-
-def draw_space(drawing: Drawing, space: Space) -> None:
-    """Fills an empty figure of that height."""
-    whole, side = height(space), _plot(space)
+def draw_space(space: Space) -> Drawing:
+    """Draws the frames side by side."""
+    side = _plot(space)
+    whole = _top(space) + round(_TALL * side)
+    drawing = canvas(whole, space.title)
     handles = [_handle(mark) for mark in _space_layout.marks(space)]
     draw_legend(drawing, handles, whole, handlelength=2.0)
     room = (_layout.WIDTH - 2 * _SIDE) / len(space.still)
@@ -46,6 +44,7 @@ def draw_space(drawing: Drawing, space: Space) -> None:
         left = _SIDE + i * room + (room - side) / 2 - _ASIDE * side
         place = (left / _layout.WIDTH, 0, side / _layout.WIDTH, side / whole)
         _draw_frame(drawing.add_axes(place, projection="3d"), space, frame)
+    return drawing
 
 
 def _top(space: Space) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
+from gnomon_lab.runs import Claim, Record, at_most, by_arm, over_seeds
 
 Scaling = Literal["exact", "printed"]
 SCALINGS: tuple[Scaling, ...] = ("exact", "printed")
@@ -200,7 +200,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         measure: Callable[[Arm], float],
     ) -> Claim:  # fmt: skip
         worst = [max(measure(arm) for scaling in scalings for arm in arms(r, scaling, chosen)) for r in seeds]
-        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+        return at_most(message, SOURCE + where, limit, worst)
 
     def square(message: str, value: Callable[[Arm], float]) -> Claim:
         powers = [power(records, value) for records in seeds]

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, at_most
 
 Arm = Sequence[Record]
 ARMS = {
@@ -105,8 +105,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """The statements of section 9, each for the worst of its arms and over all finished seeds."""
 
     def most(message: str, source: str, limit: float, names: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
-        found = [max(map(measure, arms(records, *names))) for records in seeds]
-        return Claim(message, source, f"at most {limit:g}", over_seeds(found), max(found) <= limit)
+        return at_most(message, source, limit, [max(map(measure, arms(records, *names))) for records in seeds])
 
     def over_times(name: str) -> Callable[[Arm], float]:
         return lambda arm: worst(arm, name)

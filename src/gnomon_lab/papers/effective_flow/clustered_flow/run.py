@@ -15,7 +15,7 @@ from gnomon.data import digits
 from gnomon.errors import ConvergenceError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.effective_flow._shared import near, normal, outputs
+from gnomon_lab.papers.effective_flow._shared import largest_difference, near, normal, outputs
 from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, SETTLED, SHOWN, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Settings, above, between
@@ -128,8 +128,9 @@ def follow(config: Config, run: Run, arm: str) -> None:
                 found, biases, moved = states[at]
                 values["loss"] = float(given.loss(found, biases, moved))
                 values["integrated"] = left(found, flow, directions)
-                values["off"], values["off_printed"] = off(found, solved[at]), off(found, printed[at])
-                values["moved"] = max(off(biases, start[1]), off(moved, layers))
+                values["off"] = largest_difference(found, solved[at])
+                values["off_printed"] = largest_difference(found, printed[at])
+                values["moved"] = max(largest_difference(biases, start[1]), largest_difference(moved, layers))
             run.record(at, **values, **once)
 
 
@@ -187,11 +188,6 @@ def own_gradient(given: Problem, start: Parameters) -> float:
     own, layers = torch.linalg.solve(layers[-1], weight, left=False), layers.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(given.loss(own @ layers[-1], biases, layers), layers)
     return float(gradient.abs().max())
-
-
-def off(found: Tensor, expected: Tensor) -> float:
-    """The largest difference between two entries."""
-    return float((found - expected).abs().max())
 
 
 EXPERIMENT = Experiment(EXPERIMENTS["clustered-flow"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

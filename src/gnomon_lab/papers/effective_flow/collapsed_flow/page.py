@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers._shared import arms_of
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, at_most
 
 Arm = Sequence[Record]
 STARTS = {"biases": "B larger", "weight": "W larger", "even": "both alike"}
@@ -182,7 +182,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
     def most(message: str, where: str, limit: float, kinds: Sequence[str], measure: Callable[[Arm], float]) -> Claim:
         worst = [max(map(measure, arms_of(records, *kinds))) for records in seeds]
-        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+        return at_most(message, SOURCE + where, limit, worst)
 
     def over_times(name: str) -> Callable[[Arm], float]:
         return lambda arm: max(record[name] for record in arm)

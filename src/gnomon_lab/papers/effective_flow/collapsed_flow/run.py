@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon import CollapsedFlow
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.effective_flow._shared import collapsed_network, extrapolated, near, normal
+from gnomon_lab.papers.effective_flow._shared import collapsed_network, extrapolated, largest_difference, near, normal
 from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
     DEFINITE,
     HALVINGS,
@@ -134,12 +134,7 @@ def duhamel(flow: CollapsedFlow) -> tuple[float, float]:
     integrals = torch.einsum("t,mtij->mij", shares / 2, torch.stack([pulls, pushes]))
     free = torch.stack([by_weight[-1] @ flow.biases, flow.weight @ by_biases[-1]])
     exact = torch.stack([found.biases[-1], found.weight[-1]])
-    return off(free - integrals, exact), off(free + integrals, exact)
-
-
-def off(found: Tensor, expected: Tensor) -> float:
-    """The largest difference between two entries."""
-    return float((found - expected).abs().max())
+    return largest_difference(free - integrals, exact), largest_difference(free + integrals, exact)
 
 
 def train(run: Run, q: int, name: str, reach: float, steps: int) -> None:
@@ -164,11 +159,11 @@ def train(run: Run, q: int, name: str, reach: float, steps: int) -> None:
                 time=float(found.times[at]),
                 flow_loss=float(found.loss[at]),
                 loss=float(losses[at]),
-                off_field=off(net.gradients(state, net.layers)[0], field),
-                off_steps=[off(path[at], state) for path in paths],
-                off_limit=off(limit[at], state),
+                off_field=largest_difference(net.gradients(state, net.layers)[0], field),
+                off_steps=[largest_difference(path[at], state) for path in paths],
+                off_limit=largest_difference(limit[at], state),
                 layers=float(rests[at]),
-                drift=off(biases @ biases.mT - weight.mT @ weight, flow.integral),
+                drift=largest_difference(biases @ biases.mT - weight.mT @ weight, flow.integral),
                 moved_out=float((torch.linalg.inv(net.start[1]) @ biases).diagonal().max()),
             )
 

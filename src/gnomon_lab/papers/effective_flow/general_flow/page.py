@@ -9,7 +9,7 @@ import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, RegionFrame, RegionMap
 from gnomon_lab.papers.effective_flow.truncation.film import SECTORS, regions
-from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
+from gnomon_lab.runs import Claim, Record, at_most, by_arm
 
 PLANE, SPACE, DIGITS, APART = "plane", "space", "digits", "separated"
 ARMS = (*(f"{PLANE} {layers}" for layers in (1, 2, 3)), f"{SPACE} 2", f"{DIGITS} 2", f"{APART} 2")
@@ -169,7 +169,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 
     def most(message: str, where: str, limit: float, measure: Callable[[Arm], float]) -> Claim:
         worst = [max(map(measure, by_arm(records).values())) for records in seeds]
-        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), max(worst) <= limit)
+        return at_most(message, SOURCE + where, limit, worst)
 
     powers = [power(arm) for records in seeds for arm in by_arm(records).values()]
     same = [by_arm(records)[ARMS[-1]][0]["alone"] for records in seeds]
@@ -186,6 +186,6 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         most("so do both its parts: largest rate, of the first loss", "(3.28), (3.29)", ORTHOGONAL,
              lambda arm: max(rate for record in arm for rate in record["rates"]) / arm[0]["loss"]),
         most("the loss is what they leave of the first: difference, of the first loss", "(3.27)", SOLVED, balance),
-        Claim("where clusters are separated the flow is that of each map alone: difference in β and R",
-              SOURCE + "theorems 3.2 and 5.1", f"at most {SAME:g}", over_seeds(same), max(same) <= SAME),
+        at_most("where clusters are separated the flow is that of each map alone: difference in β and R",
+                SOURCE + "theorems 3.2 and 5.1", SAME, same),
     ]  # fmt: skip

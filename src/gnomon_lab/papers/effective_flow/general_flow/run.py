@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit
-from gnomon.data import digits
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import plane_rotation, principal_digits
+from gnomon_lab.papers.effective_flow._shared import images_through, largest_difference, turning
 from gnomon_lab.papers.effective_flow.general_flow.page import (
     APART,
     ARMS,
@@ -90,7 +91,7 @@ def begin(arm: str, size: int, generator: torch.Generator) -> Start:
     if data == APART:
         return separated(size, generator)
     if data == DIGITS:
-        points, labels = components(size, generator)
+        points, labels = principal_digits(size, CLUSTERS, COMPONENTS, generator)
     else:
         width, labels = 2 if data == PLANE else 3, torch.arange(CLUSTERS).repeat_interleave(size)
         means = 1.2 * torch.randn(CLUSTERS, width, generator=generator, dtype=torch.float64)
@@ -102,32 +103,20 @@ def begin(arm: str, size: int, generator: torch.Generator) -> Start:
     return Start(points, labels, targets, beta, rotation)
 
 
-def components(size: int, generator: torch.Generator) -> tuple[Float[Tensor, "n q"], Int[Tensor, "n"]]:
-    """Principal components of images of the first digits, scaled to mean square 1."""
-    images = digits(1796, generator=generator, dtype=torch.float64)[0]
-    chosen = torch.cat([(images.labels == k).nonzero()[:size, 0] for k in range(CLUSTERS)])
-    x = images.x[chosen] - images.x[chosen].mean(0)
-    points = x @ torch.linalg.svd(x, full_matrices=False).Vh[:COMPONENTS].mT
-    return points / points.square().mean().sqrt(), images.labels[chosen]
-
-
 def separated(size: int, generator: torch.Generator) -> Start:
     """Two clusters, 20 apart, each in front of its own map, whose positive sector holds the other one."""
     labels, ones = torch.arange(2).repeat_interleave(size), torch.ones(2, dtype=torch.float64)
     means = torch.stack([-7 * ones, 7 * ones])
     points = means[labels] + 0.5 * torch.randn(2 * size, 2, generator=generator, dtype=torch.float64).clamp(-2, 2)
     turns = 0.2 * torch.rand(2, generator=generator, dtype=torch.float64) - 0.1
-    turned = [torch.stack([a.cos(), -a.sin(), a.sin(), a.cos()]).view(2, 2) for a in turns]
     # The first map's positive sector opens to the upper right, the second one's to the lower left.
-    rotation = torch.stack([turned[0], -turned[1]])
+    rotation = torch.stack([plane_rotation(turns[0]), -plane_rotation(turns[1])])
     return Start(points, labels, means * 5 / 7, -means * 6.6 / 7, rotation)
 
 
 def loss_of(start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]) -> Float[Tensor, ""]:
     """The loss (2.26), cluster by cluster and layer by layer."""
-    images = start.points
-    for b, r in zip(beta, rotation, strict=True):
-        images = ((images + b) @ r.mT).relu() @ r - b
+    images = images_through(start.points, beta, rotation)[-1]
     squares = (images - start.targets[start.labels]).square().sum(1)
     return (squares / torch.bincount(start.labels)[start.labels]).sum() / 2
 
@@ -138,8 +127,7 @@ def descent(
     """Steepest descent by automatic differentiation: for R, the generator Ω of its rotation."""
     at = beta.clone().requires_grad_(), rotation.clone().requires_grad_()
     of_beta, of_rotation = torch.autograd.grad(loss_of(start, *at), at)
-    turning = of_rotation @ rotation.mT
-    return -of_beta, (turning.mT - turning) / 2
+    return -of_beta, turning(of_rotation, rotation)
 
 
 def gradient_error(
@@ -170,7 +158,7 @@ def small_steps(start: Start, count: int) -> tuple[Float[Tensor, "l q"], Float[T
 
 def apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     """The largest difference in an entry of β or R."""
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+    return max(map(largest_difference, one, other))
 
 
 def alone(start: Start, orbit: TruncationOrbit) -> float:
@@ -199,10 +187,8 @@ def observe(run: Run, start: Start, flow: GeneralFlow, orbit: TruncationOrbit, e
         values = {"loss": orbit.loss, "rates": orbit.rates, "decrease": orbit.decrease}
         drawn = {}
         if len(eye) == 2:
-            images = [start.points]
-            for b, r in zip(beta, rotation, strict=True):
-                images.append(((images[-1] + b) @ r.mT).relu() @ r - b)
-            drawn = {"beta": beta, "rotation": rotation, "images": torch.stack(images).round(decimals=4)}
+            images = torch.stack(images_through(start.points, beta, rotation))
+            drawn = {"beta": beta, "rotation": rotation, "images": images.round(decimals=4)}
         run.record(
             at,
             s=float(orbit.times[at]),

@@ -12,6 +12,7 @@ from torch import Tensor
 from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit, truncation_time_bound
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.effective_flow._shared import images_through, turning
 from gnomon_lab.papers.effective_flow.truncation.page import ESTIMATES, KINDS, Kind, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Positive, Settings, at_least
@@ -169,8 +170,7 @@ def compared(
     velocity = [torch.stack(part) for part in zip(*map(TruncationFlow.velocity_at, flows, beta, rotation), strict=True)]
     state = [beta.clone().requires_grad_(), rotation.clone().requires_grad_()]
     gradient = torch.autograd.grad(loss(points, targets, *state), state)
-    turn = gradient[1] @ rotation.mT
-    descent = (-gradient[0], (turn.mT - turn) / 2 @ rotation)
+    descent = (-gradient[0], turning(gradient[1], rotation) @ rotation)
     errors = [(v - d).norm() / g.norm() for v, d, g in zip(velocity, descent, gradient, strict=True)]
     slopes = [(g * v).flatten(1).sum(1) for g, v in zip(gradient, velocity, strict=True)]
     return {"gradient_error": float(max(errors)), "slopes": torch.stack(slopes, 1).tolist()}
@@ -183,9 +183,7 @@ def loss(
     rotation: Float[Tensor, "2 q q"],
 ) -> Float[Tensor, ""]:
     """Equation 2.26, with both maps on both clusters."""
-    images = points
-    for b, r in zip(beta, rotation, strict=True):
-        images = ((images + b) @ r.mT).relu() @ r - b
+    images = images_through(points, beta, rotation)[-1]
     return (images - targets[:, None]).square().sum(2).mean(1).sum() / 2
 
 

@@ -14,6 +14,7 @@ from gnomon.data import digits
 from gnomon.dynamics import Coefficients, State
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers._shared import principal
 from gnomon_lab.papers.effective_flow.truncation_bias.page import (
     DATA,
     FALLS,
@@ -87,12 +88,6 @@ def run(config: Config, run: Run) -> None:
             (FALLS, halfway(seen, HIGH), seen.amin(0) - MARGIN),
         ):
             solve(run, f"{data} {case}", points, cut, goal, rotation, times)
-
-
-def principal(x: Float[Tensor, "n d"], components: int) -> Float[Tensor, "n q"]:
-    """The samples' leading principal components."""
-    centred = x - x.mean(0)
-    return centred @ torch.linalg.svd(centred, full_matrices=False)[2][:components].mT
 
 
 def halfway(seen: Float[Tensor, "n q"], share: float) -> Float[Tensor, "q"]:

@@ -18,9 +18,9 @@ from gnomon import (
 from gnomon.regions import boundary_distance
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN, Loss, mnist_network, mnist_splits
+from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN, Loss, mnist_network, mnist_splits, significant
 from gnomon_lab.papers.grokalign.regions.page import ARM, NEAR, claims, figures, summary, table
-from gnomon_lab.papers.grokalign.regions.slices import cut, reach, short
+from gnomon_lab.papers.grokalign.regions.slices import cut, reach
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Dtype, NonNegative, Positive, Settings, Share, between
 from gnomon_lab.training import fit, in_order
@@ -91,14 +91,15 @@ def run(config: Config, run: Run) -> None:
         run, ARM, config.steps, model, optimizer, in_order(train, 256), LOSSES[config.loss],
         due=lambda step: due(step) or sliced(step) or step % 10 == 0, penalty=penalty, generator=generator,
     ):  # fmt: skip
-        reached = step % 10 == 0 and float(unseen.read(step).values[UNSEEN].mean()) > config.goal
+        fresh = unseen.read(step)
+        reached = step % 10 == 0 and float(fresh.values[UNSEEN].mean()) > config.goal
         end = reached or step == config.steps
         if end or due(step) or sliced(step):
             known = seen.read(step)
             first = known.scalars()[SEEN] == 1 and all(record[SEEN] < 1 for record in run.records())
             values: dict[str, Any] = {"bend.median": float(known.values["train/bend"].median()), "reached": reached}
-            values["turned"] = short(known.values["triples/centroid_alignment"])
-            readings = [known, unseen.read(step)]
+            values["turned"] = significant(known.values["triples/centroid_alignment"], 4)
+            readings = [known, fresh]
             if end or first or sliced(step):
                 readings.append(near.read(step))
                 labels = config.classes if end else config.classes[:1]

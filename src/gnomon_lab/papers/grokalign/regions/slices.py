@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from gnomon import centroid
 from gnomon.regions import Plane, decision_boundary, plane_through, slice_regions
 from gnomon_lab.figures import Points, Polylines, RegionFrame
+from gnomon_lab.papers._shared import significant
 
 
 def plane_of(digits: Tensor) -> Plane:
@@ -38,25 +39,20 @@ def cut(model: nn.Module, digits: Tensor, reach: float) -> dict[str, Any]:
     polygons = [corners[:count] for corners, count in zip(regions.polygons.vertices, counts, strict=True)]
     return {
         "polygons": [places(polygon) for polygon in polygons],
-        "norms": short(regions.norms),
-        "areas": short(regions.areas),
+        "norms": significant(regions.norms, 4),
+        "areas": significant(regions.areas, 4),
         "classes": outputs.argmax(1).tolist(),
         "boundary": [places(line) for line in decision_boundary(regions)],
         "points": places(plane.project(digits)),
         "centroids": places(plane.project(sites)),
-        "digits": [short(digit, 3) for digit in digits],
-        "images": [short(site, 3) for site in sites],
+        "digits": significant(digits),
+        "images": significant(sites),
     }
 
 
 def places(points: Tensor) -> list[list[float]]:
     """Coordinates (k 2) to a hundredth of a unit, where the planes are tens of units wide: records stay small."""
     return [[round(x, 2), round(y, 2)] for x, y in points.tolist()]
-
-
-def short(values: Tensor, digits: int = 4) -> list[float]:
-    """Numbers (k) to a few significant digits."""
-    return [float(f"{value:.{digits}g}") for value in values.tolist()]
 
 
 def frame(label: str, piece: dict[str, Any], values: str) -> RegionFrame:

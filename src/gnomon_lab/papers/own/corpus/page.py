@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.papers._shared import SEEN, UNSEEN, lines
+from gnomon_lab.figures import Figure
+from gnomon_lab.papers._shared import accuracy_curves
 from gnomon_lab.papers.own.corpus.outcome import Outcome, outcome
 from gnomon_lab.papers.own.corpus.spread import decides, late
 from gnomon_lab.runs import Claim, Record, by_arm
@@ -47,18 +47,8 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """The accuracies of all networks."""
-    names = {name: name for name in by_arm(records)}
-    panels = tuple(
-        Panel(title, "share correct", known(records, names, name), (), (0.0, 1.05))
-        for title, name in (("Training data", SEEN), ("Unseen data", UNSEEN))
-    )
     caption = "The accuracy of each network on its training data, whose labels may be shuffled, and on unseen data."
-    return [Curves("accuracies", "What the networks know", caption, "step", panels)]
-
-
-def known(records: Sequence[Record], names: dict[str, str], name: str) -> tuple[Line, ...]:
-    """The curves of an accuracy, as far as it was read."""
-    return lines([record for record in records if record.get(name) is not None], names, name)
+    return [accuracy_curves(records, caption)]
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:

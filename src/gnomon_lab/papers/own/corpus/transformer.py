@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+HEADS = 4
+
 
 class Transformer(nn.Module):
     """Attention and a ReLU layer over a few tokens, read off at the last of them; no LayerNorm, no dropout.
@@ -12,9 +14,8 @@ class Transformer(nn.Module):
     It takes tokens as one-hot rows, so that Jacobians with respect to its input exist.
     """
 
-    def __init__(self, context: int, tokens: int, outputs: int, width: int, heads: int = 4) -> None:
+    def __init__(self, context: int, tokens: int, outputs: int, width: int) -> None:
         super().__init__()
-        self.heads = heads
         self.embedding = nn.Linear(tokens, width, bias=False)
         self.positions = nn.Parameter(torch.zeros(context, width))
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
@@ -24,8 +25,8 @@ class Transformer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """From tokens (n, t, v) to logits (n, c)."""
         x = self.embedding(x) + self.positions
-        heads = (*x.shape[:2], self.heads, -1)
-        scores = (self.query(x[:, -1:]) * self.key(x)).reshape(heads).sum(3) / math.sqrt(x.shape[2] / self.heads)
+        heads = (*x.shape[:2], HEADS, -1)
+        scores = (self.query(x[:, -1:]) * self.key(x)).reshape(heads).sum(3) / math.sqrt(x.shape[2] / HEADS)
         mixed = (scores.softmax(1).unsqueeze(3) * self.value(x).reshape(heads)).sum(1).flatten(1)
         last = x[:, -1] + self.attended(mixed)
         return self.head(last + self.out(self.neurons(last).relu()))

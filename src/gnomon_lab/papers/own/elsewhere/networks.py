@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+PATCH = 4
+"""The side of a piece of an image, in pixels."""
+
 
 class Encoder(nn.Module):
     """Tokens as rows, each with a learnt position, two of PyTorch's transformer layers; no dropout.
@@ -39,9 +42,9 @@ class Encoder(nn.Module):
         return self.head(h[:, -1] if self.from_last else h.mean(1))
 
 
-def patches(images: Tensor, size: int = 4) -> Tensor:
+def patches(images: Tensor) -> Tensor:
     """Square pieces of images (n, c, h, w) as tokens (n, t, v)."""
-    return nn.functional.unfold(images, size, stride=size).transpose(1, 2).contiguous()
+    return nn.functional.unfold(images, PATCH, stride=PATCH).transpose(1, 2).contiguous()
 
 
 def pretrain(encoder: Encoder, x: Tensor, steps: int, generator: torch.Generator) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from gnomon import Verdict, verdict
 from gnomon.history import corpus
-from gnomon_lab.figures import Curves, Figure, Panel
-from gnomon_lab.papers._shared import SEEN, UNSEEN, lines
+from gnomon_lab.figures import Figure
+from gnomon_lab.papers._shared import SEEN, UNSEEN, accuracy_curves
 from gnomon_lab.runs import Claim, Record, by_arm
 
 MOMENTS = (32, 16, 8, 4)
@@ -71,13 +71,7 @@ def summary(records: Sequence[Record]) -> str:
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """The accuracies of all training runs."""
-    names = {name: name for name in by_arm(records)}
-    panels = tuple(
-        Panel(title, "share correct", lines(records, names, name), (), (0.0, 1.05))
-        for title, name in (("Training data", SEEN), ("Unseen data", UNSEEN))
-    )
-    caption = "The accuracy of each network on 256 training samples, and on 2,000 unseen ones."
-    return [Curves("accuracies", "What the networks know", caption, "step", panels)]
+    return [accuracy_curves(records, "The accuracy of each network on 256 training samples, and on 2,000 unseen ones.")]
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:

@@ -65,8 +65,8 @@ def scored(records: Sequence[Record], task: str, entrant: str) -> list[Record]:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """How an entrant does compared with another on one task: the median over seeds, with a 95 % interval.
+class Comparison:
+    """An entrant compared with another on one task: the median over seeds, with a 95 % interval.
 
     Attributes:
         value: how many times fewer steps, or times less time; or how many points of unseen accuracy more.
@@ -85,7 +85,7 @@ class Beside:
     bound: bool = False
 
 
-def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Beside | None:
+def compare(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Comparison | None:
     """An entrant compared with another, seed by seed; unit is "steps", "time" or "unseen".
 
     An entrant that never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end
@@ -111,7 +111,7 @@ def beside(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str
     found = np.where(raced, np.median(cheaper), 1) * gains
     value = float(middle(found))
     bound = unit != "unseen" and middle(np.where(ours & ~theirs, np.inf, found)) > value
-    return Beside(value, float(low), float(high), int(ours.sum()), gains.size, bool(bound))
+    return Comparison(value, float(low), float(high), int(ours.sum()), gains.size, bool(bound))
 
 
 def middle(factors: Float[np.ndarray, "*draws run seed"]) -> Float[np.ndarray, "*draws"]:

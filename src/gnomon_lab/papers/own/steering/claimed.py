@@ -3,18 +3,26 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from gnomon_lab.papers.own.steering.chosen import ALONE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, Beside, beside, scored
+from gnomon_lab.papers._shared import SPREAD
+from gnomon_lab.papers.own.steering.chosen import (
+    ALONE,
+    NO_DECAY,
+    ON_TOP,
+    REFERENCE,
+    UNTUNED,
+    Comparison,
+    compare,
+    scored,
+)
 from gnomon_lab.runs import Claim, Record
 
 Seeds = Sequence[Sequence[Record]]
 AT_ONCE = 2.0
 """A network generalises at once if it arrives within this many times the steps to fitting its training data."""
 LATE = ("digits", "addition", "transformer", "parity")
-SLACK = 0.82 / 7.56
-"""The relative spread over seeds that table 1 of Walker et al. prints."""
 
 
-def words(found: Beside) -> str:
+def words(found: Comparison) -> str:
     """A factor, its interval, and how many arrived."""
     least = "at least " if found.bound else ""
     return f"{least}{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
@@ -26,7 +34,7 @@ def faster(
     """This many times fewer steps than another."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, entrant, other, "steps")
+        found = compare(seeds, task, entrant, other, "steps")
         if found is None:
             return None
         return Claim(f"{task}: {message}", source, f"at least {factor:.3g} x", words(found), found.value >= factor)
@@ -38,7 +46,7 @@ def no_faster(task: str, entrant: str, factor: float, message: str, source: str)
     """Not this many times fewer steps than tuned weight decay."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, entrant, REFERENCE, "steps")
+        found = compare(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
         holds = found.value < factor and not found.bound
@@ -51,7 +59,7 @@ def arrives(task: str, entrant: str, message: str, source: str) -> Callable[[See
     """The entrant arrives with every seed."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, entrant, REFERENCE, "steps")
+        found = compare(seeds, task, entrant, REFERENCE, "steps")
         if found is None:
             return None
         measured = f"{found.arrived} of {found.seeds}"
@@ -85,7 +93,7 @@ def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
     """Whether GrokAlign adds to a tuned weight decay, in time."""
 
     def claim(seeds: Seeds) -> Claim | None:
-        found = beside(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "time")
+        found = compare(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "time")
         if found is None:
             return None
         message = f"{task}: GrokAlign at one step in 16 on top of tuned weight decay takes less time than it"
@@ -96,14 +104,14 @@ def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
 
 WALKER, PRIETO = "Walker et al., arXiv:2506.12284, table 1", "Prieto et al., arXiv:2501.04697"
 PASAND = "Pasand, Dohmatob, arXiv:2510.04930"
-MUON = 153.09 / 102.89 * (1 - SLACK)
-"""Times fewer steps than AdamW, of Tveit et al., less the slack."""
+MUON = 153.09 / 102.89 * (1 - SPREAD)
+"""Times fewer steps than AdamW, of Tveit et al., less the spread."""
 CLAIMS = (
-    faster("digits", f"GrokAlign, {ALONE}", NO_DECAY, 7.56 * (1 - SLACK),
+    faster("digits", f"GrokAlign, {ALONE}", NO_DECAY, 7.56 * (1 - SPREAD),
            "GrokAlign takes 7.56 times fewer steps than without it", WALKER),
-    faster("digits", f"input noise, {ALONE}", NO_DECAY, 1.32 * (1 - SLACK),
+    faster("digits", f"input noise, {ALONE}", NO_DECAY, 1.32 * (1 - SPREAD),
            "input noise takes 1.32 times fewer steps than without it", WALKER),
-    faster("transformer", f"Grokfast, {ON_TOP}", NO_DECAY, 43.84 * (1 - SLACK),
+    faster("transformer", f"Grokfast, {ON_TOP}", NO_DECAY, 43.84 * (1 - SPREAD),
            "Grokfast with weight decay takes 43.84 times fewer steps than neither", "Lee et al., arXiv:2405.20233"),
     faster("transformer", f"Muon, {ON_TOP}", UNTUNED, MUON,
            "Muon takes 153.09 / 102.89 times fewer steps than AdamW", "Tveit et al., arXiv:2504.16041, abstract"),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
-from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, beside, scored
+from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, compare, scored
 from gnomon_lab.papers.own.steering.claimed import CLAIMS
 from gnomon_lab.runs import Claim, Record
 
@@ -42,7 +42,7 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
 
 def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool) -> str:
     """One entrant on one task."""
-    steps, time = (beside(seeds, task, entrant, REFERENCE, unit) for unit in ("unseen" if whole else "steps", "time"))
+    steps, time = (compare(seeds, task, entrant, REFERENCE, unit) for unit in ("unseen" if whole else "steps", "time"))
     if steps is None or time is None:
         return ""
     if whole:
@@ -57,7 +57,7 @@ def summary(records: Sequence[Record]) -> str:
     sentences = []
     for task, whole in tasks(records).items():
         unit = "unseen" if whole else "time"
-        found = {entrant: beside([records], task, entrant, REFERENCE, unit) for entrant in entrants(records)}
+        found = {entrant: compare([records], task, entrant, REFERENCE, unit) for entrant in entrants(records)}
         best, gained = max(((name, each) for name, each in found.items() if each), key=lambda pair: pair[1].value)
         sentences.append(
             f"{task}: {best} ({gained.value:+.1f} points)" if whole else f"{task}: {best} ({gained.value:.1f} x)"
@@ -91,7 +91,7 @@ def panel(seeds: Sequence[Sequence[Record]], task: str, whole: bool) -> ScatterP
         spans, ys = [], []
         for place, name in enumerate(names):
             by_itself = name in (BASELINE, UNTUNED, NO_DECAY)
-            found = beside(
+            found = compare(
                 seeds, task, name if by_itself else f"{name}, {way}", REFERENCE, "unseen" if whole else "time"
             )
             if found is None or (by_itself and way == ON_TOP):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 from gnomon import GeneralFlow
-from gnomon.data import digits
 from gnomon.models import mlp
+from gnomon_lab.papers._shared import plane_rotation, principal_digits
 
 EFFECTIVE, ADAPTED, CUMULATIVE, OWN, HEAD, TRAINING, LARGE = RUNGS = (
     "effective flow",
@@ -61,7 +61,7 @@ def clusters_start(size: int, name: str, generator: torch.Generator) -> Start:
     inward = {"clusters": 0.3, "collapsed": 1.3, "untruncated": -1.5}[name]
     apexes = (middle - inward * middle.sign()) * ones
     turn = 0.2 * torch.rand(2, generator=generator, dtype=torch.float64) - 0.1
-    turned = torch.stack([torch.stack([a.cos(), -a.sin(), a.sin(), a.cos()]).view(2, 2) for a in turn])
+    turned = torch.stack([plane_rotation(angle) for angle in turn])
     quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
     weight = torch.cat([turned * torch.tensor([1.0, -1.0])[:, None, None], quarter[None]])
     bias = torch.cat([-apexes, (quarter.mT @ (ones / 2))[None]])
@@ -70,14 +70,11 @@ def clusters_start(size: int, name: str, generator: torch.Generator) -> Start:
 
 def digits_start(size: int, q: int, generator: torch.Generator) -> Start:
     """Principal components of digits; random orthogonal weights, hidden biases of 1, and outputs with b^(L+1) = 0."""
-    images = digits(1796, generator=generator, dtype=torch.float64)[0]
-    chosen = torch.cat([torch.nonzero(images.labels == k)[:size, 0] for k in range(q)])
-    x = images.x[chosen] - images.x[chosen].mean(0)
-    points = x @ torch.linalg.svd(x, full_matrices=False).Vh[:q].mT
+    points, labels = principal_digits(size, q, q, generator)
     own = torch.linalg.qr(torch.randn(LAYERS + 1, q, q, generator=generator, dtype=torch.float64)).Q
     at = together(Affine(own, torch.ones(LAYERS + 1, q, dtype=torch.float64)))
     at.bias[-1] = 0
-    return Start(points / points.square().mean().sqrt(), images.labels[chosen], at)
+    return Start(points, labels, at)
 
 
 def together(own: Affine) -> Affine:

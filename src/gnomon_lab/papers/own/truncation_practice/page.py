@@ -17,7 +17,7 @@ from gnomon_lab.papers.own.truncation_practice.descents import (
     RUNGS,
     TRAINING,
 )
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Claim, Record, at_most, over_seeds
 
 FOLLOWED = ("clusters", "digits")
 """Starts that are followed in time."""
@@ -182,40 +182,8 @@ def sectors(record: Record) -> tuple[Float[np.ndarray, "3 2"], ...]:
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """What the paper says about the two losses and flows, for the worst of all finished seeds."""
 
-    def claim(message: str, where: str, most: float, value: Callable[[Sequence[Record]], float]) -> Claim:
-        worst = [value(records) for records in seeds]
-        return Claim(message, SOURCE + where, f"at most {most:g}", over_seeds(worst), max(worst) <= most)
-
-    def rises(rung: str, name: str) -> Claim:
-        gained = [share(of(records, name, rung)[-1]) - share(of(records, name, rung)[0]) for records in seeds]
-        message = f"{rung}, {name}: clusters are progressively truncated: gain of truncated coordinates"
-        return Claim(message, SOURCE + "abstract and section 1", "above 0", over_seeds(gained, "+.1%"), min(gained) > 0)
-
-    def contracts(rung: str) -> Claim:
-        def left(records: Sequence[Record]) -> float:
-            arm = of(records, "clusters", rung)
-            return max(arm[-1][name] / arm[0][name] for name in ("spread", "loss"))
-
-        message = f"{rung}: separated clusters contract to points, the loss to zero: what is left of either"
-        return claim(message, "abstract and section 1", NOTHING, left)
-
-    def differs(rungs: Sequence[str], loss: str) -> Callable[[Sequence[Record]], float]:
-        def value(records: Sequence[Record]) -> float:
-            arms = [of(records, name, rung) for name in FOLLOWED for rung in rungs]
-            return max(abs(record["loss"] - record[loss]) / arm[0]["loss"] for arm in arms for record in arm)
-
-        return value
-
-    def sets_out(records: Sequence[Record]) -> float:
-        pairs = [(of(records, name, ADAPTED)[0], of(records, name, EFFECTIVE)[0]) for name in FOLLOWED]
-        both = [[np.concatenate([velocity(r, what) for what in ("beta", "weight")]) for r in pair] for pair in pairs]
-        return max(float(np.linalg.norm(one - flow) / np.linalg.norm(flow)) for one, flow in both)
-
-    def stays(records: Sequence[Record]) -> float:
-        return max(record["beta_apart"] for name in FOLLOWED for record in of(records, name, ADAPTED))
-
-    def moves(name: str, *what: str) -> Callable[[Sequence[Record]], float]:
-        return lambda records: max(float(np.abs(velocity(of(records, name, TRAINING)[0], of_)).max()) for of_ in what)
+    def claim(message: str, where: str, limit: float, value: Callable[[Sequence[Record]], float]) -> Claim:
+        return at_most(message, SOURCE + where, limit, [value(records) for records in seeds])
 
     return [
         claim("every descent: the standard loss is the loss pulled back to the input: difference over the first loss",
@@ -226,11 +194,55 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
               "theorem 5.1", EXACT, sets_out),
         claim("small steps of that descent follow the effective flow: distance of the biases, share of the flow's way",
               "theorem 5.1", CLOSE, stays),
-        *(rises(rung, name) for rung in (EFFECTIVE, TRAINING) for name in FOLLOWED),
-        contracts(EFFECTIVE),
-        contracts(TRAINING),
+        *(rises(seeds, rung, name) for rung in (EFFECTIVE, TRAINING) for name in FOLLOWED),
+        *(claim(f"{rung}: separated clusters contract to points, the loss to zero: what is left of either",
+                "abstract and section 1", NOTHING, left(rung)) for rung in (EFFECTIVE, TRAINING)),
         claim("training, nothing truncated: the cumulative weights and biases rest: fastest entry",
               "(9.6), of the standard loss", EXACT, moves("untruncated", "weight", "beta")),
         claim("training, clusters collapsed: the cumulative weights rest: fastest entry",
               "(8.4), of the standard loss", EXACT, moves("collapsed", "weight")),
     ]  # fmt: skip
+
+
+def rises(seeds: Sequence[Sequence[Record]], rung: str, name: str) -> Claim:
+    """More coordinates are truncated in the end than at the start."""
+    gained = [share(of(records, name, rung)[-1]) - share(of(records, name, rung)[0]) for records in seeds]
+    message = f"{rung}, {name}: clusters are progressively truncated: gain of truncated coordinates"
+    return Claim(message, SOURCE + "abstract and section 1", "above 0", over_seeds(gained, "+.1%"), min(gained) > 0)
+
+
+def left(rung: str) -> Callable[[Sequence[Record]], float]:
+    """What is left in the end of the clusters' spread or of the loss, whichever is more."""
+
+    def value(records: Sequence[Record]) -> float:
+        arm = of(records, "clusters", rung)
+        return max(arm[-1][name] / arm[0][name] for name in ("spread", "loss"))
+
+    return value
+
+
+def differs(rungs: Sequence[str], loss: str) -> Callable[[Sequence[Record]], float]:
+    """How far another loss is from the standard one, of that at the start."""
+
+    def value(records: Sequence[Record]) -> float:
+        arms = [of(records, name, rung) for name in FOLLOWED for rung in rungs]
+        return max(abs(record["loss"] - record[loss]) / arm[0]["loss"] for arm in arms for record in arm)
+
+    return value
+
+
+def sets_out(records: Sequence[Record]) -> float:
+    """How far the descent in adapted weights sets out from the effective flow, of its speed."""
+    pairs = [(of(records, name, ADAPTED)[0], of(records, name, EFFECTIVE)[0]) for name in FOLLOWED]
+    both = [[np.concatenate([velocity(r, what) for what in ("beta", "weight")]) for r in pair] for pair in pairs]
+    return max(float(np.linalg.norm(one - flow) / np.linalg.norm(flow)) for one, flow in both)
+
+
+def stays(records: Sequence[Record]) -> float:
+    """How far the biases of the descent in adapted weights are from the effective flow's, of their way."""
+    return max(record["beta_apart"] for name in FOLLOWED for record in of(records, name, ADAPTED))
+
+
+def moves(name: str, *what: str) -> Callable[[Sequence[Record]], float]:
+    """The fastest entry of these parameters under training, at the start."""
+    return lambda records: max(float(np.abs(velocity(of(records, name, TRAINING)[0], of_)).max()) for of_ in what)

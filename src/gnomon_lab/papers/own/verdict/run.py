@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
 from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
-from gnomon_lab.papers.own.verdict.scores import Scored, beyond, of_networks, scores
+from gnomon_lab.papers.own.verdict.scores import Scored, beyond, joined, of_networks, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import (
     Places,
@@ -30,7 +29,7 @@ from gnomon_lab.papers.own.verdict.stopping import (
     threshold,
 )
 from gnomon_lab.papers.own.who_knows_first.board import resamples, spread
-from gnomon_lab.papers.own.who_knows_first.run import CORPUS
+from gnomon_lab.papers.own.who_knows_first.run import corpus_at
 from gnomon_lab.papers.own.who_knows_first.watched import Watched, families, read_corpus
 from gnomon_lab.runs import Run
 from gnomon_lab.runs.files import replace_text
@@ -140,20 +139,18 @@ def run(config: Config, run: Run) -> None:
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]
         run.record(step, rule=name, stops=stopped(judged, places))
-    path = Path(config.corpus) if config.corpus else CORPUS
     kept = shipped(list(CORE), judged.networks, data.of(list(CORE)), judged.group("families"))
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    sha256 = hashlib.sha256(corpus_at(config.corpus).read_bytes()).hexdigest()
     replace_text(run.folder / "corpus.json", json.dumps({"corpus": sha256, **kept}, separators=(",", ":")) + "\n")
 
 
 def ready(config: Config, seed: int) -> JudgedCorpus:
     """Reads the corpus."""
-    names, networks = read_corpus(Path(config.corpus) if config.corpus else CORPUS)
+    names, networks = read_corpus(corpus_at(config.corpus))
     networks = [network for network in networks if len(network.steps)]  # some diverge before they are read
     family = np.array([network.family for network in networks])
     data = moments(names, networks, CORE | VALIDATION | LOSS)
-    by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}
-    draws = resamples(by_family, config.resamples, np.random.default_rng(seed))
+    draws = resamples(families(networks), config.resamples, np.random.default_rng(seed))
     return JudgedCorpus(names, networks, data, of_everything(names, networks, data), family, draws)
 
 
@@ -187,9 +184,9 @@ def stops(judged: JudgedCorpus, predicted: HeldOutPredictions, grouping: str) ->
 def stopped(judged: JudgedCorpus, places: Places) -> dict[str, object]:
     """The results of a rule: false stops among all, wasted steps as a share of those of never stopping."""
     found, never = ended(judged.networks, places), ended(judged.networks, [None] * len(places))
-    family = [str(name) for name in judged.family]
-    false, ends = (of_networks(each.astype(float), family, judged.draws) for each in (found.false, found.stopped))
-    ours, theirs = (of_networks(each.wasted.astype(float), family, judged.draws) for each in (found, never))
+    drawn = joined(judged.draws, judged.family)
+    false, ends = (of_networks(each.astype(float), drawn) for each in (found.false, found.stopped))
+    ours, theirs = (of_networks(each.wasted.astype(float), drawn) for each in (found, never))
     return {
         "false": spread(*false),
         "wasted": spread(ours[0] / theirs[0], ours[1] / theirs[1]),

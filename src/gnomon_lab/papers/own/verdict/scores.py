@@ -1,6 +1,6 @@
 """How well probabilities and ranges agree with the outcomes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,11 +43,9 @@ class Scored:
         self.network, self.family = data.network[self.rows], family[data.network[self.rows]]
         self.draws = draws
         self.within = np.zeros(len(family), dtype=int)
-        together = np.empty((len(next(iter(draws.values()))), len(family)))
         for name, drawn in draws.items():
             self.within[family == name] = np.arange(drawn.shape[1])
-            together[:, family == name] = drawn
-        self.weights = together[:, self.network]
+        self.weights = joined(draws, family)[:, self.network]
 
     def auroc(self, predicted: Probabilities, only: Bool[NDArray[Any], "m"] | None = None) -> Score:
         """The mean over families of the chance that a moment before a rise has a higher score than another."""
@@ -55,9 +53,7 @@ class Scored:
         found = []
         for name, drawn in self.draws.items():
             chosen = kept & (self.family == name)
-            predictions = Predictions(
-                self.within[self.network[chosen]], predicted[self.rows][chosen], self.outcomes[chosen]
-            )
+            predictions = self._predictions(predicted, chosen)
             found.append((auroc(predictions), resampled_auroc(predictions, drawn)))
         values, resampled = zip(*found, strict=True)
         return float(mean(np.array(values))), mean(np.stack(resampled, axis=1))
@@ -66,12 +62,12 @@ class Scored:
         """The AUROC in each family."""
         found = {}
         for name in self.draws:
-            chosen = self.family == name
-            area = auroc(
-                Predictions(self.within[self.network[chosen]], predicted[self.rows][chosen], self.outcomes[chosen])
-            )
+            area = auroc(self._predictions(predicted, self.family == name))
             found[name] = None if np.isnan(area) else area
         return found
+
+    def _predictions(self, predicted: Probabilities, chosen: Bool[NDArray[Any], "k"]) -> Predictions:
+        return Predictions(self.within[self.network[chosen]], predicted[self.rows][chosen], self.outcomes[chosen])
 
     def brier(self, predicted: Probabilities) -> Score:
         """The mean squared error of the probability."""
@@ -131,9 +127,14 @@ def beyond(
     return found
 
 
-def of_networks(values: Float[NDArray[Any], "n"], family: Sequence[str], draws: Draws) -> Score:
-    """The mean over networks."""
-    together = np.empty((len(next(iter(draws.values()))), len(values)))
+def joined(draws: Draws, family: NDArray[Any]) -> Float[NDArray[Any], "b n"]:
+    """How often each network is drawn in each resample, in the networks' own order."""
+    together = np.empty((len(next(iter(draws.values()))), len(family)))
     for name, drawn in draws.items():
-        together[:, np.array(family) == name] = drawn
-    return float(values.mean()), together @ values / together.sum(1)
+        together[:, family == name] = drawn
+    return together
+
+
+def of_networks(values: Float[NDArray[Any], "n"], drawn: Float[NDArray[Any], "b n"]) -> Score:
+    """The mean over networks."""
+    return float(values.mean()), drawn @ values / drawn.sum(1)

@@ -39,7 +39,7 @@ def resamples(networks: Networks, count: int, generator: np.random.Generator) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class ByFamily:
     """A number by family, with those of the resamples; it says nothing at `nothing`.
 
     Attributes:
@@ -70,17 +70,17 @@ class Found:
         return self.nothing + self.signs(values) * (values - self.nothing)
 
 
-def areas(networks: Networks, scores: Scored, draws: Draws, later: int = 0) -> Found:
+def areas(networks: Networks, scores: Scored, draws: Draws, later: int = 0) -> ByFamily:
     """The AUROC at the reading at which the training data are fitted, or `later` readings after it."""
     known = {name: predictions_when_fitted(those, scores[name], later) for name, those in networks.items()}
     drawn = [resampled_auroc(found, draws[name]) for name, found in known.items()]
-    return Found(np.array([auroc(found) for found in known.values()]), np.stack(drawn, axis=1), 0.5)
+    return ByFamily(np.array([auroc(found) for found in known.values()]), np.stack(drawn, axis=1), 0.5)
 
 
-def correlations(networks: Networks, scores: Scored, draws: Draws) -> Found:
+def correlations(networks: Networks, scores: Scored, draws: Draws) -> ByFamily:
     """The rank correlation with the rise that follows."""
     found = [rank_correlation(those, scores[name], draws[name]) for name, those in networks.items()]
-    return Found(np.array([value for value, _ in found]), np.stack([drawn for _, drawn in found], axis=1), 0.0)
+    return ByFamily(np.array([value for value, _ in found]), np.stack([drawn for _, drawn in found], axis=1), 0.0)
 
 
 def judged(networks: Networks, scores: Scored, draws: Draws) -> dict[str, object]:
@@ -102,10 +102,10 @@ def judged(networks: Networks, scores: Scored, draws: Draws) -> dict[str, object
         "later": [
             spread(*areas(networks, scores, draws, DOUBLING * doubling).left_out()) for doubling in range(LATER + 1)
         ],
-        "high": rung(networks, turned(scores, highs)),
-        "low": rung(networks, turned(scores, dict.fromkeys(networks, -1.0))),
-        "own": rung(networks, turned(scores, signs)),
-        "elsewhere": rung_elsewhere(networks, scores, signs),
+        "high": alarms_in_time(networks, turned(scores, highs)),
+        "low": alarms_in_time(networks, turned(scores, dict.fromkeys(networks, -1.0))),
+        "own": alarms_in_time(networks, turned(scores, signs)),
+        "elsewhere": alarms_elsewhere(networks, scores, signs),
     }
 
 
@@ -131,15 +131,15 @@ def turned(scores: Scored, signs: Mapping[str, float]) -> Scored:
     return {name: [sign * score for score in scores[name]] for name, sign in signs.items()}
 
 
-def rung(networks: Networks, scores: Scored) -> Numbers:
+def alarms_in_time(networks: Networks, scores: Scored) -> Numbers:
     """The alarms of all families together, each at its own threshold."""
-    found = [rang for name, those in networks.items() if (rang := alarm(those, scores[name]))]
-    return in_time([lead for rang in found for lead in rang.leads])
+    alarms = [found for name, those in networks.items() if (found := alarm(those, scores[name]))]
+    return in_time([lead for each in alarms for lead in each.leads])
 
 
-def rung_elsewhere(networks: Networks, scores: Scored, signs: Mapping[str, float]) -> Numbers:
+def alarms_elsewhere(networks: Networks, scores: Scored, signs: Mapping[str, float]) -> Numbers:
     """The same with each family's threshold and direction taken from the others, and the false alarms it has then."""
-    found = []
+    alarms = []
     for name in networks:
         facing = turned(scores, dict.fromkeys(networks, signs[name]))
         others = [other for other in networks if other != name]
@@ -147,10 +147,10 @@ def rung_elsewhere(networks: Networks, scores: Scored, signs: Mapping[str, float
             [network for other in others for network in networks[other]],
             [score for other in others for score in facing[other]],
         )
-        rang = learnt and alarm(networks[name], facing[name], learnt.threshold)
-        found += [rang] if rang else []
-    false = number(np.mean([rang.false for rang in found])) if found else None
-    return in_time([lead for rang in found for lead in rang.leads]) | {"false": false}
+        own = learnt and alarm(networks[name], facing[name], learnt.threshold)
+        alarms += [own] if own else []
+    false = number(np.mean([each.false for each in alarms])) if alarms else None
+    return in_time([lead for each in alarms for lead in each.leads]) | {"false": false}
 
 
 def in_time(leads: Sequence[float]) -> Numbers:

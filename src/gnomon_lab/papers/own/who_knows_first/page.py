@@ -22,7 +22,7 @@ BASELINES = ("step", "train/training_loss", "train/parameter_norm", "validation/
 
 def ordered(records: Sequence[Record]) -> list[Record]:
     """All predictors, the best first."""
-    return sorted(records, key=lambda record: -(area(record, "left_out")["value"] or 0))
+    return sorted(records, key=lambda record: -(record["left_out"]["value"] or 0))
 
 
 def chosen(records: Sequence[Record]) -> list[Record]:
@@ -35,12 +35,6 @@ def chosen(records: Sequence[Record]) -> list[Record]:
 def title(record: Record) -> str:
     """A predictor's name and form."""
     return f"{record['predictor']}, {record['form']}"
-
-
-def area(record: Record, which: str) -> dict[str, Any]:
-    """The AUROC and its interval."""
-    found: dict[str, Any] = record[which]
-    return found
 
 
 def interval(found: dict[str, Any]) -> str:
@@ -60,7 +54,7 @@ def row(record: Record) -> tuple[str, ...]:
     """The row of one predictor."""
     own, elsewhere = record["own"], record["elsewhere"]
     return (
-        interval(area(record, "left_out")),
+        interval(record["left_out"]),
         interval(record["left_out"]["correlation"]),
         "" if own["in_time"] is None else f"{own['in_time']:.0%}",
         "" if elsewhere["in_time"] is None else f"{elsewhere['in_time']:.0%}, false {elsewhere['false']:.0%}",
@@ -73,8 +67,8 @@ def summary(records: Sequence[Record]) -> str:
     split = next(record for record in ordered(records) if record["predictor"] == "validation/accuracy")
     return (
         f"Of {len(records)} predictors {title(best)} tells most of families left out: AUROC "
-        f"{interval(area(best, 'left_out'))} when the training "
-        f"data are fitted; of a validation split {title(split)}: {interval(area(split, 'left_out'))}."
+        f"{interval(best['left_out'])} when the training "
+        f"data are fitted; of a validation split {title(split)}: {interval(split['left_out'])}."
     )
 
 
@@ -82,7 +76,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     """The AUROCs, a row for each predictor; and against time."""
     shown = chosen(records)
     names = list(shown[0]["families"])
-    by_name = {"families left out": [area(record, "left_out")["value"] for record in shown]}
+    by_name = {"families left out": [record["left_out"]["value"] for record in shown]}
     by_name |= {name: [record["families"][name]["value"] for record in shown] for name in names}
     points = [dots(name, values, colour) for colour, (name, values) in enumerate(by_name.items())]
     panel = ScatterPanel(
@@ -148,13 +142,13 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 def of_one(record: Record | None, words: str, way: str, source: str) -> list[Claim]:
     """That it tells, that it leads, and that it tells more than a validation split."""
     tells = f"{words}, {way} when the training data are fitted, tells who will generalise"
-    if record is None or (areas := area(record, "all"))["value"] is None:
+    if record is None or (areas := record["all"])["value"] is None:
         return [Claim(tells, source, "AUROC above 0.5", "has no value where both outcomes are known", False)]
     low, high = (areas["low"], areas["high"]) if way == "high" else (1 - areas["high"], 1 - areas["low"])
     value = areas["value"] if way == "high" else 1 - areas["value"]
-    rang, rivals = record[way], record["beyond_validation"]
+    alarms, rivals = record[way], record["beyond_validation"]
     beyond = min((found for found in rivals.values() if found["value"] is not None), key=lambda found: found["value"])
-    median = "most never ring" if rang["median"] is None else f"median {rang['median']:.1f} doublings"
+    median = "most never ring" if alarms["median"] is None else f"median {alarms['median']:.1f} doublings"
     return [
         Claim(
             tells,
@@ -167,8 +161,8 @@ def of_one(record: Record | None, words: str, way: str, source: str) -> list[Cla
             f"{words} leads: an alarm with one false in ten rings before half of the rise of unseen accuracy",
             source,
             "for most networks that generalise",
-            f"for {rang['in_time']:.0%} of {rang['networks']}; {median}",
-            rang["in_time"] > 0.5,
+            f"for {alarms['in_time']:.0%} of {alarms['networks']}; {median}",
+            alarms["in_time"] > 0.5,
         ),
         Claim(
             f"{words} tells more than a validation split of a tenth, in families left out",

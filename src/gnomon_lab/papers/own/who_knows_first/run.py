@@ -42,8 +42,8 @@ SMALL = PAPER = Config()
 
 def run(config: Config, run: Run) -> None:
     """Asks each quantity in both forms, one after the other."""
-    names, networks = read_corpus(Path(config.corpus) if config.corpus else CORPUS)
-    by_family = {name: [each for each in networks if each.family == name] for name in families(networks)}
+    names, networks = read_corpus(corpus_at(config.corpus))
+    by_family = families(networks)
     require_outcomes(by_family, config.corpus)
     draws = resamples(by_family, config.resamples, np.random.default_rng(run.seed))
     rivals = {form: scores(by_family, form, names.index(VALIDATION)) for form in FORMS}
@@ -53,6 +53,11 @@ def run(config: Config, run: Run) -> None:
         scored = scores(by_family, form, place)
         more = {rival: beyond(by_family, scored, theirs, draws) for rival, theirs in rivals.items()}
         run.record(step, predictor=name, form=form, beyond_validation=more, **judged(by_family, scored, draws))
+
+
+def corpus_at(path: str) -> Path:
+    """The table at this path; without one, that which comes with gnomon."""
+    return Path(path) if path else CORPUS
 
 
 def require_outcomes(networks: Networks, path: str) -> None:

@@ -112,6 +112,9 @@ def changes(levels: NDArray[Any], positive: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def families(networks: Sequence[Watched]) -> list[str]:
-    """Their names, in the order in which they come."""
-    return list(dict.fromkeys(network.family for network in networks))
+def families(networks: Sequence[Watched]) -> dict[str, list[Watched]]:
+    """The networks of each family, in the order in which they come."""
+    found: dict[str, list[Watched]] = {}
+    for network in networks:
+        found.setdefault(network.family, []).append(network)
+    return found
