@@ -102,6 +102,16 @@ def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
     return wide
 
 
+def single(dtype: torch.dtype) -> torch.dtype:
+    """The dtype, or float32 for half precision, which has no decompositions, and cannot hold sums."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def in_single(tensor: Tensor) -> Tensor:
+    """The tensor in float32 at least."""
+    return tensor.to(single(tensor.dtype))
+
+
 def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
     """The result, with its tensors of these dtypes converted to half precision.
 

@@ -78,7 +78,6 @@ class GaussNewtonOperator:
             v = torch.zeros_like(logits, requires_grad=True)
             outputs = logits.detach().requires_grad_()
             loss = losses(outputs, labels[rows]).sum() / n
-            _checks.finite(loss=loss.detach().reshape(1))
             require_slope(loss)
             (slopes,) = torch.autograd.grad(loss, outputs, create_graph=True, materialize_grads=True)
             return _Chunk(logits, v, vectors.gradients(logits, v), outputs, slopes)
@@ -102,13 +101,7 @@ class GaussNewtonOperator:
 
     def _right(self, chunk: _Chunk, u: Float[Tensor, "p"]) -> Float[Tensor, "n c"]:
         """Each product of a Jacobian with u."""
-        both = zip(chunk.derivatives, self.vectors.parts(u), strict=True)
-        pairs = [pair for pair in both if pair[0].requires_grad]
-        if not pairs:
-            return torch.zeros_like(chunk.outputs)
-        along, parts = zip(*pairs, strict=True)
-        (product,) = second(along, [chunk.v], parts)
-        return product
+        return second(chunk.derivatives, [chunk.v], self.vectors.parts(u))[0]
 
     def _require_derivatives(self, chunk: _Chunk) -> None:
         """Raises UnsupportedModuleError if the products disagree, which torch does not always report."""

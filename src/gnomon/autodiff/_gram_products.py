@@ -25,14 +25,23 @@ CALL = 2e7
 
 @dataclass(frozen=True)
 class Plan:
-    """How to compute the kernel: the layers taken by Gram products, the other parameters, and the samples per block."""
+    """How to compute the kernel.
+
+    Attributes:
+        layers: the layers that contribute Gram products.
+        contracted: the parameters that contribute contractions of their Jacobians.
+        multiplied: those that contribute products with their Jacobians.
+        outputs: the number of outputs.
+        dtype: their dtype.
+        block: the samples per block.
+    """
 
     layers: frozenset[str]
-    rest: dict[str, Tensor]
+    contracted: dict[str, Tensor]
+    multiplied: dict[str, Tensor]
     outputs: int
     dtype: torch.dtype
     block: int
-    products: bool
 
 
 def gradient_kernel(
@@ -63,8 +72,8 @@ def gradient_kernel(
         pairs = [grams(a, b, trace=trace) for a, b in zip(first, second, strict=True)]
         return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
     kernel = assemble(model, plan, x, x2, trace=trace, budget=budget)
-    if plan.products:
-        add_products(model, plan.rest, x, x if x2 is None else x2, kernel, block=plan.block)
+    if plan.multiplied:
+        add_products(model, plan.multiplied, x, x if x2 is None else x2, kernel, block=plan.block)
     return kernel
 
 
@@ -104,7 +113,8 @@ def make_plan(
         products = fits < 2 * wide or m * c * (3 * forward * (n + 1) + CALL) < contraction
     # Never one sample, which would be run with a copy of itself. Products also traverse the graph of a backward pass.
     block = max(2, fits // max(1, 2 * sample if products else wide))
-    return Plan(frozenset(found), rest, c, tape.logits.dtype, block, products)
+    contracted, multiplied = ({}, rest) if products else (rest, {})
+    return Plan(frozenset(found), contracted, multiplied, c, tape.logits.dtype, block)
 
 
 def factors(model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
@@ -125,9 +135,9 @@ def factors(model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Fact
                     "Split the samples by the way they take.",
                 )
             made += layer_factors(tape, [found[name] for name in sorted(plan.layers)], keep=keep)
-    if plan.rest and not plan.products:
+    if plan.contracted:
         with differentiable(recording=keep):
-            made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(model, plan.rest, x)]
+            made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(model, plan.contracted, x)]
     return made
 
 

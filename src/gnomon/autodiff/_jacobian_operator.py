@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.autodiff._independence import require_independent_samples, require_samples
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import mixture
@@ -75,7 +75,7 @@ class TapeProducts:
                     return along
 
                 # torch does not always report a missing second derivative: checked against the norm of one product.
-                wide = torch.promote_types(logits.dtype, torch.float32)  # half precision does not hold the squares
+                wide = single(logits.dtype)  # half precision does not hold the squares
                 size = g.to(wide).square().sum()
                 off = (multiply(g).to(wide) * w).sum() - size
                 right = bool(off.abs() <= torch.finfo(logits.dtype).eps ** 0.5 * size)
@@ -137,22 +137,21 @@ class JacobianOperator:
 
         require_unchanged = _unchanged(model)
 
+        only: list[TapeProducts] = []  # the one chunk, if all samples fit
+
         def parts() -> Iterator[TapeProducts]:
             require_unchanged()
+            if only:
+                yield from only
+                return
             for start in range(0, len(x), size):
                 with torch.no_grad():
-                    tape = forward(model, x[start : start + size], products=True)
-                yield TapeProducts(tape, start)
+                    part = TapeProducts(forward(model, x[start : start + size], products=True), start)
+                if size >= len(x):
+                    only.append(part)
+                yield part
 
-        whole: list[TapeProducts] = []
-
-        def kept() -> Iterator[TapeProducts]:
-            require_unchanged()
-            if not whole:
-                whole.extend(parts())
-            yield from whole
-
-        self.parts: Callable[[], Iterator[TapeProducts]] = kept if size >= len(x) else parts
+        self.parts: Callable[[], Iterator[TapeProducts]] = parts
 
     @classmethod
     def of(cls, tape: Tape, first: int = 0) -> "JacobianOperator":

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from gnomon._budget import budget_of
+from gnomon._precision import in_single
 from gnomon.autodiff._entrance import SAME_ENTRIES, linear_entrance
 from gnomon.autodiff._independence import require_samples, require_samples_in_order
 from gnomon.autodiff._layers import layer_named, multiplies, weight_of
@@ -59,9 +60,7 @@ def add_gradients(
         n, c = tape.logits.shape
         for unit in torch.eye(c, dtype=tape.logits.dtype, device=tape.logits.device):
             for (names, place), gradient in _gradients(tape, places, unit.expand(n, c), sums):
-                rows = place.rows(gradient)
-                # Half precision cannot hold such sums.
-                rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+                rows = in_single(place.rows(gradient))
                 if isinstance(place, Before):
                     # A single sample was run together with a copy of itself.
                     if len(rows) not in (n, max(2, n)):

@@ -32,27 +32,37 @@ def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) ->
     """The map by which the layer computes these logits from its input; None if it does not."""
     if len(given) != len(logits) or not given.is_floating_point():
         return None
-    classes = logits.shape[1]
-    for matrix in matrices(layer):
-        for weight in (matrix, matrix.mT):
-            for bias in biases(layer, classes) if len(weight) == classes else ():
-                for features in rows_of(given, weight.shape[1]):
-                    if follow(logits, LinearMap(features, weight, bias)):
-                        return LinearMap(features, weight, bias)
-                if given.ndim > 2 and given.shape[-1] == weight.shape[1]:
-                    features = _at_their_positions(given, weight, bias, logits)
-                    if follow(logits, LinearMap(features, weight, bias)):
-                        return LinearMap(features, weight, bias)
+    for weight, bias in _weights_and_biases(layer, logits.shape[1]):
+        for features in _sources(given, weight, bias, logits):
+            found = LinearMap(features, weight, bias)
+            if follow(logits, found):
+                return found
     return None
 
 
 def map_of(layer: nn.Module, given: Tensor, classes: int) -> LinearMap | None:
     """The map that the layer computes, whatever follows it; None if it does not have this many outputs."""
+    for weight, bias in _weights_and_biases(layer, classes):
+        for features in rows_of(given, weight.shape[1]):
+            return LinearMap(features, weight, bias)
+    return None
+
+
+def _weights_and_biases(layer: nn.Module, classes: int) -> Iterator[tuple[Float[Tensor, "c p"], Tensor | None]]:
+    """What the layer may compute this many outputs with."""
     for matrix in matrices(layer):
         for weight in (matrix, matrix.mT):
-            for features in rows_of(given, weight.shape[1]) if len(weight) == classes else ():
-                return LinearMap(features, weight, next(biases(layer, classes)))
-    return None
+            if len(weight) == classes:
+                yield from ((weight, bias) for bias in biases(layer, classes))
+
+
+def _sources(
+    given: Tensor, weight: Float[Tensor, "c p"], bias: Tensor | None, logits: Float[Tensor, "n c"]
+) -> Iterator[Float[Tensor, "n p"]]:
+    """The rows from which the logits may come: of the whole input, or at a position of each sample's."""
+    yield from rows_of(given, weight.shape[1])
+    if given.ndim > 2 and given.shape[-1] == weight.shape[1]:
+        yield _at_their_positions(given, weight, bias, logits)
 
 
 def _at_their_positions(

@@ -44,7 +44,6 @@ def loss_gradient(
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
             raise ShapeError("loss", "one number", got, "Take the mean over the samples.")
-        _checks.finite(loss=value.detach().reshape(1))
         require_slope(value)
         (residual,) = torch.autograd.grad(value.sum(), at, retain_graph=True, create_graph=keep, materialize_grads=True)
         if once:
@@ -57,7 +56,8 @@ def loss_gradient(
 
 
 def require_slope(value: Tensor) -> None:
-    """Raises RangeError unless a loss has a graph to the outputs: for one that does not, torch knows no derivative."""
+    """Raises RangeError unless a loss is finite and has a graph to the outputs: else torch knows no derivative."""
+    _checks.finite(loss=value.detach().reshape(1))
     if not value.requires_grad:
         raise RangeError(
             "loss",

@@ -81,11 +81,7 @@ class LossOperator:
 
     def _product(self, chunk: list[Tensor], u: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
         """The contribution of some samples to the product."""
-        pairs = [pair for pair in zip(chunk, self.vectors.parts(u), strict=True) if pair[0].requires_grad]
-        if not pairs:
-            return self.vectors.zeros()
-        along, parts = zip(*pairs, strict=True)
-        return self.vectors.joined(second(along, [*self.vectors.parameters.values()], parts))
+        return self.vectors.joined(second(chunk, [*self.vectors.parameters.values()], self.vectors.parts(u)))
 
     def _require_symmetry(self, chunk: list[Tensor]) -> None:
         """Raises UnsupportedModuleError if products are not those of a Hessian, which torch does not always report."""
@@ -112,7 +108,6 @@ def _gradients(
     logits = run(model, x[rows])
     require_gradient(logits)
     loss = losses(logits, labels[rows]).sum() / len(x)
-    _checks.finite(loss=loss.detach().reshape(1))
     require_slope(loss)
     return vectors.gradients(loss)
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._head import Head, features_in, linear_head
+from gnomon.autodiff._head import features_in, linear_head
 from gnomon.autodiff._independence import (
     require_independent_samples,
     require_samples,
@@ -72,7 +72,9 @@ def observe(
     derivative = not names.isdisjoint({"jacobian", "jacobian_operator", "centroid"})
     require_samples(model, x, derivative=derivative)
     heads = {name: linear_head(model, x, of, positions) for name, of in features.items() if not isinstance(of, str)}
-    watched = {name: layers_of(model, of, heads.get(name)) for name, of in features.items()}
+    watched = {
+        name: (layer_named(model, of),) if isinstance(of, str) else heads[name].layers for name, of in features.items()
+    }
     watch = {f"{name} {place}": layer for name, layers in watched.items() for place, layer in enumerate(layers)}
     named = [layer for name, of in features.items() if of for layer in watched[name]]
     if named and not independent:
@@ -122,11 +124,6 @@ def observation_bytes(model: Model, x: Shaped[Tensor, "n *d"], names: Set[str], 
     """The memory that one sample needs for these observations, measured on the first two."""
     operator = prepare if "jacobian_operator" in names else None
     return sample_bytes(model, x, jacobian=copies if "jacobian" in names else 0, prepare=operator)
-
-
-def layers_of(model: Model, of: Layer, head: Head | None) -> tuple[nn.Module, ...]:
-    """The layers whose input is observed."""
-    return (layer_named(model, of),) if isinstance(of, str) else head.layers if head else ()
 
 
 def map_tapes(

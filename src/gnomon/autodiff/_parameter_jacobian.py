@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon._precision import single
 from gnomon.autodiff._independence import require_independent_samples
 from gnomon.autodiff._run import recorded, run
 from gnomon.autodiff._single_steps import in_single_steps
@@ -125,8 +126,7 @@ def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapp
 def mixture(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
     """One vector over all samples and outputs, no two entries alike: what is right for it is right for each."""
     # In float32 at least: half precision does not hold all places.
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    places = torch.arange(1, logits.numel() + 1, device=logits.device, dtype=wide)
+    places = torch.arange(1, logits.numel() + 1, device=logits.device, dtype=single(logits.dtype))
     return places.cos().to(logits.dtype).view(logits.shape)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon._budget import budget_of
+from gnomon._precision import single
 from gnomon.autodiff._descent import only_once
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable
@@ -39,7 +40,7 @@ class ParameterVectors:
         """
         parameters = trainable(model, x)
         first = next(iter(parameters.values()))
-        return cls(parameters, first.new_empty(0, dtype=torch.promote_types(first.dtype, torch.float32)))
+        return cls(parameters, first.new_empty(0, dtype=single(first.dtype)))
 
     @property
     def size(self) -> int:
@@ -83,11 +84,15 @@ class ParameterVectors:
 
 
 def second(along: Sequence[Tensor], at: Sequence[Tensor], v: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The derivatives of ⟨v, along⟩, where along are derivatives themselves.
+    """The derivatives of ⟨v, along⟩, where along are derivatives themselves; zero for those without a graph.
 
     Raises:
         UnsupportedModuleError: if torch reports that there are none.
     """
+    pairs = [(derivative, part) for derivative, part in zip(along, v, strict=True) if derivative.requires_grad]
+    if not pairs:
+        return tuple(map(torch.zeros_like, at))
+    along, v = zip(*pairs, strict=True)
     try:
         return torch.autograd.grad(along, at, v, retain_graph=True, materialize_grads=True)
     except torch.OutOfMemoryError:

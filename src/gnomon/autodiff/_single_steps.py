@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gnomon._precision import in_single
 from gnomon.autodiff._replacing import replacing
 
 
@@ -58,7 +59,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
 
 def standardised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
     """The tensor with mean 0 and variance 1 along these axes; computed in float32 at least, as by torch."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = in_single(x)
     centred = wide - wide.mean(axes, keepdim=True)
     return (centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()).to(x.dtype)
 

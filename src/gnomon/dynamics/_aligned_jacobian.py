@@ -67,7 +67,6 @@ def aligned_jacobian(
         ("norm", norm, "finite and at least 0", 0 <= norm < math.inf),
         ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
     )
-    _checks.floating(x=x)
     largest = torch.finfo(x.dtype).max
     _checks.settings(("norm", norm, f"at most {largest:.3g}, the largest {x.dtype}", norm <= largest))
     _checks.samples(x=x)

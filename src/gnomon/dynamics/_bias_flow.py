@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import HALF, full_precision, narrowed
+from gnomon._precision import HALF, full_precision, in_single, narrowed
 from gnomon.errors import RangeError, ShapeError
 
 
@@ -99,7 +99,7 @@ def bias_flow(
         ("times", times.dtype, f"in {points.dtype} as points", times.dtype == points.dtype),
     )
     dtype, given = points.dtype, (points, target, beta, rotation, times.to(points.device))
-    points, target, beta, rotation, times = (part.to(torch.promote_types(dtype, torch.float32)) for part in given)
+    points, target, beta, rotation, times = map(in_single, given)
     # All positions are relative to the cut at time 0, so that a point that lies there carries no rounding error.
     seen = (torch.cat([points, target[None]]) + beta) @ rotation.mT
     goal = seen[-1]
@@ -156,7 +156,6 @@ def _mean_squares_kept(distance: Float[Tensor, "q n"], rising: Bool[Tensor, "q"]
 
 def require_one_cluster(*, points: Tensor, target: Tensor, beta: Tensor, rotation: Tensor) -> None:
     """Raises unless these are a cluster (n q), its target (q), a bias (q) and an orthogonal matrix, in one dtype."""
-    _checks.floating(points=points)
     _checks.samples(points=points)
     width = points.shape[1:]
     for name, tensor, wanted in (

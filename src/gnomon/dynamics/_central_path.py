@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.dynamics._integration import increasing_times, integrated, require_rtol, require_times
 from gnomon.dynamics._snr_growth import Projection, constants, snr_growth
-from gnomon.errors import ConvergenceError, RangeError, ShapeError, public
+from gnomon.errors import ConvergenceError, RangeError, ShapeError
 
 DRIFT = 1e-8
 """How far the within-class covariance may be from the identity, in its largest entry."""
@@ -109,7 +109,6 @@ class CentralPath:
         self.features = _renormalised(features)
         self.projection = projection
 
-    @public
     @full_precision
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CentralPathFlow:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.dynamics._integration import require_times
 from gnomon.errors import RangeError, ShapeError
 
@@ -64,7 +64,6 @@ class ClusteredFlow:
     def __init__(
         self, points: Float[Tensor, "n q"], targets: Float[Tensor, "n c"], weight: Float[Tensor, "c q"]
     ) -> None:
-        _checks.floating(points=points)
         _checks.samples(points=points, targets=targets)
         if not points.ndim == targets.ndim == 2 or weight.shape != (targets.shape[1], points.shape[1]):
             raise ShapeError(
@@ -81,7 +80,7 @@ class ClusteredFlow:
                 "Convert them.",
             )
         _checks.finite(points=points, targets=targets, weight=weight)
-        dtype = torch.promote_types(points.dtype, torch.float32)
+        dtype = single(points.dtype)
         points, targets, weight = points.to(dtype), targets.to(dtype), weight.to(dtype)
         left, values, right = torch.linalg.svd(points, full_matrices=False)
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]

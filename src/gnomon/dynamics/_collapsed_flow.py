@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.dynamics._integration import increasing_times, integrated, require_float64, require_rtol
-from gnomon.errors import ShapeError, public
+from gnomon.errors import ShapeError
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,6 @@ class CollapsedFlow:
         values = torch.linalg.eigvalsh(self.integral)
         self.spectral_gap: Float[Tensor, ""] = torch.maximum(values[0], -values[-1]).clamp(min=0)
 
-    @public
     @full_precision
     def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CollapsedFlowRun:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
@@ -157,7 +156,6 @@ class CollapsedFlow:
             drift=(_integral(weight, biases) - self.integral).abs().amax((1, 2)),
         )
 
-    @public
     @full_precision
     def propagators(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CollapsedPropagators:
         """The propagators along the flow, integrated with it; arguments, errors and cost as for `flow`."""

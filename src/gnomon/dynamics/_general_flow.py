@@ -13,7 +13,7 @@ from gnomon.dynamics._clusters import Clusters
 from gnomon.dynamics._filippov import Coefficients, Snapshot, State, SwitchingEvents, Trajectory
 from gnomon.dynamics._integration import increasing_times, require_float64, require_rtol
 from gnomon.dynamics._truncation_orbit import TruncationOrbit
-from gnomon.errors import EmptyError, RangeError, ShapeError, public
+from gnomon.errors import EmptyError, RangeError, ShapeError
 
 DEFECT = 1e-9
 """How far R Rᵀ may be from the identity, in its largest entry, for R to be taken as orthogonal."""
@@ -56,7 +56,6 @@ class GeneralFlow:
         >>> torch.testing.assert_close(orbit.beta[0, 0, 0] + 2, 2 * torch.tensor(-0.5).double().exp())
     """
 
-    @public
     @full_precision
     def __init__(self, points: Float[Tensor, "n q"], labels: Int[Tensor, "n"], targets: Float[Tensor, "k q"]) -> None:
         _checks.samples(points=points)
@@ -82,7 +81,6 @@ class GeneralFlow:
         self.points, self.labels, self.targets = points.detach().clone(), labels, targets.detach().clone()
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
-    @public
     @full_precision
     def flow(
         self,
@@ -120,7 +118,6 @@ class GeneralFlow:
         """
         return self._flow(beta, rotation, times, rtol)
 
-    @public
     @full_precision
     def velocity_at(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, public
 
 STEPS = 10_000
@@ -88,7 +88,6 @@ class LinearDeepRFM:
         feature_ridge: float | int,
         scaling: Literal["exact", "printed"] = "exact",
     ) -> None:
-        _checks.floating(gram=gram)
         _checks.samples(gram=gram)
         _checks.finite(gram=gram)
         if gram.shape != (len(gram), len(gram)) or labels.shape != gram.shape[:1]:
@@ -110,7 +109,7 @@ class LinearDeepRFM:
             ("sizes of classes", counts.tolist(), "equal", len(set(counts.tolist())) == 1),
             ("printed kappa", printed, "above 0 (take a smaller kernel_ridge)", scaling != "printed" or printed > 0),
         )
-        self.gram = gram.to(torch.promote_types(gram.dtype, torch.float32), copy=True)
+        self.gram = gram.to(single(gram.dtype), copy=True)
         _check_gram(self.gram.detach(), torch.finfo(gram.dtype).eps, kernel_ridge)
         self.kernel_ridge, self.feature_ridge = float(kernel_ridge), float(feature_ridge)
         self.target = functional.one_hot(places, len(classes)).to(self.gram.dtype)

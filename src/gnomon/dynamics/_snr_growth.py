@@ -65,7 +65,6 @@ def snr_growth(
         >>> [[round(value, 1) for value in row] for row in omega.tolist()]
         [[0.1, 1.0], [447.2, 447.2]]
     """
-    _checks.floating(initial=initial, times=times)
     _checks.one_axis(initial=initial, times=times)
     _checks.finite(initial=initial, times=times)
     least, earliest = float(initial.detach().min()), float(times.detach().min())

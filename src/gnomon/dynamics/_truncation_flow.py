@@ -12,7 +12,7 @@ from gnomon.dynamics._clusters import Clusters
 from gnomon.dynamics._general_flow import GeneralFlow
 from gnomon.dynamics._integration import require_float64
 from gnomon.dynamics._truncation_orbit import TruncationOrbit
-from gnomon.errors import ShapeError, public
+from gnomon.errors import ShapeError
 
 
 class TruncationFlow(GeneralFlow):
@@ -49,7 +49,6 @@ class TruncationFlow(GeneralFlow):
         >>> torch.testing.assert_close(orbit.collapse, 2 * torch.tensor(2.0).double().log())
     """
 
-    @public
     @full_precision
     def __init__(self, points: Float[Tensor, "n q"], target: Float[Tensor, "q"]) -> None:
         _checks.samples(points=points)
@@ -66,7 +65,6 @@ class TruncationFlow(GeneralFlow):
         self.labels = torch.zeros(len(points), dtype=torch.long, device=points.device)
         self._clusters = Clusters.of(self.points, self.labels, self.targets)
 
-    @public
     @full_precision
     def flow(
         self,
@@ -92,7 +90,6 @@ class TruncationFlow(GeneralFlow):
         beta, rotation, truncated = orbit.beta[:, 0], orbit.rotation[:, 0], orbit.truncated[:, 0, 0]
         return replace(orbit, beta=beta, rotation=rotation, truncated=truncated)
 
-    @public
     @full_precision
     def velocity_at(
         self, beta: Float[Tensor, "q"], rotation: Float[Tensor, "q q"]

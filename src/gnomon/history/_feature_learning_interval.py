@@ -10,6 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.linalg import scaled
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,7 @@ def feature_learning_interval(
     """
     _checks.settings(("tolerance", tolerance, "in (0, 1)", 0 < tolerance < 1))
     steps, values = series(steps, 2, values=values)
-    flat = values.reshape(len(values), -1)
-    # The largest entry is divided out, so that squares neither overflow nor underflow.
-    largest = flat.abs().max()
-    flat = flat / torch.where(largest > 0, largest, 1)
+    flat = scaled(values.reshape(len(values), -1))
     scale = torch.linalg.vector_norm(flat, dim=1).max()
     scale = torch.where(scale > 0, scale, 1)
     from_first = torch.linalg.vector_norm(flat - flat[0], dim=1) / scale

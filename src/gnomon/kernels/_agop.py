@@ -9,7 +9,6 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._budget import budget_of
 from gnomon._precision import half_as_single
-from gnomon.errors import RangeError, ShapeError
 from gnomon.kernels._distances import check_metric, over_pairs
 from gnomon.kernels._radial import Kernel
 
@@ -69,12 +68,8 @@ def kernel_agop(
     """
     budget = budget_of(memory)
     _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
-    _checks.floating(x=x, coefficients=coefficients)
-    _checks.samples(x=x, coefficients=coefficients)
+    _checks.rows(x=x, coefficients=coefficients)
     _checks.finite(x=x, coefficients=coefficients)
-    for name, tensor in (("x", x), ("coefficients", coefficients)):
-        if tensor.ndim != 2 or tensor.shape[1] == 0:
-            raise ShapeError(name, "two axes", f"shape {_checks.shape_of(tensor)}", "Pass one row per point.")
     (n, d), c = x.shape, coefficients.shape[1]
     check_metric(metric, d)
     block = max(1, min(-(-n // 16), budget // (4 * n * x.element_size())))
@@ -97,9 +92,7 @@ def kernel_agop(
         total = total - mean.mT @ mean
     unit = math.prod(units[1:], start=units[0])
     total = total * unit * unit
-    if not torch.isfinite(total.detach().sum()):
-        held = f"an AGOP that {x.dtype} can hold"
-        raise RangeError("coefficients", held, "a larger one", "Scale the coefficients or the points.")
+    _checks.held("coefficients", "an AGOP", total)
     return total
 
 

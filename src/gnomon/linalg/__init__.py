@@ -1,8 +1,8 @@
 """Tensors only: directions, spectra and covariances."""
 
 from gnomon.linalg._circulant_deviation import circulant_deviation
-from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance_of, smaller
-from gnomon.linalg._directions import cosine, length, unit
+from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance, covariance_of, smaller
+from gnomon.linalg._directions import cosine, length, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
@@ -35,6 +35,7 @@ __all__ = [
     "SquaredNorm",
     "circulant_deviation",
     "cosine",
+    "covariance",
     "covariance_of",
     "fourier_losses",
     "fourier_norms",
@@ -46,6 +47,8 @@ __all__ = [
     "length",
     "polar_decomposition",
     "psd_root",
+    "root",
+    "scaled",
     "share_of",
     "size_of",
     "smaller",

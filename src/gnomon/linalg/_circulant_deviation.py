@@ -7,6 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
+from gnomon.linalg._directions import scaled
 
 
 @half_as_single
@@ -42,8 +43,7 @@ def circulant_deviation(matrix: Float[Tensor, "p p"]) -> Float[Tensor, ""]:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
         raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass one block of it.")
     _checks.finite(matrix=matrix)
-    size = matrix.detach().abs().amax()
-    matrix = matrix / torch.where(size > 0, size, 1)
+    matrix = scaled(matrix)
     places = torch.arange(len(matrix), device=matrix.device)
     diagonals = matrix.gather(1, (places + places.unsqueeze(1)) % len(matrix))
     along = (diagonals - diagonals.mean(0)).square().sum()

@@ -24,6 +24,11 @@ class Dense:
 
     matrix: Float[Tensor, "p p"]
 
+    @property
+    def held(self) -> Float[Tensor, "p p"]:
+        """The tensor that is held."""
+        return self.matrix
+
     @full_precision
     def dense(self) -> Float[Tensor, "p p"]:
         """The matrix."""
@@ -84,6 +89,11 @@ class Factored:
     """
 
     rows: Float[Tensor, "r p"]
+
+    @property
+    def held(self) -> Float[Tensor, "r p"]:
+        """The tensor that is held."""
+        return self.rows
 
     @full_precision
     def dense(self) -> Float[Tensor, "p p"]:
@@ -160,6 +170,11 @@ Covariance = Dense | Factored
 """A positive semi-definite matrix; both ways of holding it have the same methods."""
 
 
+def covariance(held: Float[Tensor, "r p"]) -> Covariance:
+    """The matrix that is held as this tensor: in full if that is square, and as rows if not."""
+    return Dense(held) if len(held) == held.shape[1] else Factored(held)
+
+
 def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
     r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full."""
     factored = Factored(rows)
@@ -197,7 +212,7 @@ def covariance_of(agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
                 "Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes.",
             )
         agop = Dense(agop)
-    found = (agop.matrix if isinstance(agop, Dense) else agop.rows).detach()
+    found = agop.held.detach()
     _checks.finite(agop=found)
     if isinstance(agop, Dense) and (found - found.mT).abs().max() > _checks.ROUNDED * found.abs().max():
         raise RangeError("agop", "a symmetric matrix", "one that is not", "Pass an AGOP; of a weight W, W.T @ W.")

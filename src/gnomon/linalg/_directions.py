@@ -5,6 +5,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 
+def scaled(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """The tensor over its largest entry in absolute value, so that squares neither overflow nor underflow; 0 stays."""
+    largest = x.detach().abs().amax()
+    return x / torch.where(largest > 0, largest, 1)
+
+
+def root(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """The square root; 0 for 0 and below, with gradient 0."""
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
+
+
 def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """Each vector of the last axis divided by its length; a zero vector stays zero, with gradient zero.
 

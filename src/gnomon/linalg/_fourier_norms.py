@@ -50,7 +50,6 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
         >>> fourier_norms(torch.tensor([[1.0], [0.0], [-1.0], [0.0]])).round(decimals=4)
         tensor([0.0000, 1.4142, 0.0000, 0.0000])
     """
-    _checks.floating(matrix=matrix)
     if matrix.ndim < 2:
         raise ShapeError(
             "matrix",

@@ -43,7 +43,6 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
         >>> gini(torch.tensor([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 5.0]]))
         tensor([0.0000, 0.7500])
     """
-    _checks.floating(values=values)
     if values.numel() == 0 or values.ndim == 0:
         raise EmptyError(
             "values",

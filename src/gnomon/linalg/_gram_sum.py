@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon.linalg._covariance import Covariance, Dense, Factored, smaller
+from gnomon.linalg._covariance import Covariance, Factored, covariance, smaller
 
 BLOCK = 4096
 """Rows whose product is computed at once: enough to be fast, few enough for the cache and for float32."""
@@ -59,7 +59,7 @@ class GramSum:
             total, lost = frequent_directions(total.rows, self.limit)
             self.lost = self.lost + lost
         if total is not None:
-            self.settled[:] = [total.rows if isinstance(total, Factored) else total.matrix]
+            self.settled[:] = [total.held]
 
     def total(self) -> Covariance | None:
         """The sum, in float64; None if no rows have arrived."""
@@ -68,13 +68,13 @@ class GramSum:
             return None
         if self.limit is not None:
             return Factored(torch.cat([*settled, *self.pending]).double())
-        parts = [Dense(part) if len(part) == part.shape[1] else Factored(part) for part in settled]
+        parts = [*map(covariance, settled)]
         if self.pending:
             parts.append(smaller(self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)))
         whole: Covariance = parts[0]
         for part in parts[1:]:
             whole = whole + part
-        return Dense(whole.matrix.double()) if isinstance(whole, Dense) else Factored(whole.rows.double())
+        return whole.to(torch.float64)
 
     def width(self) -> int | None:
         """The number p of columns; None if no rows have arrived."""

@@ -157,12 +157,7 @@ def ritz(
     vectors, values, _ = torch.linalg.svd(bidiagonal / scale[:, None])
     squares = values.square()
     residual = beta[:, None] / scale * (bidiagonal[:, -1:, -1] / scale) * vectors[:, -1].abs()
-    gaps = squares[:, :-1] - squares[:, 1:]
-    ends = torch.zeros_like(squares[:, :1])  # beyond the last value nothing is seen
-    gap = torch.minimum(torch.cat([gaps, ends], 1), torch.cat([ends + torch.inf, gaps], 1))
-    # Without a gap the quotient is infinite, or NaN where there is no residual either.
-    error = torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
-    errors = (squares + error).sqrt() - values
+    errors = (squares + error_of(squares, residual)).sqrt() - values
     logs = [bidiagonal.diagonal(dim1=1, dim2=2), bidiagonal.diagonal(-1, 1, 2), beta[:, None]]
     errors[:, 0] = values[:, 0] * beyond(squares, (torch.cat(logs, 1) / scale).log().sum(1), c)
     size = size_of(values).square()
@@ -172,6 +167,15 @@ def ritz(
         functional.pad(scale * errors[:, :some], later, value=torch.inf),
         functional.pad(torch.where(size > 0, residual / size, 0)[:, :some], later, value=torch.inf),
     )
+
+
+def error_of(values: Float[Tensor, "*n s"], residual: Float[Tensor, "*n s"]) -> Float[Tensor, "*n s"]:
+    """How far eigenvalues may be off: by the residual, or by its square over the gap, known up to a factor of two."""
+    gaps = values[..., :-1] - values[..., 1:]
+    ends = torch.zeros_like(values[..., :1])  # beyond the last value nothing is seen
+    gap = torch.minimum(torch.cat([gaps, ends], -1), torch.cat([ends + torch.inf, gaps], -1))
+    # Without a gap the quotient is infinite, or NaN where there is no residual either.
+    return torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
 
 
 def beyond(squares: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -> Float[Tensor, "n"]:

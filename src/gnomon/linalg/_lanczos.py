@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon.linalg._directions import length, unit
-from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, of_later, size_of
+from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, error_of, of_later, size_of
 
 ROOM = 32
 """Vectors for which memory is allocated at once."""
@@ -101,10 +101,7 @@ def _ritz(
     values, vectors = torch.linalg.eigh(tridiagonal[:s, :s] / scale)
     values, last = values.flip(0), vectors[-1].flip(0).abs()
     residual = couplings[-1] / scale * last
-    gaps = values[:-1] - values[1:]
-    ends = torch.zeros_like(values[:1])  # beyond the last value nothing is seen
-    gap = torch.minimum(torch.cat([gaps, ends]), torch.cat([ends + torch.inf, gaps]))
-    errors = torch.where(residual > 0, torch.minimum(residual, 2 * residual.square() / gap), 0)
+    errors = error_of(values, residual)
     product = (couplings / scale).log().sum()
     errors[0] = torch.where(product > -torch.inf, above(values[None], product[None], p)[0], 0)
     size = size_of(values)

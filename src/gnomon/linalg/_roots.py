@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.errors import EmptyError, RangeError, ShapeError
 
 
@@ -46,9 +46,8 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
         raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a sum of outer products.")
     _checks.finite(matrix=matrix)
     # Of single precision even in float64, whose sums may be of products that were computed in float32.
-    single = torch.promote_types(matrix.dtype, torch.float32)
     eps = max(torch.finfo(dtype).eps for dtype in (matrix.dtype, torch.float32))
-    return root(matrix.to(single), eps).to(matrix.dtype)
+    return root(in_single(matrix), eps).to(matrix.dtype)
 
 
 @runtime_checkable

@@ -12,8 +12,6 @@ from gnomon.linalg._products import Products
 
 BLOCK = 8
 """Random vectors between two checks of the error, whose products are held in memory together."""
-FEW_DEGREES = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912)
-"""The quantiles of Student's t with one to six degrees of freedom, for which no short formula is accurate."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +133,6 @@ def interval(
 
 def student(degrees: int) -> float:
     """The distance from the centre within which 95 % of Student's t distribution lies."""
-    if degrees <= len(FEW_DEGREES):
-        return FEW_DEGREES[degrees - 1]
-    return 1.959964 + 2.3723 / degrees + 2.8225 / degrees**2
+    from scipy.special import stdtrit  # SciPy's import takes time: only where it is used
+
+    return float(stdtrit(degrees, 0.975))

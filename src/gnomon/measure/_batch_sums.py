@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._budget import budget_of
-from gnomon._precision import outside_inference
+from gnomon._precision import in_single, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, trainable
 from gnomon.errors import EmptyError
 from gnomon.measure._losses import Loss, sample_losses
@@ -53,7 +53,7 @@ class BatchSums:
                 some = x[rows.to(x.device)], labels[rows.to(labels.device)]
                 known = self._sums[batch]
                 for name, part in loss_gradient(model, parameters, *some, self._total, size, keep=False).items():
-                    wide = part.to(torch.promote_types(part.dtype, torch.float32))
+                    wide = in_single(part)
                     known[name] = known[name] + wide if name in known else wide
                 self._sizes[batch] += len(rows)
 

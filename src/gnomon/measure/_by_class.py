@@ -17,11 +17,6 @@ _LOOK = 64
 """The number of samples from which the spread is judged."""
 
 
-def at_least_single(rows: Float[Tensor, "n p"]) -> Float[Tensor, "n p"]:
-    """Half precision converted to float32: it cannot count to 60,000, nor hold such sums."""
-    return rows.to(torch.promote_types(rows.dtype, torch.float32))
-
-
 def further(
     counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
@@ -56,7 +51,6 @@ def _further(
 def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
     """Raises unless the features (n *p) are finite and the labels (n) are classes."""
     _checks.settings(("classes", classes, "at least 2", classes >= 2))
-    _checks.floating(features=features)
     _checks.samples(features=features)
     _checks.finite(features=features)
     _checks.class_labels(labels, len(features), classes)
@@ -94,7 +88,7 @@ def without_rounding(centred: Float[Tensor, "k p"], means: Float[Tensor, "k p"])
 
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
     """Raises RangeError unless the within-class scatter's dtype holds the squares of deviations; all may be 0."""
-    rows = within.matrix if isinstance(within, Dense) else within.rows
+    rows = within.held
     scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
     spread, size = torch.linalg.vector_norm(centred_means.detach()), torch.linalg.vector_norm(means.detach())
     deviation, about, mean = (float(part.detach()) for part in (scatter, spread, size))

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._precision import in_single
 from gnomon.linalg import Covariance, Dense, Factored, cosine, psd_root
 
 
@@ -24,6 +25,6 @@ def root_of(covariance: Covariance) -> Covariance:
     r"""$G^{1/2}$, stored in the same form as G."""
     if isinstance(covariance, Dense):
         return Dense(psd_root(covariance.matrix))
-    rows = covariance.rows.to(torch.promote_types(covariance.rows.dtype, torch.float32))
+    rows = in_single(covariance.rows)
     _, values, directions = torch.linalg.svd(rows, full_matrices=False)
     return Factored(values.sqrt().unsqueeze(1) * directions)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._budget import budget_of
+from gnomon._precision import in_single
 from gnomon.autodiff import GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate, lanczos, student
@@ -51,7 +52,7 @@ def _check(x: Shaped[Tensor, "n *d"], labels: Shaped[Tensor, "n *y"]) -> None:
 
 def _losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Shaped[Tensor, "n *y"]) -> Float[Tensor, "n"]:
     """The loss of each sample, in single precision at least."""
-    return sample_losses(loss, logits.to(torch.promote_types(logits.dtype, torch.float32)), labels)
+    return sample_losses(loss, in_single(logits), labels)
 
 
 def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) -> Estimate:

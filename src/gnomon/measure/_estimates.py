@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import HALF, narrowed
+from gnomon._precision import HALF, in_single, narrowed, single
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
 from gnomon.linalg import Estimate, Krylov, Products, SquaredNorm, joined, krylov, length, squared_norm
 
@@ -230,16 +230,11 @@ def to_dtype(estimate: Estimate, dtype: torch.dtype) -> Estimate:
     return Estimate(estimate.value.to(dtype), estimate.error.to(dtype), estimate.passes)
 
 
-def in_single(tensor: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """The tensor in float32 at least: half precision has no decompositions, and cannot hold sums."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
 def products_of(part: TapeProducts, seed: int) -> Products:
     """A chunk's products, with inputs as vectors, in float32 at least: half precision has no decompositions."""
     n, c, *d = part.shape
     dtype = part.tape.logits.dtype
-    like = part.tape.x.new_empty(0, dtype=torch.promote_types(dtype, torch.float32))
+    like = part.tape.x.new_empty(0, dtype=single(dtype))
     return Products(
         (n, c, math.prod(d)),
         like,

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import ShapeError
-from gnomon.linalg import length, unit
+from gnomon.linalg import length, root, scaled, unit
 
 BLOCK = 1024
 """The number of vectors whose cosines with all others are held at once. For more vectors than this, and than
@@ -19,10 +19,7 @@ def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     (vectors,) = named.values()
     _checks.rows(**named)
     _checks.finite(**named)
-    lengths = length(vectors)
-    # It is a ratio, so the largest can be divided out: squares neither overflow nor underflow.
-    largest = lengths.detach().amax()
-    lengths = lengths / torch.where(largest > 0, largest, 1)
+    lengths = scaled(length(vectors))
     mean = lengths.mean()
     return lengths.std(correction=0) / torch.where(mean > 0, mean, 1)
 
@@ -42,8 +39,7 @@ def variation_of_cosines(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     pairs = k * (k - 1)
     mean = (total.square().sum() - squares.sum()) / pairs
     variance = (gram.square().sum() - squares.square().sum()) / pairs - mean.square()
-    positive = variance > 0
-    return torch.where(positive, torch.where(positive, variance, 1).sqrt(), 0).to(directions.dtype)
+    return root(variance).to(directions.dtype)
 
 
 def distance_from_simplex(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:

@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-CONFIDENCE = 0.95
-"""The probability that an interval contains the value."""
+from gnomon.linalg import student
 
 
 def half_width(left_out: Float[Tensor, "b"]) -> Float[Tensor, ""]:
@@ -13,10 +12,8 @@ def half_width(left_out: Float[Tensor, "b"]) -> Float[Tensor, ""]:
 
     By Student's distribution, since batches are few; infinity for fewer than three, where the rest has no spread.
     """
-    from scipy.special import stdtrit  # SciPy's import takes time: only where it is used
-
     count = len(left_out)
     if count < 3:
         return torch.full_like(left_out.sum(), torch.inf)
     variance = (count - 1) ** 2 / count * left_out.var()
-    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * variance.sqrt()
+    return student(count - 1) * variance.sqrt()

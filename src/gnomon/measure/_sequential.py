@@ -51,14 +51,13 @@ def relu_layers(model: nn.Sequential) -> tuple[dict[str, nn.Linear], int]:
 
 
 def input_points(x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
-    """The points as rows of float64.
+    """The points as rows.
 
     Raises:
         ShapeError: if they do not have this many numbers.
         EmptyError: if there are none.
         RangeError: if they are not of floating point, or hold NaN or infinity.
     """
-    _checks.floating(x=x)
     _checks.samples(x=x)
     _checks.finite(x=x)
     points = x.flatten(1)
@@ -69,4 +68,4 @@ def input_points(x: Float[Tensor, "n *d"], inputs: int) -> Float[Tensor, "n q"]:
             f"shape {_checks.shape_of(x)}",
             "Pass points of its input space.",
         )
-    return points.double()
+    return points

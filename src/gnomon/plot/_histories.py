@@ -108,10 +108,7 @@ def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], steps: Num
         style.steps(axes, steps[steps > 0].min(), steps.max(), zero=bool((steps <= 0).any()))
     for curve, look, name in lines:
         draw(axes, curve.above_zero() if log else curve, look, name)
-    if log:
-        style.logarithmic(axes, "y", *axes.dataLim.intervaly)
-    else:
-        style.linear(axes, "y", 5)
+    style.values(axes, 5, log=log)
     style.frame(axes)
 
 

@@ -56,10 +56,7 @@ def history(
         for place, (run, own) in enumerate(curves.items()):
             draw(axes, own.above_zero() if log_y else own, style.line(place), run, band=band)
         style.logarithmic(axes, "x", steps.min(), steps.max())
-        if log_y:
-            style.logarithmic(axes, "y", *axes.dataLim.intervaly)
-        else:
-            style.linear(axes, "y")
+        style.values(axes, log=log_y)
         style.frame(axes)
         axes.set_xlabel("step")
         axes.set_ylabel(style.words(quantity), parse_math=False)

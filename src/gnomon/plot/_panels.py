@@ -147,10 +147,7 @@ def lines(axes: Axes, panel: Panel) -> None:
         marks = {"marker": "o"} if axis == "k" or len(where) <= 12 else dots(means)
         axes.plot(where, means, **look, **marks, markersize=5, label=_legend.label(name))
         most = max(most, len(where))
-    if log:
-        style.logarithmic(axes, "y", *axes.dataLim.intervaly)
-    else:
-        style.linear(axes, "y", 5)
+    style.values(axes, 5, log=log)
     axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
     axes.set_xlabel(PLACES.get(axis, "k"))
     style.frame(axes)

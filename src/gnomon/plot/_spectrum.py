@@ -50,10 +50,7 @@ def spectrum(
     with style.canvas(ax, names=[*curves]) as (figure, axes):
         for place, (name, own) in enumerate(curves.items()):
             draw(axes, own.above_zero() if log_y else own, style.line(place), name, band=band)
-        if log_y:
-            style.logarithmic(axes, "y", *axes.dataLim.intervaly)
-        else:
-            style.linear(axes, "y")
+        style.values(axes, log=log_y)
         most = max(len(own.steps) for own in curves.values())
         axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
         style.frame(axes)

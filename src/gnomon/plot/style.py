@@ -186,6 +186,14 @@ def linear(axes: Axes, name: str, ticks: int = 6) -> None:
     axis.set_major_formatter(Plain())
 
 
+def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
+    """The value axis, logarithmic over what is drawn, or linear in at most so many steps."""
+    if log:
+        logarithmic(axes, "y", *axes.dataLim.intervaly)
+    else:
+        linear(axes, "y", ticks)
+
+
 def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
     if short(low, high):

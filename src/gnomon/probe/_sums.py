@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, cast
 
-import torch
 from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor, nn
 
+from gnomon._precision import single
 from gnomon.linalg import Covariance
 from gnomon.measure import BatchGradients, ClassMoments, GradientSums, batch_gradients, class_moments
 from gnomon.probe._derived import agop_of
@@ -31,7 +31,7 @@ class Moments:
         from gnomon.measure.metrics import ClassStatistics  # imports torchmetrics: only where it is used
 
         self._statistics = ClassStatistics(classes)
-        self._dtype = torch.promote_types(features.dtype, torch.float32)
+        self._dtype = single(features.dtype)
 
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int | None = None) -> None:
         """Adds some samples."""

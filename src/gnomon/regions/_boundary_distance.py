@@ -53,7 +53,6 @@ def boundary_distance(
         >>> boundary_distance(relu.eval(), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
         tensor([5., 0.])
     """
-    _checks.floating(x=x)
     _checks.samples(1, x=x)
     _checks.finite(x=x)
     budget = budget_of(memory)

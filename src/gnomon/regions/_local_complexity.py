@@ -60,7 +60,6 @@ def local_complexity(
                 [1],
                 [2]])
     """
-    _checks.floating(x=x)
     _checks.samples(2, x=x)
     if x[0].numel() < 2:
         raise ShapeError(

@@ -113,7 +113,6 @@ class Regions:
             RangeError: if an input does not lie in the plane, to within 1e-6 of its distance from the plane's origin
                 plus the rounding of its dtype; or at NaN or infinity.
         """
-        _checks.floating(x=x)
         _checks.one_device(plane=self.plane.origin, x=x)
         self.plane.require_inputs(x)
         points = self.plane.project(x.double())

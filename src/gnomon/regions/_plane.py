@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.errors import RangeError, ShapeError, public
 
 
@@ -76,7 +76,7 @@ class Plane:
         # Of unit length, and without looking for a rank: directions may well be of very different sizes.
         lengths = torch.linalg.vector_norm(directions, dim=1)
         found = torch.linalg.lstsq((directions / lengths[:, None]).T, apart.T, driver="gels").solution.T / lengths
-        return found.to(torch.promote_types(x.dtype, torch.float32))
+        return found.to(single(x.dtype))
 
     def require_inputs(self, x: Tensor) -> None:
         """Raises unless these are inputs of the plane's shape, finite, one per row."""
@@ -130,7 +130,6 @@ def plane_through(x1: Float[Tensor, "*d"], x2: Float[Tensor, "*d"], x3: Float[Te
         tensor([[1., 0., 0.],
                 [0., 0., 1.]], dtype=torch.float64)
     """
-    _checks.floating(x1=x1, x2=x2, x3=x3)
     _checks.same_shape(x1=x1, x2=x2, x3=x3)
     require_two_entries(x1=x1)
     _checks.one_device(x1=x1, x2=x2, x3=x3)

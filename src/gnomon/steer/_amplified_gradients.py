@@ -7,9 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import in_single
 from gnomon.errors import ShapeError
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import norm_of, require_entries, wide
+from gnomon.steer._parameters import norm_of, require_entries
 
 
 class AmplifiedGradients(ChangedGradients):
@@ -41,7 +42,7 @@ class AmplifiedGradients(ChangedGradients):
 
     def _change(self, i: int, gradient: Tensor) -> None:
         # In float32 at least: in half precision, a step of 1 - α is soon too small to have an effect.
-        exact = gradient.to(wide(gradient))
+        exact = in_single(gradient)
         taken = self._taken.get(i, 0)
         memory = self._memory[i].to(exact) if taken else self._start(exact)
         mean = self._mean(memory, taken, exact)

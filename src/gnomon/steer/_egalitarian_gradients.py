@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import in_single
 from gnomon.errors import public
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import wide
 
 
 class EgalitarianGradients(ChangedGradients):
@@ -57,5 +57,5 @@ class EgalitarianGradients(ChangedGradients):
     def _change(self, i: int, gradient: Tensor) -> None:
         if gradient.ndim < 2:
             return
-        u, s, vh = torch.linalg.svd(gradient.to(wide(gradient)).flatten(1), full_matrices=False)
+        u, s, vh = torch.linalg.svd(in_single(gradient).flatten(1), full_matrices=False)
         gradient.copy_(((u * (s / s.clamp(min=self.floor))) @ vh).view_as(gradient))

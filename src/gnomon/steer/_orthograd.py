@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from gnomon._precision import single
 from gnomon.errors import public
 from gnomon.linalg import unit
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import require_real, wide
+from gnomon.steer._parameters import require_real
 
 
 class OrthoGrad(ChangedGradients):
@@ -57,7 +58,7 @@ class OrthoGrad(ChangedGradients):
     def _change(self, i: int, gradient: Tensor) -> None:
         if not gradient.numel():
             return
-        exact, weight = (tensor.to(wide(gradient)).flatten() for tensor in (gradient, self._parameters[i][1]))
+        exact, weight = (tensor.to(single(gradient.dtype)).flatten() for tensor in (gradient, self._parameters[i][1]))
         # Unit vectors, since small squares underflow; with weights at zero, nothing of the gradient lies along them.
         slope, along = unit(exact), unit(weight)
         rest = slope - (along * slope).sum() * along

@@ -9,10 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single, single
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import unit
-from gnomon.steer._parameters import named, require_entries, require_real, wide
+from gnomon.steer._parameters import named, require_entries, require_real
 
 
 class SpectralNormPenalty:
@@ -97,7 +97,7 @@ class SpectralNormPenalty:
 
     def _square(self, i: int) -> Tensor:
         matrix = self._weights[i].flatten(1)
-        matrix = matrix.to(wide(matrix))
+        matrix = in_single(matrix)
         with torch.no_grad():
             u = self._directions[i].to(matrix)
             for _ in range(self.iterations):
@@ -110,4 +110,6 @@ class SpectralNormPenalty:
 
 def _start(weight: Tensor, generator: torch.Generator | None) -> Tensor:
     device = weight.device if generator is None else generator.device
-    return torch.randn(weight.shape[0], generator=generator, dtype=wide(weight), device=device).to(weight.device)
+    return torch.randn(weight.shape[0], generator=generator, dtype=single(weight.dtype), device=device).to(
+        weight.device
+    )

@@ -1,10 +1,10 @@
 """How far a classifier is from the least-squares classifier of its features."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
+from gnomon.linalg import root
 from gnomon.measure._least_squares import parts_of_loss
 from gnomon.measure.collapse._class_moments import ClassMoments
 
@@ -53,6 +53,4 @@ def central_path_distance(
         tensor(1.)
     """
     *_, deviation, _ = parts_of_loss(classifier, bias, class_moments, weight_decay)
-    square = 2 * deviation
-    positive = square > 0
-    return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
+    return root(2 * deviation)

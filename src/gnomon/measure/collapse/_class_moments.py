@@ -7,11 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
 from gnomon.linalg import Covariance, Dense, Factored, smaller
 from gnomon.measure._by_class import (
-    at_least_single,
     check_classes,
     check_samples,
     check_squares,
@@ -57,7 +56,7 @@ class ClassMoments:
             )
         _checks.floating(means=self.means)
         _checks.finite(means=self.means)
-        held = self.within.matrix if isinstance(self.within, Dense) else self.within.rows
+        held = self.within.held
         if self.counts.is_floating_point() or self.counts.is_complex() or self.counts.dtype == torch.bool:
             raise RangeError("counts", "whole numbers", self.counts.dtype, "Count samples.")
         if self.counts.device != self.means.device or self.counts.layout != self.means.layout:
@@ -190,7 +189,7 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
                 [10.]]), tensor(2.))
     """
     check_samples(features, labels, classes)
-    rows = at_least_single(features.flatten(1))
+    rows = in_single(features.flatten(1))
     empty = ClassMoments.none(classes, rows)
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
     moments = ClassMoments(counts, means, smaller(deviations))

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.autodiff import by_patches, show_layers, weight_of, weight_path, with_weight
-from gnomon.measure._by_class import at_least_single, check_classes, check_samples, further
+from gnomon.measure._by_class import check_classes, check_samples, further
 from gnomon.measure.collapse._class_moments import ClassMoments
 from gnomon.measure.collapse._nc2_etf import nc2_etf
 from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
@@ -108,7 +108,6 @@ def layer_collapse(
         >>> gnomon.layer_collapse(model, x, torch.tensor([0, 0, 1, 1])).by_weight[0]
         tensor(0.2500)
     """
-    _checks.floating(x=x)
     _checks.samples(x=x)
     _checks.finite(x=x)
     path, outputs = weight_path(model, x, layers)
@@ -119,7 +118,7 @@ def layer_collapse(
     def add(name: str | None, place: str, rows: slice, features: Tensor) -> None:
         # A single sample was run together with a copy of itself.
         classes = labels[rows].long()
-        features = at_least_single(features[: len(classes)].flatten(1))
+        features = in_single(features[: len(classes)].flatten(1))
         _checks.finite(features=features)
         if (name, place) not in spreads:
             spreads[name, place] = _Spread(outputs.shape[1], features)
@@ -187,6 +186,6 @@ def _right(layer: nn.Module) -> Float[Tensor, "q *p"]:
     r"""$SV^\top$ of the layer's current weight, separately for each group of a convolution."""
     weight = weight_of(layer)
     _checks.finite(weight=weight)
-    grouped = at_least_single(weight.flatten(1)).reshape(getattr(layer, "groups", 1), -1, weight[0].numel())
+    grouped = in_single(weight.flatten(1)).reshape(getattr(layer, "groups", 1), -1, weight[0].numel())
     _, values, rows = torch.linalg.svd(grouped, full_matrices=False)
     return (values.unsqueeze(2) * rows).to(weight).reshape(-1, *weight.shape[1:])

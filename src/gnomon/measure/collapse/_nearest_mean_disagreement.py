@@ -5,9 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.errors import ShapeError
-from gnomon.measure._by_class import at_least_single
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -65,7 +64,7 @@ def nearest_mean_disagreement(
                 "Pass the moments of the same layer.",
             )
     there = class_moments.present()
-    rows, centred = at_least_single(rows), there.centred_means
+    rows, centred = in_single(rows), there.centred_means
     offset = centred @ there.global_mean + centred.square().sum(1) / 2
     nearest = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT).argmax(1)
     if there is not class_moments:

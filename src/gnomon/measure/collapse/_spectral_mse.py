@@ -46,7 +46,6 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
         >>> gnomon.spectral_mse(torch.tensor([0.0, 1.0]), 3).total
         tensor(0.2917)
     """
-    _checks.floating(snr_singular_values=snr_singular_values)
     _checks.finite(snr_singular_values=snr_singular_values)
     if not snr_singular_values.ndim:
         shape = f"shape {_checks.shape_of(snr_singular_values)}"

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.linalg import scaled
 from gnomon.measure._entropy_rank import entropy_rank
 
 
@@ -45,6 +46,4 @@ def rank_me(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     """
     _checks.samples(features=features)
     _checks.finite(features=features)
-    rows = features.flatten(1)
-    largest = rows.detach().abs().amax()
-    return entropy_rank(torch.linalg.svdvals(rows / torch.where(largest > 0, largest, 1)))
+    return entropy_rank(torch.linalg.svdvals(scaled(features.flatten(1))))

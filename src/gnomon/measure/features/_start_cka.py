@@ -7,6 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
+from gnomon.linalg import scaled
 
 
 @half_as_single
@@ -70,7 +71,5 @@ def _centred(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n _"]:
     The first row is subtracted beforehand, so that rows that coincide become exactly zero.
     """
     rows = features.flatten(1)
-    rows = rows - rows[:1]
-    largest = rows.detach().abs().amax()
-    rows = rows / torch.where(largest > 0, largest, 1)
+    rows = scaled(rows - rows[:1])
     return rows - rows.mean(0)

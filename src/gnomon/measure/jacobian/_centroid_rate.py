@@ -72,7 +72,6 @@ def centroid_rate(
         >>> bool(rate.allclose(25 * (1 - layer(x).sigmoid()[:, 0])))
         True
     """
-    _checks.floating(x=x, train_x=train_x)
     _checks.samples(1, x=x)
     _checks.samples(1, train_x=train_x, train_labels=train_labels)
     _checks.finite(x=x, train_x=train_x)

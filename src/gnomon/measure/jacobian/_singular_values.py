@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.autodiff import RTOL, JacobianOperator, Model, Tape, jacobian_gram, map_tapes
-from gnomon.linalg import Estimate, size_of
+from gnomon.linalg import Estimate, root, size_of
 from gnomon.measure._estimates import Accuracy, estimated, first_values, warn_if_inaccurate
 
 
@@ -101,11 +101,10 @@ def singular_values(
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         rank = min(tape.logits.shape[1], tape.x[0].numel())
         # There are no decompositions in half precision.
-        products = jacobian_gram(tape).to(torch.promote_types(tape.x.dtype, torch.float32))
+        products = jacobian_gram(tape).to(single(tape.x.dtype))
         _checks.finite(jacobian=products)
         squares = torch.linalg.eigvalsh(products).flip(1)[:, :rank]
-        positive = squares > 0
-        return {"values": torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0).to(tape.x.dtype)}
+        return {"values": root(squares).to(tape.x.dtype)}
 
     return map_tapes(model, x, read, jacobian=1, memory=memory)["values"]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.errors import EmptyError, ShapeError, public
-from gnomon.linalg import Dense, Factored, smaller
-from gnomon.measure._by_class import at_least_single, check_classes, check_samples, check_squares, further
+from gnomon.linalg import covariance, smaller
+from gnomon.measure._by_class import check_classes, check_samples, check_squares, further
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 BLOCK = 4096
@@ -101,7 +101,7 @@ class ClassStatistics(Metric):
         block = max(BLOCK, width)
         for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
             self.class_counts[0], self.class_means[0], rows = further(
-                self.class_counts[0], self.class_means[0], at_least_single(part), classes
+                self.class_counts[0], self.class_means[0], in_single(part), classes
             )
             self.within_rows.append(rows)
             if sum(map(len, self.within_rows)) >= block:
@@ -124,7 +124,8 @@ class ClassStatistics(Metric):
         if moments.n == 0:
             raise EmptyError("features", "samples", "none", "Call update first.")
         check_classes(moments.counts)
-        return self._apart(moments)
+        within = type(moments.within)(moments.within.held.clone())
+        return ClassMoments(moments.counts.clone(), moments.means.clone(), within)  # which no later update changes
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         # torchmetrics would clone and squeeze the tensors in the result, which a frozen dataclass does not allow.
@@ -133,7 +134,7 @@ class ClassStatistics(Metric):
     def _joined(self, none: Float[Tensor, "0 p"]) -> ClassMoments:
         """The shards merged into one; without any, the moments of no samples, with this width and device."""
         shards = [
-            ClassMoments(counts, means, Dense(scatter) if len(scatter) == scatter.shape[1] else Factored(scatter))
+            ClassMoments(counts, means, covariance(scatter))
             for counts, means, scatter in zip(self.class_counts, self.class_means, self.within_scatter, strict=True)
             if means.shape[1] > 0
         ]
@@ -145,13 +146,6 @@ class ClassStatistics(Metric):
         check_squares(added, moments.means, moments.centred_means)
         return dataclasses.replace(moments, within=moments.within + added)
 
-    def _apart(self, moments: ClassMoments) -> ClassMoments:
-        """A copy of the moments: changes to it do not affect the state."""
-        within = moments.within
-        copied = Dense(within.matrix.clone()) if isinstance(within, Dense) else Factored(within.rows.clone())
-        return ClassMoments(moments.counts.clone(), moments.means.clone(), copied)
-
     def _keep(self, moments: ClassMoments) -> None:
-        within = moments.within
         self.class_counts, self.class_means, self.within_rows = [moments.counts], [moments.means], []
-        self.within_scatter = [within.matrix if isinstance(within, Dense) else within.rows]
+        self.within_scatter = [moments.within.held]

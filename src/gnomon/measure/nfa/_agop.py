@@ -6,10 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import half_as_single
+from gnomon._precision import half_as_single, in_single
 from gnomon.autodiff import FEW_OUTPUTS, RTOL, JacobianOperator
 from gnomon.linalg import Estimate
-from gnomon.measure._estimates import Accuracy, in_single, products_of, to_dtype, warn_if_inaccurate
+from gnomon.measure._estimates import Accuracy, products_of, to_dtype, warn_if_inaccurate
 from gnomon.measure._outer_products import mean_outer_product, of_matrix
 
 

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon._precision import half_as_single
+from gnomon._precision import half_as_single, single
 from gnomon.autodiff import RTOL, JacobianOperator
-from gnomon.linalg import Covariance, Dense, Estimate, Products, covariance_of
+from gnomon.linalg import Covariance, Dense, Estimate, Products, covariance_of, scaled
 from gnomon.measure._estimates import Accuracy, products_of, to_dtype, warn_if_inaccurate
 from gnomon.measure._stacked import first_and_norm_of_all
 
@@ -70,24 +70,18 @@ def effective_rank(
     """
     if isinstance(agop, JacobianOperator):
         return _estimated(agop, Accuracy.of(rtol, passes, seed))
-    held = _of_size_one(covariance_of(agop))
+    held = covariance_of(agop)
+    held = type(held)(scaled(held.held))
     small = held.matrix if isinstance(held, Dense) else held.rows @ held.rows.mT
     largest = torch.linalg.eigvalsh(small)[-1]
     positive = largest > 0
     return torch.where(positive, held.trace() / torch.where(positive, largest, 1), 0)
 
 
-def _of_size_one(held: Covariance) -> Covariance:
-    """The matrix with the largest entry divided out, so that sums and products neither overflow nor underflow."""
-    entries = held.matrix if isinstance(held, Dense) else held.rows
-    largest = entries.detach().abs().amax()
-    return type(held)(entries / torch.where(largest > 0, largest, 1))
-
-
 def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     """The stable rank of the Jacobians stacked row-wise into one matrix, which is the effective rank."""
     n, c, *shape = jacobian.shape
-    like = torch.empty(0, dtype=torch.promote_types(jacobian.dtype, torch.float32), device=jacobian.device)
+    like = torch.empty(0, dtype=single(jacobian.dtype), device=jacobian.device)
 
     def parts() -> Iterator[Products]:
         return (products_of(part, accuracy.seed) for part in jacobian.parts())

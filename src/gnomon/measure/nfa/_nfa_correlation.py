@@ -5,9 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.errors import ShapeError
-from gnomon.linalg import Covariance, Dense, covariance_of
+from gnomon.linalg import Covariance, covariance_of, scaled
 from gnomon.measure._correlation import correlation, root_of, weight_gram
 
 
@@ -66,10 +66,10 @@ def nfa_correlation(
     _checks.samples(layer_weight=layer_weight)
     _checks.finite(layer_weight=layer_weight)
     held = covariance_of(agop)
-    given = held.matrix.dtype if isinstance(held, Dense) else held.rows.dtype
-    single = torch.promote_types(torch.promote_types(layer_weight.dtype, given), torch.float32)
+    given = held.held.dtype
+    dtype = single(torch.promote_types(layer_weight.dtype, given))
     # The root in the AGOP's own precision, which says what of its eigenvalues is rounding.
-    matrix = (root_of(held) if power == 0.5 else held).to(single).dense()
+    matrix = (root_of(held) if power == 0.5 else held).to(dtype).dense()
     p = layer_weight[0].numel()
     if matrix.shape != (p, p):
         raise ShapeError(
@@ -78,8 +78,5 @@ def nfa_correlation(
             _checks.shape_of(matrix),
             "Take it at the input of this layer.",
         )
-    # The largest entry is divided out, so that products neither overflow nor underflow.
-    largest = layer_weight.detach().abs().amax()
-    weight = (layer_weight / torch.where(largest > 0, largest, 1)).to(single)
-    found = correlation(weight_gram(weight), matrix, centred=centred)
+    found = correlation(weight_gram(scaled(layer_weight).to(dtype)), matrix, centred=centred)
     return found.to(torch.promote_types(layer_weight.dtype, given))

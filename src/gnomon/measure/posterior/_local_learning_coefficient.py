@@ -9,7 +9,7 @@ from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision, outside_inference
+from gnomon._precision import full_precision, in_single, outside_inference
 from gnomon.autodiff import Replicas, observe
 from gnomon.linalg import Estimate, student
 from gnomon.measure._langevin import Langevin, split_r_hat
@@ -156,7 +156,7 @@ def local_learning_coefficient(
     x, labels = outside_inference(x), outside_inference(labels)
     with torch.inference_mode(False), torch.no_grad():
         logits = observe(model, x, {"logits"}, memory=memory).values["logits"]
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = in_single(logits)
         formula, targets = formula_and_targets(loss, logits, labels)
         losses = sample_losses(loss, logits, labels)
         if n_beta is None:

@@ -103,7 +103,6 @@ def deepfool(
         ("overshoot", overshoot, "above 0 and finite", 0 < overshoot < math.inf),
         ("max_steps", max_steps, "at least 1 and whole", _checks.whole(max_steps, 1)),
     )
-    _checks.floating(x=x)
     _checks.samples(x=x)
     x, stretch = x.detach(), 1 + overshoot
     total = torch.zeros_like(x)

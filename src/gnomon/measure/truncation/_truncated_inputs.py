@@ -54,7 +54,7 @@ def truncated_inputs(
                 [-1.,  1.,  4.],
                 [-1.,  1.,  2.]], dtype=torch.float64)
     """
-    steps = [input_points(x, cumulative_parameters.beta.shape[1])]
+    steps = [input_points(x, cumulative_parameters.beta.shape[1]).double()]
     for depth in range(1, cumulative_parameters.hidden + 1):
         steps.append(truncation_map(cumulative_parameters, steps[-1], depth))
     return torch.stack(steps)

@@ -54,5 +54,5 @@ def truncation_map(
     """
     hidden = cumulative_parameters.hidden
     _checks.settings(("depth", depth, f"from 1 to {hidden}", 1 <= depth <= hidden))
-    points = input_points(x, cumulative_parameters.beta.shape[1])
+    points = input_points(x, cumulative_parameters.beta.shape[1]).double()
     return cumulative_parameters.pull_back(depth, cumulative_parameters.affine(depth, points).relu())

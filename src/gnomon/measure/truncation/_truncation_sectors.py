@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon import _checks
-from gnomon._precision import full_precision
-from gnomon.errors import ShapeError
-from gnomon.measure._by_class import at_least_single, further
-from gnomon.measure._sequential import relu_layers
+from gnomon._precision import full_precision, single
+from gnomon.measure._by_class import further
+from gnomon.measure._sequential import input_points, relu_layers
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -101,14 +100,12 @@ def truncation_sectors(
     linear = list(layers.values())
     k = linear[-1].out_features if classes is None else classes
     _checks.settings(("classes", k, "at least 2", k >= 2))
-    _checks.floating(x=x)
-    _checks.samples(x=x)
-    _checks.finite(x=x)
+    features = input_points(x.detach(), linear[0].in_features)
     _checks.class_labels(labels, len(x), k)
-    truncated = [z <= 0 for z in _preactivations(linear[:hidden], x)]
+    truncated = [z <= 0 for z in _preactivations(linear[:hidden], features)]
     untruncated = torch.stack([~cut.any(1) for cut in truncated])
     full = torch.stack([cut.all(1) for cut in truncated])
-    dtype = at_least_single(x[:0].flatten(1)).dtype
+    dtype = single(x.dtype)
     coordinates = torch.stack([cut.to(dtype).mean(1) for cut in truncated])
     indicators = torch.stack([untruncated, ~untruncated & ~full, full]).to(dtype)
     rows = torch.cat([*indicators, coordinates]).mT
@@ -118,16 +115,8 @@ def truncation_sectors(
     return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))
 
 
-def _preactivations(layers: list[nn.Linear], x: Float[Tensor, "n *d"]) -> Iterator[Float[Tensor, "n _"]]:
+def _preactivations(layers: list[nn.Linear], features: Float[Tensor, "n q"]) -> Iterator[Float[Tensor, "n _"]]:
     """The input of each layer's ReLU, without a graph."""
-    features = x.detach().flatten(1)
-    if features.shape[1] != layers[0].in_features:
-        raise ShapeError(
-            "x",
-            f"{layers[0].in_features} numbers per sample as the network takes",
-            f"shape {_checks.shape_of(x)}",
-            "Pass points of its input space.",
-        )
     features = features.to(torch.promote_types(features.dtype, layers[0].weight.dtype))
     for layer in layers:
         weight, bias = (None if part is None else part.detach().to(features) for part in (layer.weight, layer.bias))
