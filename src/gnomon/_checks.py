@@ -58,7 +58,7 @@ def finite(**tensors: Tensor) -> None:
 
 
 def between(low: float | int, high: float | int, /, **tensors: Tensor) -> None:
-    """Raises a RangeError that names the first number beyond these bounds by more than rounding; NaN is none."""
+    """Raises a RangeError that names the first number beyond these bounds by more than rounding; NaN passes."""
     for name, tensor in tensors.items():
         beyond = ((tensor < low - ROUNDED) | (tensor > high + ROUNDED)).nonzero()
         if len(beyond):
@@ -82,12 +82,12 @@ def numbers(name: str, values: object) -> Tensor:
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError) as error:
         kind = ShapeError if isinstance(error, ValueError) else ArgumentTypeError
-        expected, advice = "numbers, or lists of them of one length", "Leave out what is none, or pass a tensor."
+        expected, advice = "numbers, or lists of them of one length", "Leave out what is no number, or pass a tensor."
         raise kind(name, expected, f"others: {error}", advice) from error
 
 
 def held(name: str, what: str, result: Tensor) -> None:
-    """Raises RangeError unless what finite arguments gave is finite: their products may be beyond its dtype's range."""
+    """Raises RangeError if the result of finite arguments is not finite: products are beyond its dtype's range."""
     if not torch.isfinite(result.detach()).all():
         wanted = f"{what} that {result.dtype} can hold"
         raise RangeError(name, wanted, "larger numbers", "Change the unit, or convert to float64.")

@@ -30,7 +30,7 @@ def traced(full):
 def plan_of(model, x, budget=2**29, trace=True):
     with torch.no_grad(), gram_products.differentiable(recording=True):
         parameters = gram_products.trainable(model, x)
-        return gram_products.make_plan(model, parameters, x, None, trace=trace, budget=budget, keep=False)
+        return gram_products.make_plan(model, parameters, x, None, trace=trace, budget=budget, create_graph=False)
 
 
 @pytest.mark.parametrize("memory", [None, 20_000, 1], ids=["one block", "blocks", "one sample a block"])

@@ -36,20 +36,22 @@ def centroid_velocity(
         UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
     """
     parameters = trainable(model, x)
-    keep = torch.is_grad_enabled()
+    create_graph = torch.is_grad_enabled()
     x, train_x, train_labels = (outside_inference(given) for given in (x, train_x, train_labels))
     # Passes through a graph of a graph need three times the memory of one backward pass.
     budget = max(1, budget_of(memory) // 3)
-    sizes = [len(part) if keep else chunk_size(model, part, memory=budget) for part in (train_x, x)]
+    sizes = [len(part) if create_graph else chunk_size(model, part, memory=budget) for part in (train_x, x)]
     # What is computed from gradients in inference mode cannot enter a graph.
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.set_grad_enabled(keep))
-        if keep:  # a graph of a graph is not differentiated further unless the result is
+        stack.enter_context(torch.set_grad_enabled(create_graph))
+        if create_graph:  # a graph of a graph is not differentiated further unless the result is
             stack.enter_context(in_single_steps())
-        gradient = loss_gradient(model, parameters, train_x, train_labels, loss, sizes[0], keep=keep)
+        gradient = loss_gradient(model, parameters, train_x, train_labels, loss, sizes[0], create_graph=create_graph)
         direction = {name: -part for name, part in gradient.items()}
-        slopes = [_slope(model, parameters, direction, part, keep=keep) for part in torch.split(x, sizes[1])]
+        slopes = [
+            _slope(model, parameters, direction, part, create_graph=create_graph) for part in torch.split(x, sizes[1])
+        ]
     return torch.cat(slopes)
 
 
@@ -59,7 +61,7 @@ def _slope(
     direction: dict[str, Tensor],
     x: Float[Tensor, "n *d"],
     *,
-    keep: bool,
+    create_graph: bool,
 ) -> Float[Tensor, "n *d"]:
     """The derivative along `direction` of each sample's centroid, by a second backward pass.
 
@@ -67,9 +69,9 @@ def _slope(
     used twice, never forward mode and then reverse mode, which is silently wrong through torch's layer norm.
     """
     with differentiable(recording=True):
-        leaf = x if keep and x.requires_grad else x.detach().requires_grad_()
+        leaf = x if create_graph and x.requires_grad else x.detach().requires_grad_()
         logits = run(model, leaf)
-        gradient = vector_parameter_jacobian(logits, parameters, torch.ones_like(logits), keep=True)
+        gradient = vector_parameter_jacobian(logits, parameters, torch.ones_like(logits), create_graph=True)
         moved = torch.stack([(gradient[name] * part).sum() for name, part in direction.items()]).sum()
         if not moved.requires_grad:
             return torch.zeros_like(x)
@@ -77,7 +79,7 @@ def _slope(
         if any(node.name() == "torch::autograd::Error" for node in uses_of(moved)):
             raise only_once("one differentiable once only")
         try:
-            (slope,) = torch.autograd.grad(moved, leaf, create_graph=keep, materialize_grads=True)
+            (slope,) = torch.autograd.grad(moved, leaf, create_graph=create_graph, materialize_grads=True)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

@@ -62,13 +62,13 @@ def gradient_kernel(
     parameters = trainable(model, x)
     x = outside_inference(x)
     x2 = None if x2 is None else outside_inference(x2)
-    keep = torch.is_grad_enabled()
+    create_graph = torch.is_grad_enabled()
     budget = budget_of(memory)
     with differentiable(recording=True):
-        plan = make_plan(model, parameters, x, x2, trace=trace, budget=budget, keep=keep)
-    if keep:
-        first = factors(model, plan, x, keep=True)
-        second = first if x2 is None else factors(model, plan, x2, keep=True)
+        plan = make_plan(model, parameters, x, x2, trace=trace, budget=budget, create_graph=create_graph)
+    if create_graph:
+        first = factors(model, plan, x, create_graph=True)
+        second = first if x2 is None else factors(model, plan, x2, create_graph=True)
         pairs = [grams(a, b, trace=trace) for a, b in zip(first, second, strict=True)]
         return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
     kernel = assemble(model, plan, x, x2, trace=trace, budget=budget)
@@ -85,7 +85,7 @@ def make_plan(
     *,
     trace: bool,
     budget: int,
-    keep: bool,
+    create_graph: bool,
 ) -> Plan:
     """Determines from the graph of two samples which layers allow Gram products, and what the others cost."""
     # A clone, because a slice would be counted with the storage of all samples.
@@ -106,7 +106,7 @@ def make_plan(
     # An eighth is left for the tiles; two blocks are held at once.
     fits = (7 * budget // 8) // 2
     products = False
-    if rest and not keep:
+    if rest and not create_graph:
         forward = forward_flops(lambda: model(two)) // 2
         passes = math.ceil(n / max(1, fits // wide))
         contraction = 2 * n * m * count * c ** (1 if trace else 2) + 3 * forward * c * (n + m * passes) + CALL
@@ -117,11 +117,11 @@ def make_plan(
     return Plan(frozenset(found), contracted, multiplied, c, tape.logits.dtype, block)
 
 
-def factors(model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Factor]:
+def factors(model: nn.Module, plan: Plan, x: Tensor, *, create_graph: bool) -> list[Factor]:
     """The gradients of these samples, as the factors whose Gram matrices form the kernel."""
     if len(x) == 1:
         # Never alone, as in `run`.
-        return [factor.part(0, 1) for factor in factors(model, plan, torch.cat([x, x]), keep=keep)]
+        return [factor.part(0, 1) for factor in factors(model, plan, torch.cat([x, x]), create_graph=create_graph)]
     made: list[Factor] = []
     if plan.layers:
         with differentiable(recording=True):
@@ -134,9 +134,9 @@ def factors(model: nn.Module, plan: Plan, x: Tensor, *, keep: bool) -> list[Fact
                     "one that changes",
                     "Split the samples by the way they take.",
                 )
-            made += layer_factors(tape, [found[name] for name in sorted(plan.layers)], keep=keep)
+            made += layer_factors(tape, [found[name] for name in sorted(plan.layers)], create_graph=create_graph)
     if plan.contracted:
-        with differentiable(recording=keep):
+        with differentiable(recording=create_graph):
             made += [Factor(None, block.transpose(0, 1)) for block in parameter_jacobian(model, plan.contracted, x)]
     return made
 
@@ -168,15 +168,15 @@ def assemble(model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trac
     tile = max(1, math.isqrt(budget // 8 // entry))
     if symmetric:
         tile = min(tile, TILE)
-    only = factors(model, plan, columns, keep=False) if m <= plan.block and not symmetric else None
+    only = factors(model, plan, columns, create_graph=False) if m <= plan.block and not symmetric else None
     with torch.no_grad():
         for i in range(0, n, plan.block):
-            first = factors(model, plan, x[i : i + plan.block], keep=False)
+            first = factors(model, plan, x[i : i + plan.block], create_graph=False)
             for j in range(i if symmetric else 0, m, plan.block):
                 if symmetric and i == j:
                     second = first
                 else:
-                    second = only or factors(model, plan, columns[j : j + plan.block], keep=False)
+                    second = only or factors(model, plan, columns[j : j + plan.block], create_graph=False)
                 target = kernel[i : i + plan.block, j : j + plan.block]
                 fill(target, first, second, tile, trace=trace, symmetric=symmetric and i == j)
                 if symmetric and i != j:

@@ -119,7 +119,7 @@ def _moved(uses: Uses) -> set[Node]:
         source
         for source, users in uses.items()
         for node, place in users
-        if node.name() not in ROW_BY_ROW and PRODUCTS.get(node.name(), place + 1) != place
+        if node.name() not in ROW_BY_ROW and PRODUCTS.get(node.name()) != place
     ]
     return set(reached(start, sources))
 
@@ -133,16 +133,17 @@ class End:
     scale: Tensor
 
 
-def layer_factors(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[Factor]:
+def layer_factors(tape: Tape, calls: Sequence[Call], *, create_graph: bool) -> list[Factor]:
     """The factors of the layers: their inputs, and the gradients propagated back to their outputs."""
-    ends = _at_the_end(tape, calls, keep=keep)
+    ends = _at_the_end(tape, calls, create_graph=create_graph)
     known: dict[Node | None, tuple[Tensor, Tensor]] = {end.edge.node: (end.right, end.scale) for end in ends}
     others = [call for call in calls if _node(call) not in known]
-    backs = iter(_propagate_back(ends[-1], [call.exit for call in others if call.exit], keep=keep) if others else [])
+    exits = [call.exit for call in others if call.exit]
+    backs = iter(_propagate_back(ends[-1], exits, create_graph=create_graph) if others else [])
     made = []
     for call in calls:
         _, bias = _weight_and_bias(call.module)
-        left = call.x if keep else call.x.detach()
+        left = call.x if create_graph else call.x.detach()
         right, scale = known.get(_node(call)) or (next(backs), None)
         made.append(Factor(left, right, bias is not None and bias.requires_grad, scale))
     return made
@@ -153,7 +154,7 @@ def _node(call: Call) -> Node | None:
     return None if call.exit is None else call.exit.node
 
 
-def _at_the_end(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[End]:
+def _at_the_end(tape: Tape, calls: Sequence[Call], *, create_graph: bool) -> list[End]:
     """The places that need no backward pass: the outputs, and the outputs of the layer before the last.
 
     The derivatives at the outputs are unit vectors. If the layer before the last is followed by an elementwise
@@ -167,26 +168,26 @@ def _at_the_end(tape: Tape, calls: Sequence[Call], *, keep: bool) -> list[End]:
     between = None if last is None else last.x.grad_fn
     if last is None or between is None or between.name() not in ELEMENTWISE or len(uses[between]) != 1:
         return ends
-    weight = own_parameters(last.module)[0] if keep else own_parameters(last.module)[0].detach()
+    weight = own_parameters(last.module)[0] if create_graph else own_parameters(last.module)[0].detach()
     for call in calls:
         if call.exit is not None and call.exit.node is between.next_functions[0][0] and len(uses[call.exit.node]) == 1:
             ones = torch.ones_like(last.x)
-            (slope,) = torch.autograd.grad(last.x, [call.exit], ones, retain_graph=True, create_graph=keep)
+            (slope,) = torch.autograd.grad(last.x, [call.exit], ones, retain_graph=True, create_graph=create_graph)
             ends.append(End(call.exit, weight[:, None], slope))
     return ends
 
 
-def _propagate_back(end: End, edges: list[GradientEdge], *, keep: bool) -> list[Float[Tensor, "c n _"]]:
+def _propagate_back(end: End, edges: list[GradientEdge], *, create_graph: bool) -> list[Float[Tensor, "c n _"]]:
     """The derivatives of each output at each edge, by one backward pass per output."""
     rows: list[tuple[Tensor, ...]] = []
     whole: list[Tensor] = []
     for k, right in enumerate(end.right):
-        row = torch.autograd.grad(end.edge, edges, right * end.scale, retain_graph=True, create_graph=keep)
-        if keep:
+        row = torch.autograd.grad(end.edge, edges, right * end.scale, retain_graph=True, create_graph=create_graph)
+        if create_graph:
             rows.append(row)
             continue
         # Filled in place, so that the passes are not held in memory twice.
         whole = whole or [part.new_empty(len(end.right), *part.shape) for part in row]
         for target, part in zip(whole, row, strict=True):
             target[k] = part
-    return [torch.stack(parts) for parts in zip(*rows, strict=True)] if keep else whole
+    return [torch.stack(parts) for parts in zip(*rows, strict=True)] if create_graph else whole

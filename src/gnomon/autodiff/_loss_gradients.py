@@ -23,11 +23,11 @@ def loss_gradient(
     loss: Loss,
     size: int,
     *,
-    keep: bool,
+    create_graph: bool,
 ) -> dict[str, Tensor]:
     """The gradient of the loss with respect to the parameters, `size` samples at a time for any loss of all outputs.
 
-    Takes a second forward pass if there are more samples. With `keep`, it has a graph, and so have all samples.
+    Takes a second forward pass if there are more samples. With `create_graph`, it has a graph, and so have all samples.
 
     Raises:
         ShapeError: if the outputs are not (n, c), or the loss is not a single number.
@@ -35,22 +35,24 @@ def loss_gradient(
         UnsupportedModuleError: if the outputs do not depend on the parameters.
     """
     parts = torch.split(x, size)
-    once = keep or len(parts) == 1
+    once = create_graph or len(parts) == 1
     with differentiable(recording=once):
         logits = torch.cat([run(model, part) for part in parts])
     with differentiable(recording=True):
-        at = logits if keep else logits.detach().requires_grad_()
+        at = logits if create_graph else logits.detach().requires_grad_()
         value: object = loss(at, labels)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
             raise ShapeError("loss", "one number", got, "Take the mean over the samples.")
         require_slope(value)
-        (residual,) = torch.autograd.grad(value.sum(), at, retain_graph=True, create_graph=keep, materialize_grads=True)
+        (residual,) = torch.autograd.grad(
+            value.sum(), at, retain_graph=True, create_graph=create_graph, materialize_grads=True
+        )
         if once:
-            return _through(logits, parameters, residual, keep=keep)
+            return _through(logits, parameters, residual, create_graph=create_graph)
         total: dict[str, Tensor] = {}
         for part, v in zip(parts, torch.split(residual, size), strict=True):
-            products = _through(run(model, part), parameters, v, keep=False)
+            products = _through(run(model, part), parameters, v, create_graph=False)
             total = {name: total[name] + product if total else product for name, product in products.items()}
         return total
 
@@ -67,6 +69,6 @@ def require_slope(value: Tensor) -> None:
         )
 
 
-def _through(logits: Tensor, parameters: Mapping[str, Tensor], v: Tensor, *, keep: bool) -> dict[str, Tensor]:
+def _through(logits: Tensor, parameters: Mapping[str, Tensor], v: Tensor, *, create_graph: bool) -> dict[str, Tensor]:
     require_gradient(logits)
-    return vector_parameter_jacobian(logits, parameters, v, keep=keep)
+    return vector_parameter_jacobian(logits, parameters, v, create_graph=create_graph)

@@ -68,11 +68,11 @@ def parameter_jacobian(
     """
     if torch.is_grad_enabled():
         with in_single_steps():
-            return passed_back(model, parameters, x, keep=True)
+            return passed_back(model, parameters, x, create_graph=True)
     with torch.enable_grad():
         logits = run(model, x)
         v = mixture(logits)
-        plain = vector_parameter_jacobian(logits, parameters, v, keep=False)
+        plain = vector_parameter_jacobian(logits, parameters, v, create_graph=False)
     del logits
     try:
         blocks = mapped(model, parameters, x)
@@ -82,7 +82,7 @@ def parameter_jacobian(
         # torch.func cannot handle the network, or the network cannot handle one sample.
         blocks = None
     if blocks is None or not all(agree(block, v, part) for block, part in zip(blocks, plain.values(), strict=True)):
-        return passed_back(model, parameters, x, keep=False)
+        return passed_back(model, parameters, x, create_graph=False)
     return blocks
 
 
@@ -139,18 +139,18 @@ def agree(block: Float[Tensor, "n c p"], v: Float[Tensor, "n c"], product: Tenso
 
 
 def passed_back(
-    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
+    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, create_graph: bool
 ) -> list[Float[Tensor, "n c _"]]:
     """The Jacobians by one backward pass for each sample and output."""
     rows: list[list[Tensor]] = [[] for _ in parameters]
-    for _, _, gradient in single_gradients(model, parameters, x, keep=keep):
+    for _, _, gradient in single_gradients(model, parameters, x, create_graph=create_graph):
         for row, part in zip(rows, gradient.values(), strict=True):
             row.append(part.flatten())
     return [torch.stack(row).view(len(x), -1, row[0].numel()) for row in rows]
 
 
 def single_gradients(
-    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, keep: bool
+    model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"], *, create_graph: bool
 ) -> Iterator[tuple[int, int, dict[str, Tensor]]]:
     """Each sample, each output, and its gradient with respect to the parameters; two samples run at a time."""
     for start in range(0, len(x), 2):
@@ -160,14 +160,14 @@ def single_gradients(
             for k in range(logits.shape[1]):
                 unit = torch.zeros_like(logits)
                 unit[i, k] = 1
-                yield start + i, k, vector_parameter_jacobian(logits, parameters, unit, keep=keep)
+                yield start + i, k, vector_parameter_jacobian(logits, parameters, unit, create_graph=create_graph)
 
 
 def vector_parameter_jacobian(
-    logits: Float[Tensor, "n c"], parameters: Mapping[str, Tensor], v: Float[Tensor, "n c"], *, keep: bool
+    logits: Float[Tensor, "n c"], parameters: Mapping[str, Tensor], v: Float[Tensor, "n c"], *, create_graph: bool
 ) -> dict[str, Tensor]:
     r"""$\sum_i v_i^\top \partial f(x_i)/\partial\theta$ by one backward pass, keyed by the parameters' names."""
     products = torch.autograd.grad(
-        logits, list(parameters.values()), v, retain_graph=True, create_graph=keep, materialize_grads=True
+        logits, list(parameters.values()), v, retain_graph=True, create_graph=create_graph, materialize_grads=True
     )
     return dict(zip(parameters, products, strict=True))

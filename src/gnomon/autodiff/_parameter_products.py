@@ -29,7 +29,7 @@ def add_products(
             multiply = multiplier(model, parameters, x[start : start + block])
             for j in range(len(x2)):
                 point = x2[j : j + 1]
-                for _, k, gradient in single_gradients(model, parameters, point, keep=False):
+                for _, k, gradient in single_gradients(model, parameters, point, create_graph=False):
                     column = multiply(gradient)
                     with torch.no_grad():  # as when the rows, which are views, were taken
                         if kernel.ndim == 2:
@@ -48,7 +48,7 @@ def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Ten
     """
     logits = run(model, x)
     v = torch.zeros_like(logits, requires_grad=True)
-    products = vector_parameter_jacobian(logits, parameters, v, keep=True)
+    products = vector_parameter_jacobian(logits, parameters, v, create_graph=True)
     along = {name: product for name, product in products.items() if product.requires_grad}
 
     def multiply(u: Mapping[str, Tensor]) -> Tensor:
@@ -58,12 +58,12 @@ def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Ten
 
     def multiply_each(u: Mapping[str, Tensor]) -> Tensor:
         column = torch.zeros_like(v, requires_grad=False)
-        for i, k, gradient in single_gradients(model, parameters, x, keep=False):
+        for i, k, gradient in single_gradients(model, parameters, x, create_graph=False):
             column[i, k] = sum((gradient[name] * part).sum() for name, part in u.items())
         return column
 
     w = mixture(logits)
-    g = vector_parameter_jacobian(logits, parameters, w, keep=False)
+    g = vector_parameter_jacobian(logits, parameters, w, create_graph=False)
     size = sum(part.square().sum() for part in g.values())
     try:
         error = (multiply(g) * w).sum() - size

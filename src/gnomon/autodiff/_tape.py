@@ -170,14 +170,14 @@ def forward(
     Raises:
         ShapeError: if the model's output is not (n, c).
     """
-    keep = torch.is_grad_enabled() and (x.requires_grad or _depends_on_parameters(model))
+    create_graph = torch.is_grad_enabled() and (x.requires_grad or _depends_on_parameters(model))
     calls: list[Call] = []
-    cheap = towards_inputs() if products and not keep else nullcontext()
+    cheap = towards_inputs() if products and not create_graph else nullcontext()
     with recorded(), cheap, recording(watch, lambda call, output: calls.append(call), apart=apart):
-        leaf = x if keep and x.requires_grad else x.clone() if x.is_inference() else x.detach()
+        leaf = x if create_graph and x.requires_grad else x.clone() if x.is_inference() else x.detach()
         leaf.requires_grad_(leaf.is_floating_point())  # not tokens
         logits = outputs_of(model(leaf.clone()), x) if mixed else run(model, leaf)
-    return Tape(leaf, logits, keep, tuple(calls))
+    return Tape(leaf, logits, create_graph, tuple(calls))
 
 
 @contextmanager

@@ -101,7 +101,7 @@ def _level(v: Tensor, square: float, fourth: float) -> Tensor:
 
 
 def _root(passed: Tensor, square: float, fourth: float) -> Tensor:
-    """The v at which `level` is `passed`."""
+    """The v at which `_level` is `passed`."""
     v = _bound(passed, square, fourth)
     for _ in range(STEPS):
         step = (_level(v, square, fourth) - passed) / (1 + 2 * square * v**2 + 4 * fourth * v**4)

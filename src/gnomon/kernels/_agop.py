@@ -105,7 +105,7 @@ def _largest(part: Float[Tensor, "_ _"]) -> Float[Tensor, ""]:
 def _rounding(
     weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
 ) -> Float[Tensor, ""]:
-    r"""What `by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, with independent signs."""
+    r"""What `_by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, with independent signs."""
     pulled = (coefficients.square().sum(1) * x.square().sum(1)).sum()
     return torch.finfo(x.dtype).eps * torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
 

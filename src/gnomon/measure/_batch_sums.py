@@ -52,7 +52,9 @@ class BatchSums:
                 rows, batch = order[turn::count], (start + turn) % count
                 some = x[rows.to(x.device)], labels[rows.to(labels.device)]
                 known = self._sums[batch]
-                for name, part in loss_gradient(model, parameters, *some, self._total, size, keep=False).items():
+                for name, part in loss_gradient(
+                    model, parameters, *some, self._total, size, create_graph=False
+                ).items():
                     wide = in_single(part)
                     known[name] = known[name] + wide if name in known else wide
                 self._sizes[batch] += len(rows)

@@ -108,8 +108,8 @@ def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means
 def _first_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Float[Tensor, "k p"]:
     """One sample of each class; 0 where there is none."""
     n = len(labels)
-    none = labels.new_full((classes,), n)
-    first = none.scatter_reduce(0, labels, torch.arange(n, device=labels.device), "amin")
+    past = labels.new_full((classes,), n)
+    first = past.scatter_reduce(0, labels, torch.arange(n, device=labels.device), "amin")
     return torch.where((first < n).unsqueeze(1), features[first.clamp(max=n - 1)], 0)
 
 

@@ -73,8 +73,8 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
 def _distinct(rows: Float[Tensor, "n p"]) -> Float[Tensor, "m p"]:
     """The distinct rows, of equal ones the first."""
     kinds, place = torch.unique(rows.detach(), dim=0, return_inverse=True)
-    last = place.new_full((len(kinds),), len(rows))
-    return rows[last.scatter_reduce(0, place, torch.arange(len(rows), device=rows.device), "amin")]
+    past = place.new_full((len(kinds),), len(rows))
+    return rows[past.scatter_reduce(0, place, torch.arange(len(rows), device=rows.device), "amin")]
 
 
 def _two_nearest(rows: Float[Tensor, "n p"]) -> Tensor:

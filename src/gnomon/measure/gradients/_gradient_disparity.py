@@ -89,7 +89,7 @@ def gradient_disparity(
     each = len(x) // batches if size is None else size
     if each < fewest or each * batches > len(x):
         # Errors of network and labels are reported first, since more samples do not fix them.
-        loss_gradient(model, parameters, x, labels, partial(_mean, loss), chunk, keep=False)
+        loss_gradient(model, parameters, x, labels, partial(_mean, loss), chunk, create_graph=False)
         needed = f"{batches * max(each, fewest)} samples for as many of them"
         raise RangeError("batches", needed, len(x), "Pass more samples, or ask for fewer or smaller batches.")
     total = partial(_rescaled if rescaled else _mean, loss)
@@ -99,7 +99,7 @@ def gradient_disparity(
     with torch.inference_mode(False), torch.no_grad():
         for rows in torch.split(order, each)[:batches]:
             some = x[rows.to(x.device)], labels[rows.to(labels.device)]
-            found = loss_gradient(model, parameters, *some, total, chunk, keep=False)
+            found = loss_gradient(model, parameters, *some, total, chunk, create_graph=False)
             gradients.append(torch.cat(alike(part.flatten() for part in found.values())))
     return _between(torch.stack(gradients))
 

@@ -102,7 +102,7 @@ def fact_table(
     x, labels = outside_inference(x), outside_inference(labels)
     size = chunk_size(model, x, memory=memory)
     gradients = loss_gradient(
-        model, weights, x, labels, lambda logits, its: sample_losses(loss, logits, its).mean(), size, keep=False
+        model, weights, x, labels, lambda logits, its: sample_losses(loss, logits, its).mean(), size, create_graph=False
     )
     rows = [_row(weights[name].detach(), gradient, weight_decay) for name, gradient in gradients.items()]
     return FACTTable(tuple(weights), *torch.stack(rows, dim=1))
