@@ -30,7 +30,7 @@ ERRORS = {
         "regions/_slice_regions.py:_verify",
     ),
     *(
-        "regions/_steps.py:Network.hold_against",
+        "regions/_steps.py:Network.require_agreement",
         "regions/_steps.py:_require_apart",
         "steer/_input_noise.py:noise_level",
     ),

@@ -66,7 +66,7 @@ def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> C
     return gradient_products(model, x, [""], memory=memory)[""]
 
 
-def as_asked(quantity: Callable[..., object], argument: str, value: object) -> object:
+def argument_value(quantity: Callable[..., object], argument: str, value: object) -> object:
     """What is passed to a quantity: the AGOP as a matrix, unless the quantity is gnomon's own and accepts rows."""
     if argument == "agop" and isinstance(value, Dense | Factored) and not own(quantity):
         return value.dense()

@@ -13,7 +13,7 @@ from gnomon._budget import budget_of
 from gnomon.autodiff import IGNORED, JacobianOperator, Positions, observe, timed
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Estimate
-from gnomon.probe._derived import as_asked
+from gnomon.probe._derived import argument_value
 from gnomon.probe._levels import Level, gives_rows, levels, require_room
 from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
@@ -116,8 +116,8 @@ class Look:
             some = {name: value[part] for name, value in rows.items()} | seen
             if part.start == 0:
                 if alone:
-                    self._hold_what_is_small(some, len(x))
-                self._let_go({name: some[name] for name in some.keys() - given}, len(x))
+                    self._keep_small(some, len(x))
+                self._release({name: some[name] for name in some.keys() - given}, len(x))
             self._compute(Level.CHUNK, some, alone=alone and part == slice(0, len(x)))
             self._take_estimates(some)
             held = self.held & some.keys()
@@ -145,7 +145,7 @@ class Look:
                 self._n += count
                 self._compute(Level.CHUNK, some, alone=False)
                 self._take_estimates(some)
-                self._let_go(some, count)
+                self._release(some, count)
                 self._hold(some)
             return {}
 
@@ -181,7 +181,7 @@ class Look:
         for name in [name for name, value in rows.items() if isinstance(value, Estimate)]:
             self._pieces[name].add(rows.pop(name))
 
-    def _let_go(self, rows: Mapping[str, Any], n: int) -> None:
+    def _release(self, rows: Mapping[str, Any], n: int) -> None:
         """Drops what a second pass will use, if n more rows of it would not fit."""
         rest = set(self._at(Level.ALL)) - self._second.names
         others = {key for name in rest for key in self._plan.arguments[name].values()}
@@ -200,7 +200,7 @@ class Look:
         for name, took in look.seconds.items():
             self.seconds[name] += took
 
-    def _hold_what_is_small(self, some: Mapping[str, Tensor], n: int) -> None:
+    def _keep_small(self, some: Mapping[str, Tensor], n: int) -> None:
         """Lets sums that use few numbers wait for all n samples: their last digits are then those of the functions."""
         room = budget_of(self._memory) // SMALL
         for name in self._at(Level.CHUNK):
@@ -222,7 +222,7 @@ class Look:
                 self._look_again()
                 continue
             arguments = {
-                argument: as_asked(quantity, argument, rows[key] if key in rows else self.known[key])
+                argument: argument_value(quantity, argument, rows[key] if key in rows else self.known[key])
                 for argument, key in keys.items()
             }
             adds = None if alone else sum_of(quantity)

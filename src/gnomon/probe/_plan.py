@@ -17,7 +17,7 @@ from gnomon.probe._reading import Value
 
 Quantity = Callable[..., object]
 """A function whose argument names say what it uses, and that returns a tensor or a frozen dataclass of tensors."""
-Asked = Sequence[Quantity] | Mapping[str, Quantity]
+Quantities = Sequence[Quantity] | Mapping[str, Quantity]
 """Quantities, under their own names or others."""
 
 
@@ -51,7 +51,7 @@ class Plan:
         return [*self.observations, *self.features]
 
 
-def named(quantities: Asked) -> dict[str, Quantity]:
+def named(quantities: Quantities) -> dict[str, Quantity]:
     """The quantities by name: their own, unless a mapping gives one."""
     if isinstance(quantities, Mapping):
         return dict(quantities)
@@ -84,7 +84,7 @@ def name_of(quantity: Quantity) -> str:
 
 
 def plan(
-    quantities: Asked,
+    quantities: Quantities,
     given: Collection[str],
     layers: str | Sequence[str] | None = None,
     head: tuple[str, ...] = (),

@@ -27,7 +27,7 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
-from gnomon.probe._splits import AskedBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
+from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, unwrapped
 
@@ -132,7 +132,7 @@ class Probe:
         self,
         model: nn.Module,
         data: Data | Mapping[str, Data],
-        quantities: AskedBySplit,
+        quantities: QuantitiesBySplit,
         schedule: Schedule | None = None,
         *,
         layers: str | Sequence[str] | None = None,

@@ -8,14 +8,14 @@ from torch import Tensor
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._about import docstring_of
 from gnomon.probe._names import quantities as without_spread
-from gnomon.probe._plan import Asked, Plan, Quantity, named
+from gnomon.probe._plan import Plan, Quantities, Quantity, named
 from gnomon.probe._rows import RESERVED
 from gnomon.probe._samples import Samples
 
 FEW = 8
 """How many samples of other splits are used before training."""
 
-AskedBySplit = Sequence[Quantity] | Mapping[str, Quantity | Asked]
+QuantitiesBySplit = Sequence[Quantity] | Mapping[str, Quantity | Quantities]
 """Quantities that are read on all splits, or, by split, those that are read on it."""
 
 
@@ -29,7 +29,7 @@ def docstrings_of(plans: Mapping[str, Plan]) -> dict[str, str]:
     }
 
 
-def by_split(quantities: AskedBySplit, splits: Sequence[str]) -> dict[str, dict[str, Quantity]]:
+def by_split(quantities: QuantitiesBySplit, splits: Sequence[str]) -> dict[str, dict[str, Quantity]]:
     """The quantities by split and name.
 
     A list is read on all splits. A mapping holds what is read on one split under that split's name, and functions that

@@ -24,7 +24,7 @@ class Sum(Protocol):
         """The quantity's result for all of them."""
 
 
-class Moments:
+class ClassMomentSum:
     """The class moments, in the precision that they have if all samples are there at once."""
 
     def __init__(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> None:
@@ -43,7 +43,7 @@ class Moments:
         return ClassMoments(found.counts, found.means.to(self._dtype), found.within.to(self._dtype))
 
 
-class Gradients:
+class AGOPSum:
     """The average gradient outer product at the network's input."""
 
     def __init__(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
@@ -60,7 +60,7 @@ class Gradients:
         return self._agop.compute()[""]
 
 
-class Pulls:
+class BatchGradientSum:
     """The gradients of a loss on random batches."""
 
     def __init__(
@@ -85,9 +85,9 @@ class Pulls:
 
 
 SUMS: tuple[tuple[Callable[..., object], Callable[..., Sum]], ...] = (
-    (class_moments, Moments),
-    (agop_of, Gradients),
-    (batch_gradients, Pulls),
+    (class_moments, ClassMomentSum),
+    (agop_of, AGOPSum),
+    (batch_gradients, BatchGradientSum),
 )
 """By quantity, what adds it up."""
 

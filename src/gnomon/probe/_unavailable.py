@@ -8,7 +8,7 @@ from gnomon.autodiff import Places, Positions, named_layers
 from gnomon.errors import GnomonError, within
 from gnomon.probe._derived import require_layers
 from gnomon.probe._dry_run import dry_run
-from gnomon.probe._plan import Asked, plan
+from gnomon.probe._plan import Quantities, plan
 from gnomon.probe._samples import Data, Samples
 from gnomon.probe._whole import whole
 
@@ -17,7 +17,7 @@ from gnomon.probe._whole import whole
 def unavailable(
     model: nn.Module,
     data: Data,
-    quantities: Asked,
+    quantities: Quantities,
     *,
     layers: str | Sequence[str] | None = None,
     head: str | Sequence[str] | None = None,

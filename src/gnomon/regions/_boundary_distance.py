@@ -105,7 +105,7 @@ def _nearest(network: Network, x: Float[Tensor, "n *d"], together: int) -> Float
         return value
 
     origins = x[:, None, None]
-    network.hold_against(x, network.run(origins, at_origin)[:, 0, 0], len(x))
+    network.require_agreement(x, network.run(origins, at_origin)[:, 0, 0], len(x))
     size = x[0].numel()
     for start in range(0, size, together) if heights else ():
         some = torch.arange(start, min(start + together, size), device=x.device)
@@ -132,9 +132,9 @@ def _constant(
         slopes[place].append(_behind(operation, planes[:, :1], value[:, :1], constant=False)[:, 0])
         return value
 
-    for each in (network, network.shaken()):
+    for each in (network, network.with_noise()):
         each.run(planes, along)
-    return {place: (shaken - exact).abs() > exact.abs() for place, (exact, shaken) in slopes.items()}
+    return {place: (noisy - exact).abs() > exact.abs() for place, (exact, noisy) in slopes.items()}
 
 
 def _behind(operation: Bend, planes: Planes, value: Planes, constant: bool = True) -> Planes:

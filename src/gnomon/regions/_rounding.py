@@ -34,7 +34,7 @@ def rounding_of(network: Network, image: Planes, box: Polygons, together: int) -
         states[place], exact[place] = state_at_origin(operation, planes), planes
         return bent(operation, planes, states[place])
 
-    def shaken(place: int, operation: Bend, planes: Planes) -> Planes:
+    def noisily(place: int, operation: Bend, planes: Planes) -> Planes:
         apart = (planes - exact[place]).abs().nan_to_num(0).flatten(2)
         largest = LAYER / NOISE * torch.einsum("k,pku->pu", reach, apart).amax(0)
         found[place] = torch.maximum(found.get(place, largest), largest)
@@ -44,5 +44,5 @@ def rounding_of(network: Network, image: Planes, box: Polygons, together: int) -
         planes = image.repeat(len(some), *[1] * (image.ndim - 1))
         planes[:, 2] += torch.tensordot(some, image[0, :2], 1)
         network.run(planes, plainly)
-        network.shaken().run(planes, shaken)
+        network.with_noise().run(planes, noisily)
     return found

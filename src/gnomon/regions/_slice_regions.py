@@ -16,7 +16,7 @@ from gnomon.regions._polygons import Polygons, cross, join
 from gnomon.regions._propagation import Piece, Propagation
 from gnomon.regions._rooms import rooms_for
 from gnomon.regions._rounding import rounding_of
-from gnomon.regions._steps import AGREEMENT, Network, answers_otherwise, network_of
+from gnomon.regions._steps import AGREEMENT, Network, disagreement, network_of
 
 MOST = 1_000_000
 """Regions, by default."""
@@ -140,9 +140,9 @@ def _verify(network: Network, regions: Regions, area: float, together: int) -> N
     rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED), device=device).long()
     points = regions.polygons[rows].centroids()
     found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
-    network.hold_against(regions.plane.embed(points), found, together)
+    network.require_agreement(regions.plane.embed(points), found, together)
     if not abs(float(regions.areas.sum()) - area) <= AGREEMENT * area:
-        raise answers_otherwise()
+        raise disagreement()
 
 
 def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:

@@ -84,7 +84,7 @@ class Network:
             held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
         return held[self.result]
 
-    def shaken(self) -> "Network":
+    def with_noise(self) -> "Network":
         """The same, with noise on what enters affine steps: what it changes by more than itself was rounding."""
 
         def noisy(step: Step) -> Step:
@@ -101,7 +101,7 @@ class Network:
 
         return replace(self, steps=tuple(map(noisy, self.steps)))
 
-    def hold_against(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"], together: int) -> None:
+    def require_agreement(self, x: Float[Tensor, "n *d"], outputs: Float[Tensor, "n c"], together: int) -> None:
         """Compares the steps' outputs with the network's, so many samples at a time: what no trace can see shows here.
 
         Raises:
@@ -109,14 +109,14 @@ class Network:
         """
         wanted = torch.cat([self.model(part.clone()) for part in torch.split(x, together)])
         if wanted.shape != outputs.shape:
-            raise answers_otherwise()
+            raise disagreement()
         # An output that is masked is -inf in both.
         apart = torch.where(wanted == outputs, 0, wanted - outputs).abs().max()
         if not apart <= AGREEMENT * wanted.abs().masked_fill(wanted.isinf(), 0).max():
-            raise answers_otherwise()
+            raise disagreement()
 
 
-def answers_otherwise() -> UnsupportedModuleError:
+def disagreement() -> UnsupportedModuleError:
     """The error for a network whose outputs are not those of its steps."""
     return UnsupportedModuleError(
         "model",
@@ -170,13 +170,13 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
             recorder.close()
         result = recorder.data(outputs_of(outputs, x))
         if result is None:
-            raise answers_otherwise()
+            raise disagreement()
         network = Network(exact, _read(recorder.calls, result), recorder.source, result.name)
         both = _require_apart(exact, x, outputs)
         drawn = torch.randn(OTHERS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
         several = torch.cat([both, (1 + x.abs().max()) * drawn.to(x.device)])
         found = network.run(several[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
-        network.hold_against(several, found[:, 0, 0], together=2)
+        network.require_agreement(several, found[:, 0, 0], together=2)
     return network
 
 
