@@ -51,15 +51,14 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
         tensor(0.0404)
     """
     _checks.settings(("whole", whole, "True or False", isinstance(whole, bool)))
-    if len(batch_gradients.sizes) < 2:
+    found = batch_gradients
+    if len(found.sizes) < 2:
         advice = "Pass more samples, and allow more batches."
         raise RangeError("batch_gradients", "gradients of two batches or more", "those of one", advice)
-    largest = torch.maximum(batch_gradients.norm, batch_gradients.deviations.max()).double()
+    largest = torch.maximum(found.norm, found.deviations.max()).double()
     unit = torch.where(largest > 0, largest, 1)
-    norm, deviations, along = (
-        part.double() / unit for part in (batch_gradients.norm, batch_gradients.deviations, batch_gradients.along)
-    )
-    sizes, squares = batch_gradients.sizes.double(), deviations.square()
+    norm, deviations, along = (part.double() / unit for part in (found.norm, found.deviations, found.along))
+    sizes, squares = found.sizes.double(), deviations.square()
     if whole:
         inverse, without = _inverse_of_whole(sizes, norm.square(), sizes * squares)
     else:
@@ -69,11 +68,7 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
     # NaN where all gradients are 0.
     value = torch.where(inverse > 0, 1 / inverse, torch.inf).masked_fill(inverse.isnan(), 0)
     error = torch.where(low > 0, 1 / low - value, torch.inf).masked_fill(value == 0, 0)
-    return Estimate(
-        value.to(batch_gradients.norm),
-        error.to(batch_gradients.norm),
-        torch.tensor(len(batch_gradients.sizes), device=value.device),
-    )
+    return Estimate(value.to(found.norm), error.to(found.norm), torch.tensor(len(found.sizes), device=value.device))
 
 
 def _inverse(
