@@ -18,19 +18,19 @@ def steps_of(build, x):
     """What makes training steps of a network on this batch: loss, the penalty if there is one, AdamW."""
     labels = torch.randint(10, (len(x),), generator=torch.Generator().manual_seed(1))
 
-    def contender(penalty, *, named=True, share=False):
-        """The tiny rate keeps all contenders at the start."""
+    def contender(penalty, *, named=True, own=False):
+        """The penalty shares the loss's forward pass, or has its own. The tiny rate keeps all at the start."""
         model = build(generator=torch.Generator().manual_seed(0)).to(x)
         parameters = list(model.parameters())
         optimizer = torch.optim.AdamW(parameters, 1e-9, weight_decay=0.01)
-        inputs = x.clone().requires_grad_(share)
 
         def step():
             optimizer.zero_grad()
-            logits = model(inputs)
-            loss = functional.cross_entropy(logits, labels)
-            if penalty is not None:
-                loss = loss + penalty(model, inputs, logits if share else None)
+            if penalty is None:
+                logits, added = model(x), 0
+            else:
+                logits, added = (model(x), penalty(model, x)) if own else penalty.logits_and_penalty(model, x)
+            loss = functional.cross_entropy(logits, labels) + added
             loss.backward(inputs=parameters if named else None)
             optimizer.step()
 
@@ -47,7 +47,7 @@ def images(*shape, dtype):
 def second_forward(squared):
     """The reference's way (the root), and JacobianReg's (half the square)."""
 
-    def penalty(model, batch, logits):
+    def penalty(model, batch):
         batch = batch.detach().clone().requires_grad_()
         outputs = model(batch)
         v = torch.randn_like(outputs)
@@ -60,6 +60,19 @@ def second_forward(squared):
 
 
 WIDTHS = (784, 196, 196, 196, 10)
+PARTS = {
+    "at every step": {},
+    "on half the batch": {"fraction": 0.5},
+    "on a quarter of it": {"fraction": 0.25},
+    "at one step in 4": {"every": 4},
+    "at one step in 16": {"every": 16},
+}
+WAYS = {
+    "shared, inputs=": {},
+    "shared, backward()": {"named": False},
+    "its own pass, backward()": {"own": True, "named": False},
+}
+"""Where the forward pass of the penalty comes from, and whether the backward pass is told the parameters."""
 
 if __name__ == "__main__":
     for dtype in (torch.float32, torch.float64):
@@ -68,24 +81,14 @@ if __name__ == "__main__":
             f"One training step, 784-196-196-196-10, batch 256, {dtype}",
             {
                 "plain": contender(None),
-                "GrokAlign, forward shared": contender(GrokAlign(1e-3), share=True),
-                "GrokAlign, forward shared, backward() without inputs": contender(
-                    GrokAlign(1e-3), share=True, named=False
-                ),
-                "GrokAlign, own forward": contender(GrokAlign(1e-3)),
-                "GrokAlign, own forward, backward() without inputs": contender(GrokAlign(1e-3), named=False),
-                "GrokAlign, half the batch": contender(GrokAlign(1e-3, fraction=0.5)),
-                "GrokAlign, a quarter of the batch": contender(GrokAlign(1e-3, fraction=0.25)),
                 **{
-                    f"GrokAlign at one step in {k}, own forward, backward()": contender(
-                        GrokAlign(1e-3, every=k), named=False
-                    )
-                    for k in (4, 16)
+                    f"GrokAlign {on}, {how}": contender(GrokAlign(1e-3, **settings), **way)
+                    for on, settings in PARTS.items()
+                    for how, way in WAYS.items()
                 },
-                "GrokAlign at one step in 16, forward shared": contender(GrokAlign(1e-3, every=16), share=True),
-                "GrokAlign, exact": contender(GrokAlign(1e-3, "exact"), share=True),
-                "the reference's way": contender(second_forward(squared=False), named=False),
-                "JacobianReg's way": contender(second_forward(squared=True), named=False),
+                "GrokAlign, exact, shared, inputs=": contender(GrokAlign(1e-3, "exact")),
+                "the reference's way": contender(second_forward(squared=False), own=True, named=False),
+                "JacobianReg's way": contender(second_forward(squared=True), own=True, named=False),
             },
             rounds=15,
             calls=16,
@@ -97,7 +100,7 @@ if __name__ == "__main__":
         "One training step, 784-196-196-196-10, batch 256, float64, penalty on a part of one batch in k",
         {"plain": contender(None)}
         | {
-            f"k = {k}, part {part:g}": contender(GrokAlign(0.1, every=k, fraction=part), share=True)
+            f"k = {k}, part {part:g}": contender(GrokAlign(0.1, every=k, fraction=part))
             for k in (1, 4, 16, 64)
             for part in (1.0, 0.25)
         },
@@ -111,11 +114,11 @@ if __name__ == "__main__":
             f"One training step, ResNet-18 of width {width} on 32 x 32, batch {batch}, {dtype}",
             {
                 "plain": contender(None),
-                "GrokAlign, forward shared": contender(GrokAlign(1e-3), share=True),
-                "GrokAlign, own forward, backward() without inputs": contender(GrokAlign(1e-3), named=False),
+                "GrokAlign, shared, inputs=": contender(GrokAlign(1e-3)),
+                "GrokAlign, its own pass, backward()": contender(GrokAlign(1e-3), own=True, named=False),
                 # All its graphs would take 15 GB at the full width.
-                **({} if width == 64 else {"GrokAlign, exact": contender(GrokAlign(1e-3, "exact"), share=True)}),
-                "the reference's way": contender(second_forward(squared=False), named=False),
+                **({} if width == 64 else {"GrokAlign, exact, shared, inputs=": contender(GrokAlign(1e-3, "exact"))}),
+                "the reference's way": contender(second_forward(squared=False), own=True, named=False),
             },
             rounds=3,
             calls=1,

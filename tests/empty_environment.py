@@ -52,12 +52,10 @@ def measured_and_steered():
     quantities = [gnomon.accuracy, gnomon.jacobian_norm, gnomon.centroid_alignment]
     probe, penalty = gnomon.Probe(model, (x, labels), quantities), gnomon.GrokAlign(0.1, generator=generator)
     optimizer, before = torch.optim.AdamW(model.parameters(), lr=1e-2), probe.read(0).scalars()
-    inputs = x.clone().requires_grad_()
     for _ in range(20):
         optimizer.zero_grad()
-        outputs = model(inputs)
-        loss = functional.cross_entropy(outputs, labels) + penalty(model, inputs, outputs)
-        loss.backward(inputs=list(model.parameters()))
+        outputs, added = penalty.logits_and_penalty(model, x)
+        (functional.cross_entropy(outputs, labels) + added).backward()
         optimizer.step()
     after = probe.read(20).scalars()
     assert after["accuracy"] > before["accuracy"]

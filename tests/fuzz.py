@@ -257,13 +257,14 @@ def _(s: Source) -> Arguments:
 sampled(gnomon.noise_level)(lambda s: {"train_accuracy": s.normal("n").sigmoid()})
 sampled(gnomon.input_noise)(lambda s: {"x": s.normal("n", "d"), "train_accuracy": 0.5, "generator": s.generator})
 sampled(gnomon.stablemax_cross_entropy)(lambda s: {"logits": s.normal("n", "k"), "labels": s.labels()})
-sampled(gnomon.GrokAlign.__call__, "GrokAlign")(
-    lambda s: {
-        "self": gnomon.GrokAlign(0.1, generator=s.generator),
-        "model": s.network(),
-        "x": s.normal("n", "d"),
-    }
-)
+for method in (gnomon.GrokAlign.__call__, gnomon.GrokAlign.logits_and_penalty):
+    sampled(method, method.__qualname__.removesuffix(".__call__"))(
+        lambda s: {
+            "self": gnomon.GrokAlign(0.1, generator=s.generator),
+            "model": s.network(),
+            "x": s.normal("n", "d"),
+        }
+    )
 
 
 def operator_of(source: Source) -> gnomon.JacobianOperator:
@@ -414,7 +415,7 @@ def altered_tensor(tensor: Tensor, generator: torch.Generator) -> Iterator[tuple
 
 ELEMENTWISE = {TABLE[f"{kind}Kernel.{method}"][0] for kind in ("Laplace", "Gaussian") for method in ("value", "slope")}
 """NaN in place of NaN is right here."""
-PASSED_ON = {TABLE[name][0] for name in ("GrokAlign", "input_noise", "Plane.embed")}
+PASSED_ON = {TABLE[name][0] for name in ("GrokAlign", "GrokAlign.logits_and_penalty", "input_noise", "Plane.embed")}
 """Training goes on from here: what came in as NaN or infinity has to come out."""
 
 UNDEFINED = {

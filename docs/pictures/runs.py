@@ -92,12 +92,11 @@ def grok_digits(arm: str) -> Run:
     penalised = arm == "with GrokAlign"
     train, test = standardise(*digits(500, generator=generator()))
     model = mlp((64, 128, 128, 128, 10), scale=4.0, generator=generator())
-    penalty, x = gnomon.GrokAlign(0.1, generator=generator()), train.x.clone().requires_grad_(penalised)
+    grokalign = gnomon.GrokAlign(0.1, generator=generator())
 
     def objective() -> Tensor:
-        outputs = model(x)
-        loss = squared_error(outputs, train.labels)
-        return loss + penalty(model, x, outputs) if penalised else loss
+        outputs, penalty = grokalign.logits_and_penalty(model, train.x) if penalised else (model(train.x), 0)
+        return squared_error(outputs, train.labels) + penalty
 
     return Run(model, objective, train, test)
 

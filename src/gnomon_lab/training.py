@@ -25,7 +25,7 @@ def fit(
     *,
     due: Callable[[int], bool],
     forward: Callable[[Tensor], Tensor] | None = None,
-    penalty: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+    penalty: GrokAlign | None = None,
     filter_gradients: Callable[[], object] | None = None,
     **state: Stateful | torch.Generator,
 ) -> Iterator[int]:
@@ -49,8 +49,8 @@ def fit(
         loss: from the model's outputs and a batch's labels.
         due: whether to read at a step; the last step is always read.
         forward: from inputs to outputs; default: the model.
-        penalty: from the model, the inputs and the outputs, added to the loss; the inputs require a gradient. A
-            GrokAlign that acts only on some batches is added to the state automatically.
+        penalty: added to the loss, whose forward pass it shares; one that acts only on some batches is added to the
+            state automatically.
         filter_gradients: changes the gradients before each update.
         state: whatever else a resumed run needs.
 
@@ -60,16 +60,14 @@ def fit(
     Raises:
         ConvergenceError: if the loss is no longer finite.
     """
-    if isinstance(penalty, GrokAlign) and penalty.every > 1:
+    if penalty is not None and penalty.every > 1:
         state["penalty"] = penalty
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for step in run.steps(arm, steps, model=model, optimizer=optimizer, **state):
         for batch, labels in batches(step) if step > 0 else ():
-            x = batch.detach().requires_grad_() if penalty is not None and not batch.requires_grad else batch
-            logits = (forward or model)(x)
-            objective = loss(logits, labels)
-            if penalty is not None:
-                objective = objective + penalty(model, x, logits)
+            network = forward or model
+            logits, added = (network(batch), 0) if penalty is None else penalty.logits_and_penalty(network, batch)
+            objective = loss(logits, labels) + added
             run.require_finite(objective=objective)
             optimizer.zero_grad()
             torch.autograd.backward(objective, inputs=parameters)

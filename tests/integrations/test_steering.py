@@ -38,12 +38,17 @@ def aligned(**settings):
     penalty = GrokAlign(0.3, generator=torch.Generator().manual_seed(7), **settings)
 
     def loss(model, x, labels):
-        x.requires_grad_()
-        logits = model(x)
-        return cross_entropy(logits, labels) + penalty(model, x, logits)
+        logits, added = penalty.logits_and_penalty(model, x)
+        return cross_entropy(logits, labels) + added
 
     loss.penalty = penalty
     return loss
+
+
+def aligned_apart():
+    """On a part of the batch, in a pass of its own, since the network has batch statistics."""
+    penalty = GrokAlign(0.3, fraction=0.5, generator=torch.Generator().manual_seed(7))
+    return lambda model, x, labels: mean_loss(model, x, labels) + penalty(model, x)
 
 
 def noisy():
@@ -67,6 +72,7 @@ def moving(model):
 METHODS = {
     "GrokAlign": (aligned, None),
     "GrokAlign, exact": (lambda: aligned(estimator="exact"), None),
+    "GrokAlign, a part": (aligned_apart, None),
     "GrokfastEMA": (lambda: mean_loss, ema),
     "GrokfastMA": (lambda: mean_loss, moving),
     "input noise": (noisy, None),
@@ -94,7 +100,7 @@ class Steered(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         class Logits(nn.Module):
             def forward(self, x):
-                return model(x, inputs["labels"])["logits"]
+                return model(x, inputs["labels"][: len(x)])["logits"]  # labels are for the loss, which is not used
 
         return self.loss(Logits(), inputs["x"], inputs["labels"])
 
@@ -204,8 +210,8 @@ def test_a_resumed_trainer_draws_the_same_projections(tmp_path):
     """The Hugging Face Trainer's checkpoint holds torch's global stream; Lightning's does not."""
 
     def loss(model, x, labels):
-        logits = model(x.requires_grad_())
-        return cross_entropy(logits, labels) + GrokAlign(0.3)(model, x, logits)
+        logits, penalty = GrokAlign(0.3).logits_and_penalty(model, x)
+        return cross_entropy(logits, labels) + penalty
 
     with torch.random.fork_rng():
         found, expected = resumed_in_transformers(lambda: (loss, ema), tmp_path)

@@ -27,10 +27,9 @@ def test_it_makes_the_updates_of_a_loop_written_out(tmp_path):
     optimizer, penalty = torch.optim.SGD(model.parameters(), 0.1), GrokAlign(0.5, generator=generator)
     for _ in range(3):
         for some, wanted in zip(x.split(3), labels.split(3), strict=True):
-            leaf = some.clone().requires_grad_()
-            outputs = model(leaf)
+            outputs, added = penalty.logits_and_penalty(model, some)
             optimizer.zero_grad()
-            (2 * mse_loss(outputs, wanted) + penalty(model, leaf, outputs)).backward()
+            (2 * mse_loss(outputs, wanted) + added).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
             optimizer.step()
     samples, fitted, generator = drawn()
@@ -52,7 +51,7 @@ def test_inputs_keep_the_graph_they_come_with(tmp_path):
     for step in fit(
         Run(tmp_path, 0), "arm", 1, whole, torch.optim.SGD(whole.parameters(), 0.1),
         lambda step: [(whole["embed"](x), labels)], mse_loss, due=every(1), forward=model,
-        penalty=lambda _, x, outputs: GrokAlign(0.5, generator=generator)(model, x, outputs),
+        penalty=GrokAlign(0.5, generator=generator),
     ):  # fmt: skip
         assert (whole["embed"].weight != before).any() == (step == 1)
 

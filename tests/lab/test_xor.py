@@ -114,10 +114,9 @@ def test_training_in_the_subspace_is_training():
 
     def trained(model: nn.Module, x: torch.Tensor) -> nn.Module:
         optimizer = torch.optim.SGD(model.parameters(), 0.1, weight_decay=0.1)
-        x = x.clone().requires_grad_()
         for _ in range(30):
-            logits = model(x)
-            loss = nn.functional.mse_loss(logits, 2.0 * labels[:, None] - 1) + 0.1 * GrokAlign(1.0)(model, x, logits)
+            logits, penalty = GrokAlign(0.1).logits_and_penalty(model, x)
+            loss = nn.functional.mse_loss(logits, 2.0 * labels[:, None] - 1) + penalty
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -24,6 +24,11 @@ def exact_norms(model, x):
     return torch.stack([row.square().sum().sqrt() for row in rows])
 
 
+def penalty_of(grokalign, model, x, shared=True):
+    """From the forward pass that the loss has too, or from one of its own."""
+    return grokalign.logits_and_penalty(model, x)[1] if shared else grokalign(model, x)
+
+
 def grads(loss, model):
     found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
     return [torch.zeros_like(p) if g is None else g for g, p in zip(found, model.parameters(), strict=True)]
@@ -35,8 +40,7 @@ def test_exact_is_the_mean_norm_and_its_gradient(name, shared):
     model, x = zoo(name)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         expected = 0.3 * exact_norms(model, x).mean()
-        x.requires_grad_()
-        penalty = GrokAlign(0.3, "exact")(model, x, model(x) if shared else None)
+        penalty = penalty_of(GrokAlign(0.3, "exact"), model, x, shared)
         torch.testing.assert_close(penalty, expected)
         for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
             torch.testing.assert_close(ours, theirs)
@@ -58,10 +62,8 @@ def test_projection_is_the_norm_of_projected_jacobians(name, projections, square
             v = v / v.norm(dim=1, keepdim=True)
             estimate = estimate + c / projections * torch.einsum("nc,ncd->nd", v, jacobian).square().sum(1)
         expected = (estimate if squared else estimate.sqrt()).mean()
-        x.requires_grad_()
-        penalty = GrokAlign(1.0, projections=projections, squared=squared, generator=torch.Generator().manual_seed(5))(
-            model, x, model(x)
-        )
+        generator.manual_seed(5)
+        penalty = penalty_of(GrokAlign(1.0, projections=projections, squared=squared, generator=generator), model, x)
         torch.testing.assert_close(penalty, expected)
         for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
             torch.testing.assert_close(ours, theirs)
@@ -72,13 +74,13 @@ def test_projection_is_the_norm_of_projected_jacobians(name, projections, square
 def test_wide_and_narrow_entrances_agree(width, estimator):
     """Narrow first layers take the Gram path, wide ones the direct: the same numbers for both."""
     model = mlp((50, width, 4), generator=torch.Generator().manual_seed(1)).double()
-    x = torch.randn(20, 50, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(20, 50, dtype=torch.float64)
     v = torch.randn(20, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     v = v / v.norm(dim=1, keepdim=True)
     jacobian = input_jacobian(model, x)
     rows = jacobian if estimator == "exact" else 2 * torch.einsum("nc,ncd->nd", v, jacobian)
     expected = rows.flatten(1).norm(dim=1).mean()
-    penalty = GrokAlign(1.0, estimator, generator=torch.Generator().manual_seed(2))(model, x, model(x))
+    penalty = penalty_of(GrokAlign(1.0, estimator, generator=torch.Generator().manual_seed(2)), model, x)
     assert ("GramNorm" in str([*reached([penalty.grad_fn], sources)])) == (width == 3)
     torch.testing.assert_close(penalty, expected)
     for ours, theirs in zip(grads(penalty, model), grads(expected, model), strict=True):
@@ -131,8 +133,7 @@ def test_dead_samples_cost_nothing_and_break_nothing(estimator):
             model[0].weight.abs_()
         x = torch.rand(10, 40, dtype=torch.float64)
         x[0] *= -1
-        x.requires_grad_()
-        penalty = GrokAlign(1.0, estimator)(model, x, model(x))
+        penalty = penalty_of(GrokAlign(1.0, estimator), model, x)
         assert all(torch.isfinite(g).all() for g in grads(penalty, model))
         torch.testing.assert_close(GrokAlign(1.0, estimator)(model, x[:1]), torch.tensor(0.0, dtype=torch.float64))
 
@@ -217,23 +218,26 @@ def test_training_with_it_shrinks_the_jacobian():
     before = jacobian_norm(input_jacobian(model, x)).mean().item()
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     grokalign = GrokAlign(1.0, generator=generator)
-    x.requires_grad_()
     for _ in range(100):
-        logits = model(x)
-        loss = functional.cross_entropy(logits, labels) + grokalign(model, x, logits)
+        logits, penalty = grokalign.logits_and_penalty(model, x)
         optimizer.zero_grad()
-        loss.backward(inputs=list(model.parameters()))
+        (functional.cross_entropy(logits, labels) + penalty).backward()
         optimizer.step()
-    assert x.grad is None
+    assert not x.requires_grad
     assert jacobian_norm(input_jacobian(model, x)).mean().item() < 0.5 * before
 
 
-def test_fused_attention_works_alone_and_is_named_when_shared():
+@pytest.mark.parametrize("shared", [False, True])
+def test_attention_is_not_fused_and_named_where_it_insists(shared):
     model, x = zoo("attention", torch.float32)
-    assert all(torch.isfinite(g).all() for g in grads(GrokAlign(1.0)(model.train(), x), model))
-    x.requires_grad_()
-    with pytest.raises(UnsupportedModuleError, match=r"second derivative, got ScaledDotProduct.*sdpa_kernel"):
-        GrokAlign(1.0)(model, x, model(x))
+    assert all(torch.isfinite(g).all() for g in grads(penalty_of(GrokAlign(1.0), model.train(), x, shared), model))
+
+    def fused(x):
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+            return model(x)
+
+    with pytest.raises(UnsupportedModuleError, match=r"second derivative, got ScaledDotProduct.*SDPBackend.MATH"):
+        penalty_of(GrokAlign(1.0), fused, x, shared)
 
 
 class Cube(torch.autograd.Function):
@@ -275,9 +279,9 @@ def test_a_layer_without_second_derivative_is_named(cube, share):
     penalty = GrokAlign(1.0, "exact")
     if cube is CubeOnce:
         with pytest.raises(UnsupportedModuleError, match=r"second derivative, got CubeOnceBackward\. Use one that"):
-            penalty(model, x, model(x) if share else None)
+            penalty_of(penalty, model, x, share)
         return
-    got = torch.autograd.grad(penalty(model, x, model(x) if share else None), layer.weight)
+    got = torch.autograd.grad(penalty_of(penalty, model, x, share), layer.weight)
     wanted = torch.autograd.grad(penalty(lambda inputs: layer(inputs) ** 3, x), layer.weight)
     torch.testing.assert_close(got, wanted)
 
@@ -317,11 +321,10 @@ def test_torchs_own_layers_without_second_derivative_are_named_with_what_to_do(s
     model = nn.Sequential(nn.Linear(6, 6), layer, nn.LazyLinear(3))
     x = torch.ones(4, 6)
     model(x)
-    x.requires_grad_()
     with pytest.raises(
         UnsupportedModuleError, match=f"expected layers with a second derivative, got {re.escape(says)}"
     ):
-        GrokAlign(1.0, estimator)(model, x, model(x) if share else None)
+        penalty_of(GrokAlign(1.0, estimator), model, x, share)
 
 
 def test_what_is_not_on_the_way_from_x_needs_no_second_derivative():
@@ -363,19 +366,12 @@ def test_what_is_compiled_runs_as_it_was_written(way):
     wanted, found = grads(expected, model), deepfool(model, x)
     compiled = COMPILED[way](copy.deepcopy(model))
     compiled(x).sum().backward()  # now it is compiled
-    penalty = GrokAlign(1.0, "exact")(compiled, x)
-    torch.testing.assert_close(penalty, expected)
-    penalty.backward()
     torch.testing.assert_close(deepfool(compiled, x).perturbation, found.perturbation)
-    if isinstance(compiled, nn.Module):
-        for parameter in compiled.parameters():
-            parameter.grad = None
-        GrokAlign(1.0, "exact")(compiled, x).backward()
-        torch.testing.assert_close([parameter.grad for parameter in compiled.parameters()], wanted)
-    x.requires_grad_()
-    if way in ("a network", "a function"):
-        with pytest.raises(UnsupportedModuleError, match=r"got CompiledFunctionBackward\. Leave logits out"):
-            GrokAlign(1.0)(compiled, x, compiled(x))
+    for shared in (False, True):
+        penalty = penalty_of(GrokAlign(1.0, "exact"), compiled, x, shared)
+        torch.testing.assert_close(penalty, expected)
+        if isinstance(compiled, nn.Module):
+            torch.testing.assert_close(grads(penalty, compiled), wanted)
 
 
 @pytest.mark.bad_input
@@ -389,21 +385,32 @@ def test_bad_settings_are_listed_together():
 @pytest.mark.bad_input
 def test_bad_batches_are_named():
     model, x = zoo("mlp")
-    with pytest.raises(RangeError, match=r"GrokAlign\(logits\): expected logits with a graph to x.*x.requires_grad_"):
-        GrokAlign(1.0)(model, x, model(x))
-    with pytest.raises(EmptyError, match=r"GrokAlign\(x\): expected at least one sample"):
-        GrokAlign(1.0)(model, x[:0])
-    with pytest.raises(RangeError, match=r"GrokAlign\(x\): expected a floating-point tensor"):
-        GrokAlign(1.0)(model, x.long())
-    x.requires_grad_()
-    with pytest.raises(RangeError, match=r"GrokAlign\(logits\): expected logits with a graph to x"):
-        GrokAlign(1.0)(model, x, model(x.detach().clone().requires_grad_()))
     with pytest.raises(RangeError, match=r"projections a whole number from 1 on, got 1\.5"):
         GrokAlign(1.0, projections=1.5)
-    with pytest.raises(
-        ShapeError, match=r"GrokAlign\(model\): expected outputs of shape \(5, c\), got shape \(5, 3, 1\)"
-    ):
-        GrokAlign(1.0)(lambda x: model(x)[..., None], x)
+    shape = r"\(model\): expected outputs of shape \(5, c\), got shape \(5, 3, 1\)"
+    both = GrokAlign(1.0, every=9).logits_and_penalty
+    for name, call in (("GrokAlign", GrokAlign(1.0)), (r"GrokAlign\.logits_and_penalty", both)):
+        with pytest.raises(EmptyError, match=name + r"\(x\): expected at least one sample"):
+            call(model, x[:0])
+        with pytest.raises(RangeError, match=name + r"\(x\): expected a floating-point tensor"):
+            call(model, x.long())
+        for _ in range(2):  # it acts at the first call only
+            with pytest.raises(ShapeError, match=name + shape):
+                call(lambda x: model(x)[..., None], x)
+
+
+def test_a_batch_with_a_graph_keeps_it():
+    """Such as embeddings, which are trained too: by the loss and by the penalty."""
+    model, x = zoo("LayerNorm")
+    scale = torch.ones(x.shape[1], dtype=x.dtype, requires_grad=True)
+    logits, penalty = GrokAlign(1.0, "exact").logits_and_penalty(model, x * scale)
+    expected = model(x * scale)
+    assert torch.equal(logits, expected)
+    found, wanted = (torch.autograd.grad(each.square().sum(), scale, retain_graph=True) for each in (logits, expected))
+    torch.testing.assert_close(found, wanted)
+    (moved,) = torch.autograd.grad(penalty, scale)
+    (wanted,) = torch.autograd.grad(exact_norms(model, x * scale).mean(), scale)
+    torch.testing.assert_close(moved, wanted)
 
 
 @pytest.mark.parametrize("estimator", ["projection", "exact"])
@@ -412,12 +419,11 @@ def test_mixed_precision_gives_the_same_to_its_digits(estimator, share):
     """Under autocast the layers run in bfloat16, which has eight bits: penalty and gradients keep two digits."""
     # Smooth, since no rounding may switch a unit off.
     model, x = zoo("LayerNorm", torch.float32)
-    x.requires_grad_()
     found = []
     for mixed in (False, True):
         penalty = GrokAlign(1.0, estimator, generator=torch.Generator().manual_seed(1))
         with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            value = penalty(model, x, model(x) if share else None)
+            value = penalty_of(penalty, model, x, share)
         found.append(torch.cat([value[None].float(), *(g.flatten() for g in grads(value, model))]).detach())
     assert (found[0] - found[1]).norm() < 0.02 * found[0].norm()
     assert not torch.equal(*found), "nothing ran in bfloat16"

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from gnomon import GrokAlign
 from gnomon.autodiff._flops import Flops
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
 
@@ -31,8 +31,7 @@ def test_its_mean_is_that_of_the_penalty_at_every_call(every, level):
     model, x = zoo("bias")
     whole = GrokAlign(0.3, "exact", level=level)(model, x)
     seldom = GrokAlign(0.3, "exact", level=level, every=every)
-    x.requires_grad_()
-    penalties = [seldom(model, x, model(x)) if call % 2 else seldom(model, x) for call in range(3 * every)]
+    penalties = [seldom.logits_and_penalty(model, x)[1] if call % 2 else seldom(model, x) for call in range(3 * every)]
     torch.testing.assert_close(sum(penalties) / len(penalties), whole)
     torch.testing.assert_close(gradients(sum(penalties) / len(penalties), model), gradients(whole, model))
     for turn in range(3):
@@ -60,18 +59,20 @@ def test_batches_in_a_fixed_order_have_it_equally_often(every):
 def test_where_it_does_not_act_nothing_is_multiplied():
     """In forward and backward pass, to the operation."""
     model, x, labels = mlp((12, 8, 3)), torch.randn(5, 12), torch.tensor([0, 1, 2, 0, 1])
-    seldom, inputs = GrokAlign(0.1, every=100), x.clone().requires_grad_()
+    seldom = GrokAlign(0.1, every=100)
 
-    def step(penalty, share=False):
+    def step(logits_and_penalty):
         with Flops() as counter:
-            logits = model(inputs if share else x)
-            loss = functional.cross_entropy(logits, labels) + penalty(model, inputs, logits if share else None)
-            loss.backward(inputs=list(model.parameters()))
+            logits, penalty = logits_and_penalty(model, x)
+            (functional.cross_entropy(logits, labels) + penalty).backward()
         return counter.total
 
-    plain, first = step(lambda *_: 0), step(seldom)
+    def own(model, x):
+        return model(x), seldom(model, x)
+
+    plain, first = step(lambda model, x: (model(x), 0)), step(own)
     assert first > 2 * plain
-    assert step(seldom) == step(seldom, share=True) == plain
+    assert step(own) == step(seldom.logits_and_penalty) == plain
     zero = seldom(model, x)
     zero.backward()
     assert zero == 0
@@ -85,7 +86,9 @@ def test_a_call_without_gradients_is_not_counted_and_reads_the_whole_penalty():
         with torch.no_grad():
             torch.testing.assert_close(seldom(model, x), whole)
             # As in training, whose loss may be read on other samples too.
-            torch.testing.assert_close(seldom(model, x, model(x)), whole)
+            logits, penalty = seldom.logits_and_penalty(model, x)
+            torch.testing.assert_close(penalty, whole)
+            assert not logits.requires_grad
     assert seldom.state_dict() == {"calls": 0}
     torch.testing.assert_close(seldom(model, x), 4 * whole, check_dtype=True)
 
@@ -170,6 +173,33 @@ def test_the_part_of_a_batch_has_the_mean_of_the_whole_in_any_order():
         torch.testing.assert_close(found, wanted, rtol=0, atol=0.1 * wanted.abs().max().item())
 
 
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("fraction", [0.25, 0.6, 1.0])
+def test_a_part_shares_the_pass_of_the_loss(name, fraction):
+    """The outputs of the whole batch in order, the penalty of a pass of its own, and the gradients of both."""
+    model, x = zoo(name)
+    shared, own = (GrokAlign(1.0, fraction=fraction, generator=torch.Generator().manual_seed(3)) for _ in range(2))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        logits, penalty = shared.logits_and_penalty(model, x)
+        whole, expected = model(x), own(model, x)
+    torch.testing.assert_close(logits, whole)
+    torch.testing.assert_close(penalty, expected)
+    weights = torch.arange(float(logits.numel())).to(logits).view_as(logits)
+    found, wanted = ((weights * each).sum() + more for each, more in ((logits, penalty), (whole, expected)))
+    torch.testing.assert_close(gradients(found, model), gradients(wanted, model))
+
+
+@pytest.mark.bad_input
+def test_batch_statistics_and_two_passes_exclude_each_other():
+    model, x = zoo("BatchNorm")
+    part = GrokAlign(1.0, fraction=0.5)
+    with pytest.raises(UnsupportedModuleError, match=r"no batch statistics where the fraction.*BatchNorm2d.*be 1, or"):
+        part.logits_and_penalty(model.train(), x)
+    GrokAlign(1.0).logits_and_penalty(model, x)
+    part(model, x)
+    part.logits_and_penalty(model.eval(), x)
+
+
 def counted(model, x, penalty):
     with Flops() as counter:
         loss = penalty(model, x)
@@ -184,6 +214,22 @@ def test_a_part_costs_its_share_and_its_own_pass_no_more_than_is_needed():
     for fraction in (1.0, 0.5, 0.25):
         each = counted(model, x, GrokAlign(1.0, fraction=fraction)) / (2 * n * fraction)
         assert each == (d * h + h * c) + h * c + 3 * d * h + h * c
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5, 0.25])
+def test_a_shared_pass_adds_only_the_penalty_of_the_part(fraction):
+    """Per sample of the part: h c back and 3 d h for the norm, h c once more, and d h for the gradient in x.
+
+    The last only if the backward pass is not told which parameters to differentiate.
+    """
+    d, h, c, n = 30, 20, 4, 16
+    model, x = mlp((d, h, c)), torch.randn(n, d)
+    plain = 3 * n * (d * h + h * c) - n * d * h
+    for inputs, in_x in ((None, d * h), (list(model.parameters()), 0)):
+        with Flops() as counter:
+            logits, penalty = GrokAlign(1.0, fraction=fraction).logits_and_penalty(model, x)
+            (logits.square().sum() + penalty).backward(inputs=inputs)
+        assert counter.total / 2 == plain + fraction * n * (h * c + 3 * d * h + h * c + in_x)
 
 
 WITHOUT_CURVATURE = {
@@ -222,13 +268,11 @@ def test_sparing_zeros_changes_no_gradient(monkeypatch, name, shared):
     found = []
     for spare in (True, False):
         model, x = zoo(name)
-        x.requires_grad_(shared)
         if not spare:
             monkeypatch.setattr("gnomon.steer._grokalign.spare_zeros", lambda tape, derivative: None)
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            logits = model(x)
             penalty = GrokAlign(1.0, generator=torch.Generator().manual_seed(2))
-            loss = logits.square().mean() + penalty(model, x, logits if shared else None)
-        found.append(gradients(loss, model))
+            logits, added = penalty.logits_and_penalty(model, x) if shared else (model(x), penalty(model, x))
+        found.append(gradients(logits.square().mean() + added, model))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)

@@ -32,7 +32,7 @@ DOUBLE = {"CentralPath", "CollapsedFlow", "GeneralFlow", "TruncationFlow"}
 
 # GrokAlign is part of a training step, and runs the network as that does.
 @pytest.mark.once
-@pytest.mark.parametrize("name", sorted(set(EVERY) - {"GrokAlign"}))
+@pytest.mark.parametrize("name", sorted(set(EVERY) - {"GrokAlign", "GrokAlign.logits_and_penalty"}))
 def test_autocast_around_a_call_changes_no_bit(name):
     dtype = torch.float64 if name.partition(".")[0].partition(" ")[0] in DOUBLE else torch.float32
     plain, mixed = (computed(name, dtype, autocast=autocast) for autocast in (False, True))

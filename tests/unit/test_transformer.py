@@ -84,10 +84,9 @@ def test_gradients_of_loss_and_penalty_reach_the_embedding(estimator, learned):
     untouched = model.embed(tokens).detach()
 
     def objective():
-        x = model.embed(tokens) if learned else untouched.clone().requires_grad_()
-        logits = model(x)
-        penalty = GrokAlign(0.7, estimator, generator=seeded(4))
-        return functional.cross_entropy(logits, labels) + penalty(model, x, logits)
+        x = model.embed(tokens) if learned else untouched
+        logits, penalty = GrokAlign(0.7, estimator, generator=seeded(4)).logits_and_penalty(model, x)
+        return functional.cross_entropy(logits, labels) + penalty
 
     torch.autograd.backward(objective(), inputs=list(parameters.values()))
     assert {name for name, p in model.named_parameters() if p.grad is not None} == set(parameters)

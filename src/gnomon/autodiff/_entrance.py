@@ -21,10 +21,7 @@ SAME_ENTRIES = {"ViewBackward0", "UnsafeViewBackward0", "CloneBackward0"}
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
 """The autograd nodes of `torch.mm` and `torch.addmm`, and the position of the left factor among their inputs."""
 OTHER = "Use one that has it"
-FUSED = (
-    "Run model(x) inside torch.nn.attention.sdpa_kernel(SDPBackend.MATH), or leave logits out: the penalty's own pass "
-    "takes that kernel"
-)
+FUSED = "Let it use torch.nn.attention.SDPBackend.MATH"
 DISTANCE = "Take torch.linalg.vector_norm(x[:, None] - z, dim=2)"
 ONE_DERIVATIVE = {
     **dict.fromkeys(("CtcLossBackward0", "CtcLossBackward1", "EmbeddingBagBackward0", "SegmentReduceBackward0"), OTHER),
@@ -33,7 +30,6 @@ ONE_DERIVATIVE = {
     "HardsigmoidBackward0": "Take torch.clamp(x / 6 + 0.5, 0, 1)",
     "CudnnRnnBackward0": "Run model(x) inside torch.backends.cudnn.flags(enabled=False)",
     "CheckpointFunctionBackward": "Checkpoint with use_reentrant=False",
-    "CompiledFunctionBackward": "Leave logits out, or take those of the network that was compiled",
 }
 """The nodes that torch differentiates only once, some of which report it too late, and what to do instead."""
 ONCE = once_differentiable(lambda ctx: None).__code__

@@ -68,16 +68,17 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
 
 def require_no_batch_statistics(model: Model) -> None:
     """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
-    if not isinstance(model, nn.Module):
-        return
-    for name, module in model.named_modules():
+    found = batch_statistics(model)
+    if found is not None:
+        raise UnsupportedModuleError("model", "samples that do not mix", found, "Call model.eval() first.")
+
+
+def batch_statistics(model: Model) -> str | None:
+    """Which BatchNorm uses the statistics of the batch; None if none does."""
+    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
-            raise UnsupportedModuleError(
-                "model",
-                "samples that do not mix",
-                f"{type(module).__name__} '{name}' normalising by the batch",
-                "Call model.eval() first.",
-            )
+            return f"{type(module).__name__} '{name}' normalising by the batch"
+    return None
 
 
 def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped[Tensor, "1 *d"]]:

@@ -13,13 +13,14 @@ from gnomon import _checks
 from gnomon.autodiff import (
     Model,
     Tape,
+    batch_statistics,
     forward,
     outputs_of,
     projected_norm,
     require_second_derivative,
     spare_zeros,
 )
-from gnomon.errors import RangeError, public
+from gnomon.errors import UnsupportedModuleError, public
 from gnomon.steer._parameters import require_entries
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -35,19 +36,13 @@ class GrokAlign:
 
     $\lambda\,\frac1n\sum_i\|J_i\|_F$, or $\lambda\,\big|\ell - \frac1n\sum_i\|J_i\|_F\big|$ to hold it at a level.
 
-    Add it to the loss. Sharing the forward pass with the loss needs an x that requires gradients; naming the parameters
-    in `backward` avoids the gradient with respect to x, which is not used:
+    Add it to the loss, of whose forward pass it then makes use:
 
-        x.requires_grad_()
-        logits = model(x)
-        loss = cross_entropy(logits, labels) + grokalign(model, x, logits)
-        loss.backward(inputs=list(model.parameters()))
-
-    If the penalty acts rarely, leave the logits out. Nothing else changes in a plain training step:
-
-        grokalign = GrokAlign(1e-3, every=16)
-        loss = cross_entropy(model(x), labels) + grokalign(model, x)
+        logits, penalty = grokalign.logits_and_penalty(model, x)
+        loss = cross_entropy(logits, labels) + penalty
         loss.backward()
+
+    If the network is run elsewhere, `grokalign(model, x)` is the penalty from a forward pass of its own.
 
     With `every` = k it acts once in every k calls, k times as strongly, so that its mean stays the same; otherwise it
     is a zero that costs nothing. Calls are counted, one per batch, not the optimizer's steps: with gradients
@@ -87,10 +82,9 @@ class GrokAlign:
         estimator: "projection" or "exact".
         projections: random vectors per sample, for "projection".
         level: hold the mean norm at this value instead of minimising it.
-        fraction: the part of the batch to use, in (0, 1]; below 1 it runs its own forward pass on a random part, whose
-            mean norm has the whole batch's mean norm as its expectation, whatever the order of the batch. A backward
-            pass through the loss's own forward pass, for a part of its samples, would compute products for all. Its own
-            pass updates BatchNorm's running statistics.
+        fraction: the part of the batch to use, in (0, 1]: below 1 a random part, whose mean norm has the whole batch's
+            mean norm as its expectation, whatever the order of the batch. It is run by itself, apart from the rest of
+            the batch, because a backward pass for some samples of a forward pass computes products for all.
         squared: penalise the squared norm; `level` is then one of squared norms.
         every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it.
         generator: where the random vectors and parts come from; default: torch's global one.
@@ -131,51 +125,71 @@ class GrokAlign:
         )
 
     @public
-    def __call__(
-        self, model: Model, x: Float[Tensor, "n *d"], logits: Float[Tensor, "n c"] | None = None
-    ) -> Float[Tensor, ""]:
-        """The penalty for one batch.
+    def logits_and_penalty(
+        self, model: Model, x: Float[Tensor, "n *d"]
+    ) -> tuple[Float[Tensor, "n c"], Float[Tensor, ""]]:
+        """The outputs for the loss, and the penalty, from one forward pass.
+
+        With a `fraction` below 1, the part and the rest of the batch are run one after the other. At calls at which the
+        penalty acts, attention is not fused, and nothing is compiled or checkpointed, for the sake of second
+        derivatives.
+
+        Args:
+            model: the network in training.
+            x: the batch; where it has a graph, as embeddings do, gradients continue through it.
+
+        Returns:
+            The outputs, in the order of the batch; and a scalar with a graph to the parameters, differentiable only
+            once, NaN if x holds NaN or infinity. At calls at which the penalty does not act it is 0, whatever x holds.
+
+        Raises:
+            RangeError: if x is not of floating point.
+            EmptyError: if the batch is empty.
+            ShapeError: if the outputs are not (n, c).
+            UnsupportedModuleError: if a layer has no second derivative; and with a `fraction` below 1 where BatchNorm
+                in training mode normalises by the batch, and so would normalise its two parts differently.
+        """
+        _require(x)
+        if self.fraction < 1:
+            _require_two_passes(model)
+        coefficient = self._coefficient()
+        if coefficient is None:
+            logits = outputs_of(model(x), x)
+            return logits, _zero(logits)
+        order, size = self._order(x)
+        tape = forward(model, x if order is None else x[order[:size]], mixed=True)
+        logits = tape.logits if torch.is_grad_enabled() else tape.logits.detach()
+        if order is not None:
+            rest = x[order[size:]]
+            logits = torch.cat([logits, outputs_of(model(rest), rest)])[order.argsort()]
+        return logits, self._penalty(tape, coefficient)
+
+    @public
+    def __call__(self, model: Model, x: Float[Tensor, "n *d"]) -> Float[Tensor, ""]:
+        """The penalty, from a forward pass of its own, which costs about a third of a plain step more.
+
+        With a `fraction` below 1 only that part of the batch is run. The pass updates BatchNorm's running statistics.
 
         Args:
             model: the network in training.
             x: the batch.
-            logits: the outputs of `model` at `x`, from an x that requires gradients, to share their forward pass;
-                without them the penalty runs its own, which costs about a third of a plain step more.
 
         Returns:
-            A scalar with a graph to the parameters, differentiable only once; NaN if x holds NaN or infinity. At calls
-            at which it does not act, 0, whatever x holds.
+            As `logits_and_penalty`.
 
         Raises:
-            RangeError: if x is not of floating point, or logits have no graph to it.
+            RangeError: if x is not of floating point.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
-            UnsupportedModuleError: if a layer has no second derivative, such as fused attention.
+            UnsupportedModuleError: if a layer has no second derivative.
         """
-        _checks.floating(x=x)
-        _checks.samples(1, x=x)
+        _require(x)
         coefficient = self._coefficient()
         if coefficient is None:
-            # Requires gradients, as the penalty does, so that it may be differentiated alone.
-            return (x if logits is None else logits).new_zeros((), requires_grad=True)
-        if logits is None or self.fraction < 1 or not torch.is_grad_enabled():
-            tape = forward(model, self._part(x.detach()), mixed=True)
-        else:
-            tape = Tape(x, outputs_of(logits, x), create_graph=True)
-            if not (x.requires_grad and tape.reaches_x):
-                raise RangeError(
-                    "logits",
-                    "logits with a graph to x",
-                    "none",
-                    "Call x.requires_grad_() before model(x), or leave logits out.",
-                )
-        require_second_derivative(tape)
-        size = self._norm(tape)
-        mean = size.square().mean() if self.squared else size.mean()
-        spare_zeros(tape, mean)
-        penalty = coefficient * (mean if self.level is None else (mean - self.level).abs())
-        # The Jacobian of a ReLU is finite where its input is not; and a check would wait for an accelerator.
-        return penalty + (0 * tape.x.detach()).sum().to(penalty)
+            return _zero(x)
+        x = x.detach()
+        order, size = self._order(x)
+        return self._penalty(forward(model, x if order is None else x[order[:size]], mixed=True), coefficient)
 
     def state_dict(self) -> dict[str, Any]:
         """The calls so far, which `every` counts; not the generator's state, because others may draw from it too."""
@@ -199,13 +213,23 @@ class GrokAlign:
         acts = place == int(self.every * (turn * GOLDEN % 1))
         return self.every * self.coefficient if acts else None
 
-    def _part(self, x: Tensor) -> Tensor:
-        if self.fraction == 1:
-            return x
+    def _penalty(self, tape: Tape, coefficient: float) -> Tensor:
+        require_second_derivative(tape)
+        size = self._norm(tape)
+        mean = size.square().mean() if self.squared else size.mean()
+        spare_zeros(tape, mean)
+        penalty = coefficient * (mean if self.level is None else (mean - self.level).abs())
+        # The Jacobian of a ReLU is finite where its input is not; and a check would wait for an accelerator.
+        return penalty + (0 * tape.x.detach()).sum().to(penalty)
+
+    def _order(self, x: Tensor) -> tuple[Tensor | None, int]:
+        """A random order of the samples, None if all are used, and how many are: those that come first in it."""
         # The tiny number undoes the rounding up of whole numbers, such as 0.07 * 100.
-        part = math.ceil(self.fraction * len(x) - 1e-9)
+        size = math.ceil(self.fraction * len(x) - 1e-9)
+        if size == len(x):
+            return None, size
         device = x.device if self.generator is None else self.generator.device
-        return x[torch.randperm(len(x), generator=self.generator, device=device)[:part].to(x.device)]
+        return torch.randperm(len(x), generator=self.generator, device=device).to(x.device), size
 
     def _norm(self, tape: Tape) -> Float[Tensor, "n"]:
         if self.estimator == "exact":
@@ -217,6 +241,27 @@ class GrokAlign:
         device = logits.device if self.generator is None else self.generator.device
         v = torch.randn(logits.shape, generator=self.generator, dtype=logits.dtype, device=device).to(logits.device)
         return v / torch.linalg.vector_norm(v, dim=1, keepdim=True)
+
+
+def _require(x: Tensor) -> None:
+    _checks.floating(x=x)
+    _checks.samples(1, x=x)
+
+
+def _require_two_passes(model: Model) -> None:
+    found = batch_statistics(model)
+    if found is not None:
+        raise UnsupportedModuleError(
+            "model",
+            "no batch statistics where the fraction is below 1, since the part is run apart from the rest",
+            found,
+            "Let fraction be 1, or add grokalign(model, x) to a loss with a forward pass of its own.",
+        )
+
+
+def _zero(like: Tensor) -> Tensor:
+    """The penalty where it does not act: with a gradient, as elsewhere, so that it may be differentiated alone."""
+    return like.new_zeros((), requires_grad=True)
 
 
 def _signed_units(logits: Float[Tensor, "n c"]) -> Iterator[Float[Tensor, "n c"]]:

@@ -23,7 +23,7 @@ class Training:
         generator: of all randomness.
         optimizers: that step, one after the other.
         loss: of logits and labels.
-        penalty: of the model, the inputs and the logits, added to the loss; the inputs require gradients.
+        run: the model and a batch to the logits, and to a penalty that is added to the loss.
         noise: adds it to the inputs.
         uphill: where the second of two gradients is taken, which the step then uses.
     """
@@ -36,7 +36,7 @@ class Training:
         self.parameters = list(model.named_parameters())
         self.optimizers = [self.adamw(model.parameters())]
         self.loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
-        self.penalty: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None
+        self.run: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor | float]] = lambda model, x: (model(x), 0.0)
         self.noise: Callable[[Tensor], Tensor] | None = None
         self.uphill: Callable[[], AbstractContextManager[None]] | None = None
 
@@ -60,7 +60,8 @@ def refined(training: Training, times: tuple[float, float]) -> None:
 def grokalign(training: Training, coefficient: float, *, every: int = 1, squared: bool = False) -> None:
     """The norm of the input Jacobian, or half its square."""
     of = coefficient / 2 if squared else coefficient
-    training.penalty = gnomon.GrokAlign(of, every=every, squared=squared, generator=training.generator)
+    penalty = gnomon.GrokAlign(of, every=every, squared=squared, generator=training.generator)
+    training.run = penalty.logits_and_penalty
 
 
 def grokfast(training: Training, alpha_and_lamb: tuple[float, float]) -> None:
@@ -119,7 +120,7 @@ def sharpness_aware(training: Training, rho: float) -> None:
 def spectral_norms(training: Training, coefficient: float) -> None:
     """Each matrix's largest singular value, squared."""
     penalty = gnomon.SpectralNormPenalty(training.parameters, coefficient, generator=training.generator)
-    training.penalty = lambda model, x, logits: penalty()
+    training.run = lambda model, x: (model(x), penalty())
 
 
 def label_smoothing(training: Training, share: float) -> None:

@@ -96,11 +96,8 @@ def update(training: Training, train: Samples) -> tuple[Tensor, Tensor]:
 
 def gradients(training: Training, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Adds the gradients of loss and penalty; returns logits and objective."""
-    x = x if training.penalty is None else x.detach().requires_grad_()
-    logits = training.model(x)
-    objective = training.loss(logits, labels)
-    if training.penalty is not None:
-        objective = objective + training.penalty(training.model, x, logits)
+    logits, penalty = training.run(training.model, x)
+    objective = training.loss(logits, labels) + penalty
     torch.autograd.backward(objective, inputs=[parameter for _, parameter in training.parameters])
     return logits.detach(), objective.detach()
 
