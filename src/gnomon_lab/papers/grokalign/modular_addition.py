@@ -4,7 +4,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -82,6 +82,8 @@ class Config(Settings):
 
 SMALL = Config()
 PAPER = Config(prime=113, fraction=0.3, width=128, hidden=512, learning_rate=1e-3, steps=48_000, jacobians=256)
+HALVES = tuple(replace(PAPER, embeddings=(embeddings,)) for embeddings in EMBEDDINGS)
+"""Its halves, which share nothing."""
 
 
 def run(config: Config, run: Run) -> None:
@@ -266,5 +268,5 @@ def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[f
 
 
 EXPERIMENT = Experiment(
-    EXPERIMENTS["modular-addition"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
+    EXPERIMENTS["modular-addition"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, HALVES
 )

@@ -79,7 +79,8 @@ SMALL = Config(
     dtype="float32",
 )
 PAPER = Config()
-OTHERS = (replace(PAPER, dtype="mixed"),)
+MIXED = replace(PAPER, dtype="mixed")
+OTHERS = (MIXED, *(replace(MIXED, losses=(loss,)) for loss in MIXED.losses))
 
 
 def run(config: Config, run: Run) -> None:
