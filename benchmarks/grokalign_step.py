@@ -1,4 +1,4 @@
-"""What GrokAlign costs: a training step of the MLP of `accelerate`, and of a ResNet-18, with and without it.
+"""What GrokAlign costs: a training step of the papers' networks and of a ResNet-18, with it and without.
 
 The papers' reference runs a second forward pass for the penalty and takes its norm through the squares; facebook's
 JacobianReg, which halves the squared norm, is on no package index, so its way is written here plainly.
@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from gnomon import GrokAlign
-from gnomon.models import mlp, resnet18
+from gnomon.models import cnn, mlp, resnet18
 from timing import compare
 
 
@@ -64,15 +64,24 @@ PARTS = {
     "at every step": {},
     "on half the batch": {"fraction": 0.5},
     "on a quarter of it": {"fraction": 0.25},
-    "at one step in 4": {"every": 4},
-    "at one step in 16": {"every": 16},
 }
+RARELY = {"at one step in 4": {"every": 4}, "at one step in 16": {"every": 16}}
 WAYS = {
     "shared, inputs=": {},
     "shared, backward()": {"named": False},
     "its own pass, backward()": {"own": True, "named": False},
 }
 """Where the forward pass of the penalty comes from, and whether the backward pass is told the parameters."""
+
+
+def in_all_ways(contender, cases):
+    """Contenders by what they are called."""
+    return {
+        f"GrokAlign {on}, {how}": contender(GrokAlign(1e-3, **settings), **way)
+        for on, settings in cases.items()
+        for how, way in WAYS.items()
+    }
+
 
 if __name__ == "__main__":
     for dtype in (torch.float32, torch.float64):
@@ -81,11 +90,7 @@ if __name__ == "__main__":
             f"One training step, 784-196-196-196-10, batch 256, {dtype}",
             {
                 "plain": contender(None),
-                **{
-                    f"GrokAlign {on}, {how}": contender(GrokAlign(1e-3, **settings), **way)
-                    for on, settings in PARTS.items()
-                    for how, way in WAYS.items()
-                },
+                **in_all_ways(contender, PARTS | RARELY),
                 "GrokAlign, exact, shared, inputs=": contender(GrokAlign(1e-3, "exact")),
                 "the reference's way": contender(second_forward(squared=False), own=True, named=False),
                 "JacobianReg's way": contender(second_forward(squared=True), own=True, named=False),
@@ -106,6 +111,14 @@ if __name__ == "__main__":
         },
         rounds=15,
         calls=64,
+        clock="processor",
+    )
+    contender = steps_of(cnn, images(64, 3, 32, 32, dtype=torch.float32))
+    compare(
+        "One training step, the papers' convolutional network, batch 64, float32",
+        {"plain": contender(None), **in_all_ways(contender, PARTS)},
+        rounds=7,
+        calls=2,
         clock="processor",
     )
     for dtype, batch, width in ((torch.float32, 64, 64), (torch.float32, 32, 16), (torch.float64, 8, 16)):

@@ -6,9 +6,11 @@ import re
 
 import pytest
 import torch
+from torch import distributed as dist
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from gnomon import GrokAlign, deepfool, input_jacobian, jacobian_norm
@@ -427,6 +429,39 @@ def test_mixed_precision_gives_the_same_to_its_digits(estimator, share):
         found.append(torch.cat([value[None].float(), *(g.flatten() for g in grads(value, model))]).detach())
     assert (found[0] - found[1]).norm() < 0.02 * found[0].norm()
     assert not torch.equal(*found), "nothing ran in bfloat16"
+
+
+def test_samples_that_are_numbers():
+    """A batch of one axis: the Jacobian of each is that of the outputs in one number."""
+    weight = torch.tensor([[2.0], [-1.0], [0.5]], dtype=torch.float64, requires_grad=True)
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    slopes = (1 - torch.tanh(x[:, None] @ weight.T).square()) * weight.T
+    for shared in (False, True):
+        penalty = penalty_of(GrokAlign(1.0, "exact"), lambda x: torch.tanh(x[:, None] @ weight.T), x, shared)
+        torch.testing.assert_close(penalty, slopes.norm(dim=1).mean())
+
+
+@pytest.mark.once
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_step_that_is_compiled_whole_is_refused():
+    model, x = zoo("mlp")
+    step = torch.compile(lambda x: GrokAlign(1.0).logits_and_penalty(model, x)[1], backend="aot_eager")
+    with pytest.raises(Exception, match=r"a call outside torch.compile, got one inside. Compile the network alone"):
+        step(x)
+
+
+@pytest.mark.once
+def test_processes_that_reduce_at_the_first_derivative_are_refused():
+    """With a static graph DistributedDataParallel takes the penalty's derivative for the loss's: no process says so."""
+    model, x = zoo("mlp", torch.float32)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        GrokAlign(1.0).logits_and_penalty(DistributedDataParallel(model), x)[1].backward()
+        wrapped = DistributedDataParallel(model, static_graph=True)
+        with pytest.raises(UnsupportedModuleError, match=r"got _DDPSinkBackward.*without static_graph"):
+            GrokAlign(1.0).logits_and_penalty(wrapped, x)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_accumulated_batches_give_the_mean_of_their_penalties():

@@ -193,11 +193,25 @@ def test_a_part_shares_the_pass_of_the_loss(name, fraction):
 def test_batch_statistics_and_two_passes_exclude_each_other():
     model, x = zoo("BatchNorm")
     part = GrokAlign(1.0, fraction=0.5)
-    with pytest.raises(UnsupportedModuleError, match=r"no batch statistics where the fraction.*BatchNorm2d.*be 1, or"):
-        part.logits_and_penalty(model.train(), x)
+    before = {name: buffer.clone() for name, buffer in model.train().named_buffers()}
+    for network in (model, lambda x: model(x)):
+        with pytest.raises(UnsupportedModuleError, match=r"no batch statistics where the fraction.*BatchNorm2d.*1, or"):
+            part.logits_and_penalty(network, x)
+    torch.testing.assert_close(dict(model.named_buffers()), before, rtol=0, atol=0)
     GrokAlign(1.0).logits_and_penalty(model, x)
+    GrokAlign(1.0, fraction=0.9).logits_and_penalty(model, x)  # of four samples: all
     part(model, x)
     part.logits_and_penalty(model.eval(), x)
+
+
+def test_a_call_whose_network_fails_is_made_again():
+    """As after running out of memory."""
+    seldom, (model, x) = GrokAlign(1.0, "exact", every=3), zoo("bias")
+    for call in (seldom, seldom.logits_and_penalty):
+        with pytest.raises(ZeroDivisionError):
+            call(lambda x: model(x) / (1 // 0), x)
+    assert seldom(model, x) > 0
+    assert seldom.state_dict() == {"calls": 1}
 
 
 def counted(model, x, penalty):

@@ -6,7 +6,7 @@ from gnomon.autodiff._features import features
 from gnomon.autodiff._gauss_newton_operator import GaussNewtonOperator
 from gnomon.autodiff._gram_products import gradient_kernel
 from gnomon.autodiff._head import linear_head
-from gnomon.autodiff._independence import batch_statistics
+from gnomon.autodiff._independence import no_batch_statistics
 from gnomon.autodiff._jacobian import input_jacobian, vector_jacobian
 from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperator, TapeProducts
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
@@ -42,7 +42,6 @@ __all__ = [
     "TapeProducts",
     "add_gradients",
     "at_positions",
-    "batch_statistics",
     "by_patches",
     "centroid_velocity",
     "chunk_size",
@@ -59,6 +58,7 @@ __all__ = [
     "map_tapes",
     "named_layers",
     "named_weights",
+    "no_batch_statistics",
     "observation_bytes",
     "observe",
     "outputs_of",

@@ -21,6 +21,7 @@ SAME_ENTRIES = {"ViewBackward0", "UnsafeViewBackward0", "CloneBackward0"}
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
 """The autograd nodes of `torch.mm` and `torch.addmm`, and the position of the left factor among their inputs."""
 OTHER = "Use one that has it"
+STATIC = "Construct DistributedDataParallel without static_graph, which reduces at the first derivative"
 FUSED = "Let it use torch.nn.attention.SDPBackend.MATH"
 DISTANCE = "Take torch.linalg.vector_norm(x[:, None] - z, dim=2)"
 ONE_DERIVATIVE = {
@@ -60,7 +61,7 @@ def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float
                 passes = (torch.autograd.grad(tape.logits, edge, v, create_graph=True) for v in vectors)
                 return _gram_norm(weight, *(g for (g,) in passes))
         recording = replace(tape, create_graph=True)
-        products = (recording.vector_jacobian(v).flatten(1) for v in vectors)
+        products = (recording.vector_jacobian(v).reshape(len(tape.x), -1) for v in vectors)
         norms = [torch.linalg.vector_norm(product, dim=1) for product in products]
         return torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
@@ -132,6 +133,8 @@ def require_second_derivative(tape: Tape) -> None:
             advice = FUSED
         elif isinstance(node, BackwardCFunction) and _only_once(node):
             advice = OTHER
+        elif name == "_DDPSinkBackward" and vars(node)["ddp_weakref"]().static_graph:
+            advice = STATIC
         else:
             continue
         raise UnsupportedModuleError("model", "layers with a second derivative", name, f"{advice}.")

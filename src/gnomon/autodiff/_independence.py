@@ -1,7 +1,8 @@
 """Whether each sample's outputs depend on that sample alone, as every per-sample derivative assumes."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 
 import torch
@@ -68,17 +69,38 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
 
 def require_no_batch_statistics(model: Model) -> None:
     """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
-    found = batch_statistics(model)
-    if found is not None:
-        raise UnsupportedModuleError("model", "samples that do not mix", found, "Call model.eval() first.")
+    if not isinstance(model, nn.Module):
+        return
+    for name, module in model.named_modules():
+        if uses_batch_statistics(module):
+            raise UnsupportedModuleError(
+                "model",
+                "samples that do not mix",
+                f"{type(module).__name__} '{name}' normalising by the batch",
+                "Call model.eval() first.",
+            )
 
 
-def batch_statistics(model: Model) -> str | None:
-    """Which BatchNorm uses the statistics of the batch; None if none does."""
-    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
-            return f"{type(module).__name__} '{name}' normalising by the batch"
-    return None
+@contextmanager
+def no_batch_statistics(expected: str, advice: str) -> Iterator[None]:
+    """Inside, a BatchNorm that would use the statistics of the batch is an error before it runs, whoever calls it."""
+    here = threading.get_ident()
+
+    def refuse(module: nn.Module, _: object) -> None:
+        if threading.get_ident() == here and uses_batch_statistics(module):
+            raise UnsupportedModuleError("model", expected, f"{type(module).__name__} normalising by the batch", advice)
+
+    hook = nn.modules.module.register_module_forward_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def uses_batch_statistics(module: nn.Module) -> bool:
+    """Whether it is a BatchNorm that normalises by the batch."""
+    norms = nn.modules.batchnorm._BatchNorm
+    return isinstance(module, norms) and (module.training or module.running_mean is None)
 
 
 def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped[Tensor, "1 *d"]]:

@@ -13,8 +13,8 @@ from gnomon import _checks
 from gnomon.autodiff import (
     Model,
     Tape,
-    batch_statistics,
     forward,
+    no_batch_statistics,
     outputs_of,
     projected_norm,
     require_second_derivative,
@@ -36,7 +36,7 @@ class GrokAlign:
 
     $\lambda\,\frac1n\sum_i\|J_i\|_F$, or $\lambda\,\big|\ell - \frac1n\sum_i\|J_i\|_F\big|$ to hold it at a level.
 
-    Add it to the loss, of whose forward pass it then makes use:
+    Add it to the loss, whose forward pass it shares:
 
         logits, penalty = grokalign.logits_and_penalty(model, x)
         loss = cross_entropy(logits, labels) + penalty
@@ -50,7 +50,7 @@ class GrokAlign:
     every batch of each k-th step had it. It acts at the first call, then 0.6 k to 1.6 k calls apart: so batches in a
     fixed order, and the passes of a method that makes two per step, have it equally often in the end. A call without
     gradients does not count, and returns the penalty at its mean strength. LBFGS, which evaluates one loss several
-    times, needs k = 1.
+    times, needs k = 1 and nothing random: `exact`, on whole batches.
 
     Estimators. `exact` uses the complete Jacobian, by c backward passes. `projection` uses random unit vectors v on the
     output sphere: $\frac{c}{p}\sum_{j\le p}\|v_j^\top J\|^2$ has mean $\|J\|_F^2$, and its square root, which the norm
@@ -84,7 +84,9 @@ class GrokAlign:
         level: hold the mean norm at this value instead of minimising it.
         fraction: the part of the batch to use, in (0, 1]: below 1 a random part, whose mean norm has the whole batch's
             mean norm as its expectation, whatever the order of the batch. It is run by itself, apart from the rest of
-            the batch, because a backward pass for some samples of a forward pass computes products for all.
+            the batch, because a backward pass for some samples of a forward pass computes products for all: so the
+            model must treat each sample by itself, and in DistributedDataParallel with `find_unused_parameters` both
+            must use the same parameters.
         squared: penalise the squared norm; `level` is then one of squared norms.
         every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it.
         generator: where the random vectors and parts come from; default: torch's global one.
@@ -92,9 +94,10 @@ class GrokAlign:
         RangeError: listing every setting that is out of range.
     Cost: at each call at which it acts, counted in products, about one plain step more: 0.95 where x enters through one
         linear layer W that is narrower than x, as in the papers' MLP, 1.00 in a ResNet-18; c times that for `exact`,
-        but in the first case 6.1 for ten outputs. docs/results.md has the counts and times. Precision: in the first
-        case norms are computed through $WW^\top$; where the rows of W share a component a hundred times larger than the
-        rest, which the network cancels, float32 keeps some three digits.
+        but in the first case 6.1 for ten outputs. `backward()` computes the gradient in x too, 0.28 in the papers' MLP,
+        unless it is told the parameters: `loss.backward(inputs=list(model.parameters()))`. docs/results.md has the
+        counts and times. Precision: in the first case norms are computed through $WW^\top$; where the rows of W share a
+        component a hundred times larger than the rest, which the network cancels, float32 keeps some three digits.
     Example:
         >>> import torch, gnomon
         >>> model, x = torch.nn.Linear(2, 2, bias=False), torch.ones(4, 2)
@@ -130,8 +133,8 @@ class GrokAlign:
     ) -> tuple[Float[Tensor, "n c"], Float[Tensor, ""]]:
         """The outputs for the loss, and the penalty, from one forward pass.
 
-        With a `fraction` below 1, the part and the rest of the batch are run one after the other. At calls at which the
-        penalty acts, attention is not fused, and nothing is compiled or checkpointed, for the sake of second
+        With a `fraction` below 1, the part and the rest of the batch are run one after the other. In the pass that the
+        penalty uses, attention is not fused, and nothing is compiled or checkpointed, for the sake of second
         derivatives.
 
         Args:
@@ -140,56 +143,56 @@ class GrokAlign:
 
         Returns:
             The outputs, in the order of the batch; and a scalar with a graph to the parameters, differentiable only
-            once, NaN if x holds NaN or infinity. At calls at which the penalty does not act it is 0, whatever x holds.
+            once, NaN if a sample that it uses holds NaN or infinity. Where the penalty does not act it is 0, whatever x
+            holds.
 
         Raises:
             RangeError: if x is not of floating point.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
-            UnsupportedModuleError: if a layer has no second derivative; and with a `fraction` below 1 where BatchNorm
-                in training mode normalises by the batch, and so would normalise its two parts differently.
+            UnsupportedModuleError: if a layer has no second derivative, or nothing leads from the outputs back to x;
+                for a part of a batch, if BatchNorm normalises by the batch, and so by two, one for each part.
         """
         _require(x)
-        if self.fraction < 1:
-            _require_two_passes(model)
         coefficient = self._coefficient()
         if coefficient is None:
             logits = outputs_of(model(x), x)
-            return logits, _zero(logits)
-        order, size = self._order(x)
-        tape = forward(model, x if order is None else x[order[:size]], mixed=True)
-        logits = tape.logits if torch.is_grad_enabled() else tape.logits.detach()
-        if order is not None:
-            rest = x[order[size:]]
-            logits = torch.cat([logits, outputs_of(model(rest), rest)])[order.argsort()]
-        return logits, self._penalty(tape, coefficient)
+            penalty = _zero(logits)
+        else:
+            logits, tape = self._run(model, x)
+            penalty = self._penalty(tape, coefficient)
+        self._count()
+        return logits if torch.is_grad_enabled() else logits.detach(), penalty
 
     @public
     def __call__(self, model: Model, x: Float[Tensor, "n *d"]) -> Float[Tensor, ""]:
-        """The penalty, from a forward pass of its own, which costs about a third of a plain step more.
+        """The penalty, from a forward pass of its own.
 
         With a `fraction` below 1 only that part of the batch is run. The pass updates BatchNorm's running statistics.
 
         Args:
             model: the network in training.
-            x: the batch.
+            x: the batch, taken as given: no gradient goes back through a graph that it may have.
 
         Returns:
-            As `logits_and_penalty`.
+            The same scalar as `logits_and_penalty` does.
 
         Raises:
             RangeError: if x is not of floating point.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
-            UnsupportedModuleError: if a layer has no second derivative.
+            UnsupportedModuleError: if a layer has no second derivative, or nothing leads from the outputs back to x.
         """
         _require(x)
         coefficient = self._coefficient()
         if coefficient is None:
-            return _zero(x)
-        x = x.detach()
-        order, size = self._order(x)
-        return self._penalty(forward(model, x if order is None else x[order[:size]], mixed=True), coefficient)
+            penalty = _zero(x)
+        else:
+            order, size = self._order(x)
+            part = x.detach() if order is None else x.detach()[order[:size]]
+            penalty = self._penalty(forward(model, part, mixed=True), coefficient)
+        self._count()
+        return penalty
 
     def state_dict(self) -> dict[str, Any]:
         """The calls so far, which `every` counts; not the generator's state, because others may draw from it too."""
@@ -209,9 +212,27 @@ class GrokAlign:
         if not torch.is_grad_enabled():
             return self.coefficient
         turn, place = divmod(self._state["calls"], self.every)
-        self._state["calls"] += 1
         acts = place == int(self.every * (turn * GOLDEN % 1))
         return self.every * self.coefficient if acts else None
+
+    def _count(self) -> None:
+        """Notes that a call has ended: one that fails, and is made again, acts again."""
+        if torch.is_grad_enabled():
+            self._state["calls"] += 1
+
+    def _run(self, model: Model, x: Tensor) -> tuple[Tensor, Tape]:
+        """The outputs for the whole batch, and the pass of those samples that the penalty uses."""
+        order, size = self._order(x)
+        if order is None:
+            tape = forward(model, x, mixed=True)
+            return tape.logits, tape
+        with no_batch_statistics(
+            "no batch statistics where the fraction is below 1, since the part is run apart from the rest",
+            "Let fraction be 1, or add grokalign(model, x) to a loss with a forward pass of its own.",
+        ):
+            tape = forward(model, x[order[:size]], mixed=True)
+        rest = x[order[size:]]
+        return torch.cat([tape.logits, outputs_of(model(rest), rest)])[order.argsort()], tape
 
     def _penalty(self, tape: Tape, coefficient: float) -> Tensor:
         require_second_derivative(tape)
@@ -244,19 +265,12 @@ class GrokAlign:
 
 
 def _require(x: Tensor) -> None:
+    if torch.compiler.is_compiling():
+        raise UnsupportedModuleError(
+            "model", "a call outside torch.compile", "one inside", "Compile the network alone."
+        )
     _checks.floating(x=x)
     _checks.samples(1, x=x)
-
-
-def _require_two_passes(model: Model) -> None:
-    found = batch_statistics(model)
-    if found is not None:
-        raise UnsupportedModuleError(
-            "model",
-            "no batch statistics where the fraction is below 1, since the part is run apart from the rest",
-            found,
-            "Let fraction be 1, or add grokalign(model, x) to a loss with a forward pass of its own.",
-        )
 
 
 def _zero(like: Tensor) -> Tensor:
