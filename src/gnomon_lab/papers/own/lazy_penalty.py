@@ -112,6 +112,7 @@ PAPER = Config("cross-entropy")
 OTHERS = (
     Config("digits", coefficients=(1e-2, 3e-2, 1e-1, 3e-1)),
     Config("mse", every=(1, 16), fractions=(1.0,), coefficients=(1e-3, 1e-2, 1e-1, 1.0)),
+    Config("mse", coefficients=(1e-1,)),
 )
 
 
