@@ -24,7 +24,7 @@ def few_outputs():
 
 
 def many_outputs():
-    return mlp((64, 128, 192), generator=seeded()), torch.randn(256, 64, generator=seeded())
+    return mlp((64, 128, 192), generator=seeded()), torch.randn(1024, 64, generator=seeded())
 
 
 def images():

@@ -18,8 +18,6 @@ from gnomon.probe._samples import Samples
 
 ENOUGH = 0.1
 """Seconds that a look has to take to be long enough for the clock."""
-CLEAR = 3
-"""How many times as long as the first a look must be for its seconds to be spent on the samples."""
 MOST = 5 * ENOUGH
 """Seconds after which no more samples are used, if at least two looks were taken."""
 
@@ -28,7 +26,7 @@ MOST = 5 * ENOUGH
 class ExpectedCost:
     """What a reading will cost, as far as a few samples tell; `str` gives it in words.
 
-    With a large network eight samples are used, with a small one as many as take a tenth of a second; loaders are
+    With a large network eight samples are used, with a small one as many as take half a second; loaders are
     iterated once, to count. What grows faster than the number of samples, as `ntk` does, costs more than this, and what
     cannot be computed on so few is left out.
 
@@ -74,7 +72,7 @@ def expected(
 ) -> ExpectedCost:
     """The cost of a split, from looks at some samples of its first batch, made by `look_of`.
 
-    Two samples, then more each time, until a look is long enough: if a look at two is long, eight are read in all.
+    Two samples, then more each time, until the looks have taken long enough: if one at two is long, eight in all.
     """
     first = samples.first_on(device_of(model))
     x, n = first["x"], samples.count()
@@ -104,9 +102,9 @@ def expected(
 def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float, int]:
     """The seconds for n samples, from what up to `most` take, and how many were used in the end.
 
-    On a straight line through the first look and the last, which is long enough, and much longer than the first: with
-    few samples most of the time is not spent on them. The first is taken twice, because of what a first pass sets up,
-    and so are short ones, because of other work on the machine.
+    On a straight line through the first look and the last: with few samples most of the time is not spent on them, so
+    that a line through two short looks says little of many samples. The first is taken twice, because of what a first
+    pass sets up, and so are short ones, because of other work on the machine.
     """
 
     def least(size: int) -> float:
@@ -116,7 +114,7 @@ def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float
     first = 0.0
     size = few = min(2, n, most)
     first = now = spent = least(few)
-    while size < min(n, most) and (size == few or (spent < MOST and now < max(ENOUGH, CLEAR * first))):
+    while size < min(n, most) and (size == few or spent < MOST):
         size = min((2 if now >= ENOUGH else 4) * size, n, most)
         now = least(size)
         spent += now

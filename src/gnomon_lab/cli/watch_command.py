@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -11,7 +12,9 @@ from gnomon.errors import DataError
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say
-from gnomon_lab.watching.folder import Watched
+
+if TYPE_CHECKING:
+    from gnomon_lab.watching.folder import Watched
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def checked(options: Options) -> Watched:
+def checked(options: Options) -> "Watched":
     """What is to be watched.
 
     Raises:
         DataError: if there is no such folder or file, or the file holds no readings; or if the port is invalid.
     """
+    from gnomon_lab.watching.folder import Watched
+
     path = options.path
     if not (path.is_dir() or path.is_file()):
         got = f"{str(path)!r}, which is {'neither' if path.exists() else 'not there'}"
@@ -78,7 +83,7 @@ def checked(options: Options) -> Watched:
     return watched
 
 
-def write(watched: Watched, path: Path) -> None:
+def write(watched: "Watched", path: Path) -> None:
     """Writes the page with all its numbers."""
     from gnomon_lab.runs.files import replace_text
     from gnomon_lab.watching.answer import answer
@@ -88,7 +93,7 @@ def write(watched: Watched, path: Path) -> None:
     say(str(path))
 
 
-def serve(watched: Watched, options: Options) -> None:
+def serve(watched: "Watched", options: Options) -> None:
     """Serves the page.
 
     Raises:
