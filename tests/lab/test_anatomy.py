@@ -112,7 +112,7 @@ def test_settings_are_checked_together():
 
 @pytest.mark.data
 def test_smallest_variant_resumes_exactly(tmp_path):
-    config = Config(samples=50, jacobians=8, kernel=4, near=1, width=12, steps=4, readings=1)
+    config = Config(samples=50, jacobians=8, kernel=4, near=1, width=12, steps=4, readings=1, dtype="mixed")
 
     records = resumed(run, config, tmp_path, step=1, arm="GrokAlign")
 
