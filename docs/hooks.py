@@ -19,6 +19,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*<
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 NOTEBOOK = re.compile(r"\((notebooks/[\w-]+)\.ipynb")
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
+PICTURED = "The pictures show a healthy run and an unhealthy one, [described here](../quantities.md#how-a-section-is-read).\n\n"
 ziafont.config.precision = 2
 
 
@@ -32,11 +33,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Adds the index of all names, and to the page of a family what is in `gnomon.measure` and on no page yet.
 
+    A family's page also says where the runs in its pictures are described, before its first quantity.
+
     Links to notebooks, which are files of the repository, lead to their pages.
     """
     markdown = NOTEBOOK.sub(r"(\1.md", markdown)
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if folder == "quantities":
+        if "{ .quantity }" in markdown:
+            markdown = markdown.replace("::: ", PICTURED + "::: ", 1)
         return with_new_quantities(markdown, name)
     return with_index(markdown) if (folder, name) == ("", "quantities") else markdown
 

@@ -38,7 +38,7 @@ class Logits(nn.Module):
 
 
 class TextLogits(nn.Module):
-    """A text classifier of the transformers library, as a map from the embeddings of its tokens to its logits.
+    """A text network of the transformers library, as a map from the embeddings of its tokens to its logits.
 
     What the network adds to the embeddings, such as positions, it adds here too. Places whose embedding is zero are
     padding: no other place sees them, and the gradient there is zero. The mask is thus part of x, and goes where its
@@ -51,7 +51,8 @@ class TextLogits(nn.Module):
     read its logits at the last place, padding or not.
 
     Args:
-        model: a network for sequence classification.
+        model: a network for sequence classification, or a language model, of whose places a probe's `positions` says
+            which are read.
     """
 
     def __init__(self, model: Network) -> None:

@@ -177,8 +177,12 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:
             observed = sorted(known - QUANTITIES.keys() - {name})
-            near = difflib.get_close_matches(parameter.name, known, 1)
-            hint = f"Did you mean {near[0]}?" if near else "Pass that quantity too, or data that has it."
+            near = difflib.get_close_matches(parameter.name, known - {name}, 1, 0.75)
+            hint = (
+                f"Did you mean {near[0]}?"
+                if near
+                else f"Pass that quantity too, or data that has it, or functools.partial({name}, {parameter.name}=...)."
+            )
             raise RangeError("quantities", f"{name} to ask for {', '.join(observed)}", parameter.name, hint)
     return names
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Check the papers' claims against the finished runs of the --small and --paper settings.
+    """Check the papers' claims against the finished runs of the settings that they are about.
 
     Exit code 1 if one is not reproduced, or a run was left out because its files are damaged or of
     another version.

@@ -162,5 +162,6 @@ def kernel_cosine(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
 
 
 EXPERIMENT = Experiment(
-    EXPERIMENTS["anatomy"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, (MIXED,), figures_over_seeds
-)
+    EXPERIMENTS["anatomy"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, (MIXED,),
+    figures_over_seeds,
+)  # fmt: skip
