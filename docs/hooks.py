@@ -19,7 +19,10 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*<
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 NOTEBOOK = re.compile(r"\((notebooks/[\w-]+)\.ipynb")
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
-PICTURED = "The pictures show a healthy run and an unhealthy one, [described here](../quantities.md#how-a-section-is-read).\n\n"
+PICTURED = """\
+The pictures show a healthy run and an unhealthy one, [described here](../quantities.md#how-a-section-is-read).
+
+"""
 ziafont.config.precision = 2
 
 

@@ -177,12 +177,13 @@ def settings(*settings: tuple[str, object, str, bool]) -> None:
         raise RangeError(None, "; ".join(wrong), None, f"Change {'these' if len(wrong) > 1 else 'it'}.")
 
 
-def whole(value: object, least: int) -> bool:
+def whole(value: object, least: int | None = None) -> bool:
     """Whether this is a whole number, of Python, NumPy or torch, and at least this large."""
     try:
-        return operator.index(cast(SupportsIndex, value)) >= least
+        number = operator.index(cast(SupportsIndex, value))
     except TypeError:
         return False
+    return least is None or number >= least
 
 
 def too_long(value: object) -> bool:

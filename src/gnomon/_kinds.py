@@ -1,6 +1,7 @@
 """Whether arguments are of the kinds that a function's signature names: tensors with numbers, of its dtypes."""
 
 import inspect
+import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -45,7 +46,8 @@ class Kind:
                     "Convert it, or, for tokens, pass their embeddings.",
                 )
         elif self.others is not None and not isinstance(value, self.others):
-            advice = "Pass its name." if str in self.others else "Make one of it."
+            of_number = "Pass one." if numbers.Real in self.others else "Make one of it."
+            advice = "Pass its name." if str in self.others else of_number
             raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, advice)
 
 
@@ -59,13 +61,19 @@ def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
         none = [part for part in parts if part is types.NoneType]
         if arrays or own:
             whole = len(arrays) + len(own) + len(none) == len(parts)
-            words = [*dict.fromkeys(map(in_words, arrays)), *("name" if part is str else part.__name__ for part in own)]
+            words = dict.fromkeys([*map(in_words, arrays), *map(name_of, own)])
             found[name] = Kind(
                 frozenset().union(*map(dtypes_of, arrays)) if arrays else None,
-                (*own, *none) if whole else None,
+                (*(other for part in own for other in ALIKE.get(part, (part,))), *none) if whole else None,
                 " or ".join(words),
             )
     return found
+
+
+def check_fields(instance: object) -> None:
+    """Raises unless the fields of a dataclass are of the kinds that it names."""
+    for name, kind in kinds_of(type(instance)).items():
+        kind.check(name, getattr(instance, name))
 
 
 def members(annotation: object) -> Iterable[object]:
@@ -77,10 +85,19 @@ def members(annotation: object) -> Iterable[object]:
         yield annotation
 
 
+ALIKE: dict[type, tuple[type, ...]] = dict.fromkeys((float, int), (numbers.Real, Tensor))
+"""What is as good as a class: numbers of NumPy, and those in tensors."""
+
+
 def is_checked(part: type) -> bool:
-    """Whether it is a class of gnomon's that has instances, that of networks, or that of names."""
+    """Whether it is a class of gnomon's that has instances, that of networks, of names, or of numbers."""
     ours = part.__module__.partition(".")[0] == "gnomon"
-    return part in (nn.Module, str) or (ours and not getattr(part, "_is_protocol", False))
+    return part in (nn.Module, str, float, int) or (ours and not getattr(part, "_is_protocol", False))
+
+
+def name_of(part: type) -> str:
+    """A checked class in words."""
+    return {str: "name", float: "number", int: "number"}.get(part, part.__name__)
 
 
 REAL = frozenset(

@@ -252,7 +252,7 @@ def test_gradient(p):
 
     def numbers(features):
         moments = class_moments(features, labels, 3)
-        return moments.means, moments.within.dense(), moments.within.quadratic(moments.centred_means)
+        return moments.means, moments.within.dense(), moments.within.quadratic_trace(moments.centred_means)
 
     assert torch.autograd.gradcheck(numbers, features.requires_grad_())
 
@@ -264,7 +264,7 @@ def test_covariance_held_whole_or_as_rows(p):
     for held in (Factored(rows), Dense(matrix)):
         torch.testing.assert_close(held.dense(), matrix)
         torch.testing.assert_close(held.trace(), matrix.trace())
-        torch.testing.assert_close(held.quadratic(a), a @ matrix @ a.T)
+        torch.testing.assert_close(held.quadratic_trace(a), (a @ matrix @ a.T).trace())
         for seven in (7, torch.tensor(7)):
             torch.testing.assert_close((held / seven).dense(), matrix / 7, rtol=1e-13, atol=1e-13)
         torch.testing.assert_close(held.regression(a, 0.3) @ (matrix + a.T @ a + 0.3 * torch.eye(p)), a)

@@ -315,6 +315,26 @@ def test_networks_in_half_precision_are_not_taken_for_those_without_a_second_der
 
 
 @pytest.mark.bad_input
+class TwoPrecisions(nn.Module):
+    """A first layer in float32, a last in float64."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = mlp((4, 5)), mlp((5, 3)).double()
+
+    def forward(self, x):
+        return self.last(self.first(x).tanh().double())
+
+
+def test_layers_of_two_precisions_are_read_in_the_finer():
+    torch.manual_seed(0)
+    model, x, labels = TwoPrecisions(), torch.randn(8, 4), torch.arange(8) % 3
+    found = gnomon.hessian_trace(model, x, labels, passes=500)
+    expected = gnomon.hessian_trace(model.double(), x.double(), labels, passes=500)
+    assert found.value.dtype == torch.float64
+    torch.testing.assert_close(found.value, expected.value, rtol=1e-5, atol=0)
+
+
 def test_what_does_not_go_together_is_named():
     (x, labels), model = samples(12, 4), network(4, 6, 3)
     with pytest.raises(

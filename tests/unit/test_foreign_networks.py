@@ -213,10 +213,11 @@ def of_third_order(function, x):
     ("function", "order"),
     [
         (lambda x: functional.layer_norm(x, (8,)), 3),
-        (lambda x: functional.instance_norm(x.unflatten(1, (2, 4))), 3),
+        (lambda x: torch.layer_norm(input=x, normalized_shape=(8,)), 3),
+        (lambda x: functional.instance_norm(input=x.unflatten(1, (2, 4))), 3),
         (lambda x: torch._weight_norm(x, torch.ones(3, 1, dtype=x.dtype), 0), 2),
     ],
-    ids=["layer norm", "instance norm", "weight norm"],
+    ids=["layer norm", "layer norm by names", "instance norm", "weight norm"],
 )
 def test_norms_in_single_steps(function, order):
     """torch's own are wrong at this order: if they are not, it has mended them."""

@@ -216,6 +216,73 @@ def test_weights_that_a_pass_writes_to_are_put_back(name):
     assert model[1].weight.data_ptr() == memory
 
 
+def moves_and_returns(model):
+    for parameter in model.parameters():
+        parameter.add_(0.1)
+        parameter.sub_(0.1)  # in float32 not where it was
+    return torch.tensor(0.0)
+
+
+def zeroes(parameters):
+    for parameter in parameters.values():
+        parameter.zero_()
+    return torch.tensor(0.0)
+
+
+def goes_backward(model, x):
+    with torch.enable_grad():
+        model(x).sum().backward()
+    return torch.tensor(0.0)
+
+
+def freezes(model):
+    model.requires_grad_(False)
+    return torch.tensor(0.0)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("quantity", [moves_and_returns, zeroes, goes_backward, freezes])
+def test_what_a_users_function_does_to_the_network_is_undone(quantity, trained):
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    if trained:
+        model(X).pow(2).sum().backward()
+    before, gradients = copy.deepcopy(model.state_dict()), [parameter.grad for parameter in model.parameters()]
+    values = copy.deepcopy(gradients)
+    probe = Probe(model, (X, LABELS), [quantity])
+    probe.read()
+    with pytest.raises(ZeroDivisionError):
+        Probe(model, (X, LABELS), [quantity, fails]).read()
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    for parameter, gradient, value in zip(model.parameters(), gradients, values, strict=True):
+        assert parameter.grad is gradient
+        if trained:
+            torch.testing.assert_close(gradient, value, rtol=0, atol=0)
+
+
+def fails(model):
+    return 1 / 0
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
+def test_a_sparse_buffer_that_a_pass_changes_is_restored(layout):
+    class Doubling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+            self.register_buffer("adjacency", torch.eye(4).to_sparse(layout=layout))
+
+        def forward(self, x):
+            self.adjacency.mul_(2)
+            return self.layer((self.adjacency.detach() @ x.mT).mT)
+
+    model = Doubling()
+    Probe(model, (X, LABELS), [accuracy, jacobian_norm]).read()
+    torch.testing.assert_close(model.adjacency.to_dense(), torch.eye(4), rtol=0, atol=0)
+    assert model.adjacency._version == 0
+
+
 def test_modes_that_differ_from_module_to_module_are_put_back():
     model = network("merges")
     model[1].eval()

@@ -80,17 +80,51 @@ def test_bad_arguments_are_named():
         JacobianOperator(lambda x: x - x.mean(0), x)
 
 
+def steps(model, x):
+    model(x).sum().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+
+
+def replaces(model, x):
+    model[0].weight = nn.Parameter(2 * model[0].weight.detach())
+
+
+def moves_samples(model, x):
+    x.mul_(3)
+
+
 @pytest.mark.parametrize("memory", [None, 1])
-def test_an_operator_of_other_weights_is_refused(memory):
+@pytest.mark.parametrize("change", [steps, replaces, moves_samples])
+def test_an_operator_of_other_weights_or_samples_is_refused(change, memory):
     model, x = zoo("mlp")
     operator = JacobianOperator(model, x, memory=memory)
     operator.matvec(torch.ones_like(x))
-    model(x).sum().backward()
-    torch.optim.SGD(model.parameters(), 0.1).step()
-    message = r"\(model\): expected the weights that the operator was made with, got others since. Make it again"
+    gnomon.jacobian_norm(operator)
+    change(model, x)
+    message = r"\(model\): expected the weights and samples that the operator was made with, got others since. Make it"
     for use in (lambda: operator.matvec(torch.ones_like(x)), lambda: gnomon.jacobian_norm(operator)):
         with pytest.raises(RangeError, match=message):
             use()
+
+
+class Half(nn.Module):
+    """In bfloat16 within, as language models, with logits in float32."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.layers = mlp((20, 64, 200), generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+    def forward(self, x):
+        return self.layers(x.bfloat16()).float()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_logits_may_be_finer_than_the_network(seed):
+    model, x = Half(seed), torch.randn(8, 20, generator=torch.Generator().manual_seed(seed))
+    jacobian, u = gnomon.input_jacobian(model, x).detach(), torch.ones(8, 20)
+    product = JacobianOperator(model, x).matvec(u)
+    size = jacobian.norm(dim=2).amax() * u[0].norm()
+    torch.testing.assert_close(product, torch.einsum("ncd,nd->nc", jacobian, u), rtol=0, atol=float(0.01 * size))
 
 
 def test_a_jacobian_that_is_not_finite_is_said():

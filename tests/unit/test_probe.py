@@ -212,6 +212,24 @@ def test_training_is_the_same_with_and_without(name):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
+def test_a_default_of_a_users_function_stays_where_a_quantity_has_its_name():
+    model, x = zoo("mlp")
+    found = {}
+
+    def hinge(logits, labels, margin=1.0, head="hinge", memory=None):
+        found.update(margin=margin, head=head, memory=memory)
+        return (margin - logits).clamp_min(0)
+
+    Probe(model, (x, torch.arange(len(x)) % 3), [hinge, gnomon.margin], memory=2**20).read()
+    assert found == {"margin": 1.0, "head": "hinge", "memory": 2**20}
+
+    def beyond(margin):
+        return margin - 1
+
+    reading = Probe(model, (x, torch.arange(len(x)) % 3), [beyond, gnomon.margin]).read()
+    torch.testing.assert_close(reading.values["beyond"], reading.values["margin"] - 1)
+
+
 @pytest.mark.bad_input
 def test_bad_quantities_are_named():
     model, x = zoo("mlp")
@@ -221,6 +239,10 @@ def test_bad_quantities_are_named():
         Probe(model, x, [])
     with pytest.raises(RangeError, match=r"expected f to ask for .*got jacobain. Did you mean jacobian\?"):
         Probe(model, x, {"f": lambda jacobain: jacobain})
+    with pytest.raises(
+        RangeError, match=r"got train_x. Pass that .* it, or functools.partial\(centroid_rate, train_x="
+    ):
+        Probe(model, x, [gnomon.centroid_rate])
     with pytest.raises(
         RangeError, match=r"\n  accuracy: Probe\(data\): expected labels, got samples alone\. Pass \(x, labels\)"
     ):
@@ -484,7 +506,7 @@ def test_what_only_few_samples_lack_is_not_refused():
         ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
         ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
         ({"schedule": 100}, r"Probe: expected schedule a function of the step, such as every\(100\), got 100"),
-        ({"model": torch.tanh}, r"Probe: expected model an nn\.Module, got <built-in method tanh"),
+        ({"model": torch.tanh}, r"Probe\(model\): expected a Module, got builtin_function"),
         ({"data": (torch.ones(2, 3),) * 3}, r"Probe\(data\): expected samples, alone or with labels, got 3 parts"),
     ],
 )

@@ -523,6 +523,12 @@ FORMS = {
         functional.pad(m.lift(x).flatten(1), (1, 2), value=-torch.inf), 3
     ),
     "pooled signal": lambda m, x: nn.functional.max_pool1d(torch.cat([x, -x], 1), 3, 1, 1),
+    "a layer by names": lambda m, x: functional.linear(input=x, weight=m.weight, bias=m.first.bias),
+    "operands by names": lambda m, x: torch.sub(torch.mul(other=m.scale, input=x), other=m.first.bias, alpha=2),
+    "a bend by names": lambda m, x: torch.clamp(min=-0.2, max=0.5, input=x),
+    "in place by names": lambda m, x: functional.relu(inplace=True, input=x + 0.1) + x,
+    "axes by names": lambda m, x: torch.flatten(start_dim=1, input=m.lift(x)),
+    "a product by names": lambda m, x: torch.addmm(input=m.first.bias, mat1=x, mat2=m.weight),
 }
 
 

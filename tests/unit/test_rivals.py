@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -321,6 +322,7 @@ def test_stablemax_learns_on_where_softmax_has_collapsed():
 
 
 def test_spectral_norms_come_out_of_the_iteration(generator):
+    torch.manual_seed(0)  # how soon depends on how far apart the two largest singular values are
     model = nn.Sequential(nn.Conv2d(2, 5, 3), nn.Flatten(), nn.Linear(20, 7)).double()
     penalty = SpectralNormPenalty(model.named_parameters(), 0.3, iterations=60, generator=generator)
     for _ in range(10):
@@ -498,6 +500,61 @@ def test_states_of_something_else_are_refused():
             CheckpointError, match=rf"^{type(method).__name__}\(state_dict\): expected one with \w+, got model. Load a"
         ):
             method.load_state_dict({"model": {}})
+
+
+@pytest.mark.parametrize(
+    ("make", "state", "got"),
+    [
+        (WeightNormConstraint, {"norm": 1.0}, "norm of float"),
+        (OrthoGrad, {"steps": "3"}, "steps of str"),
+        (gnomon.GrokfastEMA, {"steps": 1, "taken": {}, "memory": []}, "memory of list"),
+        (SpectralNormPenalty, {"directions": 3}, "directions of int"),
+        (OrthoGrad, {}, "an empty one"),
+    ],
+)
+def test_states_with_other_entries_are_refused(make, state, got):
+    with pytest.raises(
+        CheckpointError, match=rf"\(state_dict\): expected one with \w+, got {got}\. Load a state of the"
+    ):
+        make([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
+
+
+def test_the_memory_of_a_parameter_by_another_name_is_refused():
+    state = {"steps": 1, "taken": {"w": 1}, "memory": {"w": torch.ones(2, 2)}}
+    with pytest.raises(ShapeError, match=r"expected nothing for parameter w, got shape \(2, 2\)"):
+        gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "name", "kind"),
+    [
+        (lambda w: gnomon.GrokAlign(None), r"GrokAlign\(coefficient\)", "NoneType"),
+        (lambda w: gnomon.GrokAlign(0.1, fraction="half"), r"GrokAlign\(fraction\)", "str"),
+        (lambda w: SAM([w], rho=None), r"SAM\(rho\)", "NoneType"),
+        (lambda w: gnomon.GrokfastEMA([w], alpha="0.9"), r"GrokfastEMA\(alpha\)", "str"),
+        (lambda w: WeightNormConstraint([w], alpha=[1.0]), r"WeightNormConstraint\(alpha\)", "list"),
+        (lambda w: EgalitarianGradients([w], floor=None), r"EgalitarianGradients\(floor\)", "NoneType"),
+        (lambda w: gnomon.effective_rank(w, rtol="1"), r"effective_rank\(rtol\)", "str"),
+    ],
+)
+def test_settings_that_are_no_numbers_are_refused(make, name, kind):
+    with pytest.raises(ArgumentTypeError, match=rf"^{name}: expected a number, got {kind}\. Pass one\."):
+        make(nn.Parameter(torch.ones(2, 2)))
+
+
+@pytest.mark.bad_input
+def test_numbers_of_numpy_are_numbers():
+    x, labels, model = torch.randn(12, 4), torch.arange(12) % 3, nn.Linear(4, 3)
+    steered = gnomon.GrokAlign(np.float32(0.5), every=np.int64(2), projections=np.int64(1))
+    assert steered == gnomon.GrokAlign(0.5, every=2)
+    ours = gnomon.batch_gradients(model, x, labels, batches=np.int64(3), seed=np.int64(5))
+    theirs = gnomon.batch_gradients(model, x, labels, batches=3, seed=5)
+    torch.testing.assert_close(ours.deviations, theirs.deviations, rtol=0, atol=0)
+    ours = gnomon.hessian_trace(model, x, labels, seed=np.int64(7), passes=np.int64(16))
+    torch.testing.assert_close(ours.value, gnomon.hessian_trace(model, x, labels, seed=7, passes=16).value)
+    with pytest.raises(RangeError, match=r"every a whole number from 1 on, got 2.0"):
+        gnomon.GrokAlign(0.1, every=2.0)
 
 
 def test_an_empty_matrix_has_no_spectral_norm(generator):

@@ -78,7 +78,7 @@ class TapeProducts:
                 wide = single(logits.dtype)  # half precision does not hold the squares
                 size = g.to(wide).square().sum()
                 off = (multiply(g).to(wide) * w).sum() - size
-                right = bool(off.abs() <= torch.finfo(logits.dtype).eps ** 0.5 * size)
+                right = bool(off.abs() <= self.tape.epsilon**0.5 * size)
                 found: object = "one that is wrong"
             except torch.OutOfMemoryError:
                 raise
@@ -100,6 +100,9 @@ class JacobianOperator:
     `matvec` gives $J_i u_i$ and `rmatvec` $J_i^\top v_i$, for all samples at once. Quantities that take a Jacobian but
     do not need it as a matrix accept this in its place, and return a `gnomon.Estimate`. Products have no graph: for
     steering, use `input_jacobian`.
+
+    The operator belongs to the weights and samples that it was made with: once torch has counted a change of them, it
+    is refused. Changes by way of `data`, and those of buffers, are not counted.
 
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
@@ -135,12 +138,12 @@ class JacobianOperator:
         self.known: dict[Hashable, Any] = {}
         size = chunk_size(model, x, prepare=prepare, memory=memory)
 
-        require_unchanged = _unchanged(model)
+        self.require_unchanged = _unchanged(model, x)
 
         only: list[TapeProducts] = []  # the one chunk, if all samples fit
 
         def parts() -> Iterator[TapeProducts]:
-            require_unchanged()
+            self.require_unchanged()
             if only:
                 yield from only
                 return
@@ -160,7 +163,7 @@ class JacobianOperator:
         part = TapeProducts(tape, first)
         operator.shape, operator.known = part.shape, {}
         operator.dtype, operator.device = tape.logits.dtype, tape.logits.device
-        operator.parts = lambda: iter([part])
+        operator.parts, operator.require_unchanged = lambda: iter([part]), lambda: None
         return operator
 
     @full_precision
@@ -203,15 +206,28 @@ class JacobianOperator:
         return f"JacobianOperator(shape {self.shape}, {self.dtype})"
 
 
-def _unchanged(model: Model) -> Callable[[], None]:
-    """What raises RangeError once the parameters of the model have been changed in place, as by an optimizer."""
-    parameters = [*model.parameters()] if isinstance(model, nn.Module) else []
-    versions = [*map(version_of, parameters)]
+def _unchanged(model: Model, x: Tensor) -> Callable[[], None]:
+    """What raises RangeError once parameters or samples are others, or were changed in place, as by an optimizer.
+
+    Changes by way of `data` leave no sign.
+    """
+
+    def now() -> list[tuple[Tensor, int]]:
+        tensors = [x, *model.parameters()] if isinstance(model, nn.Module) else [x]
+        return [(tensor, version_of(tensor)) for tensor in tensors]
+
+    before = now()
 
     def require() -> None:
-        if [*map(version_of, parameters)] != versions:
+        after = now()
+        if len(after) != len(before) or any(
+            one is not other or version != count for (one, version), (other, count) in zip(before, after, strict=True)
+        ):
             raise RangeError(
-                "model", "the weights that the operator was made with", "others since", "Make it again after a step."
+                "model",
+                "the weights and samples that the operator was made with",
+                "others since",
+                "Make it again after a step.",
             )
 
     return require

@@ -71,4 +71,5 @@ def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Ten
         raise
     except RuntimeError:
         return multiply_each
-    return multiply if abs(error) <= torch.finfo(logits.dtype).eps ** 0.5 * size else multiply_each
+    epsilon = max(torch.finfo(tensor.dtype).eps for tensor in (logits, *parameters.values()))
+    return multiply if abs(error) <= epsilon**0.5 * size else multiply_each

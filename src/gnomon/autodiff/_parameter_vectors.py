@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Generic, TypeVar
 
 import torch
@@ -25,7 +26,7 @@ class ParameterVectors:
 
     Attributes:
         parameters: the trainable parameters, by name.
-        like: a tensor of the vectors' dtype, float32 at least, and on their device.
+        like: a tensor of the vectors' dtype, the parameters' widest and float32 at least, and on their device.
     """
 
     parameters: dict[str, Tensor]
@@ -40,7 +41,8 @@ class ParameterVectors:
         """
         parameters = trainable(model, x)
         first = next(iter(parameters.values()))
-        return cls(parameters, first.new_empty(0, dtype=single(first.dtype)))
+        widest = reduce(torch.promote_types, (parameter.dtype for parameter in parameters.values()))
+        return cls(parameters, first.new_empty(0, dtype=single(widest)))
 
     @property
     def size(self) -> int:

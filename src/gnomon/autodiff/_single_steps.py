@@ -20,7 +20,7 @@ def in_single_steps() -> replacing:
 
 
 def layer_norm(
-    x: Tensor,
+    input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
@@ -28,12 +28,12 @@ def layer_norm(
     cudnn_enable: bool = True,
 ) -> Tensor:
     """As `torch.layer_norm`."""
-    result = standardised(x, tuple(range(-len(normalized_shape), 0)), eps)
+    result = standardised(input, tuple(range(-len(normalized_shape), 0)), eps)
     return affine(result, weight, bias)
 
 
 def instance_norm(
-    x: Tensor,
+    input: Tensor,
     running_mean: Tensor | None = None,
     running_var: Tensor | None = None,
     weight: Tensor | None = None,
@@ -45,9 +45,9 @@ def instance_norm(
     """As `torch.nn.functional.instance_norm`."""
     if not use_input_stats or running_mean is not None:
         # Running statistics really are constants, and only torch's own function updates them.
-        return functional.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
-    shape = (1, -1, *[1] * (x.ndim - 2))
-    result = standardised(x, tuple(range(2, x.ndim)), eps)
+        return functional.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    shape = (1, -1, *[1] * (input.ndim - 2))
+    result = standardised(input, tuple(range(2, input.ndim)), eps)
     return affine(result, *(part if part is None else part.view(shape) for part in (weight, bias)))
 
 

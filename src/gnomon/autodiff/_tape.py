@@ -144,10 +144,11 @@ class Tape:
         start = [] if self.entrance is None else [self.entrance]
         return set(reached(start, lambda node: [user for user, _ in self.uses[node]]))
 
-    @property
-    def reaches_x(self) -> bool:
-        """Whether the outputs depend on x."""
-        return self.logits is self.x or self.entrance is not None
+    @cached_property
+    def epsilon(self) -> float:
+        """The coarsest epsilon between x and the outputs: a network in half precision may end in float32."""
+        between = {made.dtype for node in self.dependent for made in node._input_metadata}
+        return max(torch.finfo(dtype).eps for dtype in {self.logits.dtype, *between} if dtype.is_floating_point)
 
 
 def forward(

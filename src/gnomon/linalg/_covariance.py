@@ -39,11 +39,6 @@ class Dense:
         return self.matrix.diagonal().sum()
 
     @full_precision
-    def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
-        r"""$a\Sigma a^\top$."""
-        return a @ self.matrix @ a.mT
-
-    @full_precision
     def quadratic_trace(self, a: Float[Tensor, "m p"]) -> Float[Tensor, ""]:
         r"""$\operatorname{tr} a\Sigma a^\top$, without the m x m matrix."""
         return ((a @ self.matrix) * a).sum()
@@ -110,12 +105,6 @@ class Factored:
     def trace(self) -> Float[Tensor, ""]:
         """The sum of its eigenvalues."""
         return self.rows.square().sum()
-
-    @full_precision
-    def quadratic(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
-        r"""$aF^\top F a^\top$."""
-        half = a @ self.rows.mT
-        return half @ half.mT
 
     @full_precision
     def quadratic_trace(self, a: Float[Tensor, "m p"]) -> Float[Tensor, ""]:

@@ -22,12 +22,12 @@ class BatchSums:
 
     def __init__(self, loss: Loss, batches: int, seed: int, memory: int | None) -> None:
         _checks.settings(
-            ("batches", batches, "at least 2", isinstance(batches, int) and batches >= 2),
-            ("seed", seed, "a whole number", isinstance(seed, int)),
+            ("batches", batches, "at least 2", _checks.whole(batches, 2)),
+            ("seed", seed, "a whole number", _checks.whole(seed)),
         )
         self._loss, self._batches = loss, batches
         self._budget = budget_of(memory)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(int(seed))
         self._sums: list[dict[str, Tensor]] = []
         self._sizes: list[int] = []
 

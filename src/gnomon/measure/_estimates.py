@@ -1,6 +1,7 @@
 """Quantities estimated from products with the Jacobian instead of computed from its entries."""
 
 import math
+import operator
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -46,10 +47,10 @@ class Accuracy:
         most = MOST if passes is None else passes
         _checks.settings(
             ("rtol", rtol, "above 0", 0 < rtol < math.inf),
-            ("passes", passes, "at least 16", isinstance(most, int) and most >= 16),
-            ("seed", seed, "a whole number", isinstance(seed, int)),
+            ("passes", passes, "at least 16", _checks.whole(most, 16)),
+            ("seed", seed, "a whole number", _checks.whole(seed)),
         )
-        return cls(rtol, most, seed)
+        return cls(rtol, operator.index(most), operator.index(seed))
 
     @property
     def of_squares(self) -> float:
@@ -87,6 +88,7 @@ def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
             return root_of(known.norm)
         return root_of(squared_norm_of(products, accuracy))
 
+    jacobian.require_unchanged()
     if accuracy not in jacobian.known:
         jacobian.known[accuracy] = estimated(jacobian, accuracy, lambda matrix, _: length(matrix.flatten(1)), estimate)
     return jacobian.known[accuracy]

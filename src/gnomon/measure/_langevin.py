@@ -55,7 +55,7 @@ class Langevin:
             losses: their losses at the start.
         """
         # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(int(self.seed))
         start = replicas.start
 
         def draw() -> tuple[Tensor, Tensor, Tensor]:

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from gnomon import _checks
-from gnomon.errors import public
+from gnomon._precision import full_precision
 from gnomon.models._build import size
 
 
-@public
+@full_precision
 def mlp(
     widths: tuple[int, ...], *, bias: bool = False, scale: float | int = 1.0, generator: torch.Generator | None = None
 ) -> nn.Sequential:

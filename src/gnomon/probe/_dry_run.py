@@ -22,7 +22,7 @@ from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import Samples
 from gnomon.probe._sequences import of_one_position, of_several, rows_of, several
 from gnomon.probe._side_effects import reporting_side_effects
-from gnomon.probe._wrapped import has_shapes
+from gnomon.probe._wrapped import device_of, has_shapes
 
 CLASSES = 128
 """Up to this many classes contribute a sample each; with more, only the first and the last do."""
@@ -117,11 +117,6 @@ def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
 def reported(plan: Plan, why: Mapping[str, GnomonError]) -> dict[str, GnomonError]:
     """What was requested and is unavailable."""
     return {name: why[name] for name in plan.reported if name in why}
-
-
-def device_of(model: nn.Module) -> torch.device | None:
-    """Where the network is, by its first parameter; None if it has none."""
-    return next((parameter.device for parameter in model.parameters()), None)
 
 
 def ready(model: nn.Module, samples: Samples) -> bool:

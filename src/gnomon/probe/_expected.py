@@ -11,10 +11,10 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from gnomon._budget import budget_of
 from gnomon.autodiff import forward, observation_bytes, timed
 from gnomon.errors import GnomonError
-from gnomon.probe._dry_run import device_of
 from gnomon.probe._look import Look
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Samples
+from gnomon.probe._wrapped import device_of
 
 ENOUGH = 0.1
 """Seconds that a look has to take to be long enough for the clock."""

@@ -29,8 +29,9 @@ class Kept:
     """A network's state: modes, attributes of its modules, including containers and generators, and tensors.
 
     Buffers, plain tensors and NumPy arrays of numbers are kept by value. Parameters are kept by value if their module
-    acts on `train` or `eval`, as modules that merge weights do, or if requested; for the others their location in
-    memory is kept, which costs nothing. What modules keep in objects of other kinds, or outside of them, is not seen.
+    acts on `train` or `eval`, as modules that merge weights do, or if requested, and so are their gradients; for the
+    others their location in memory is kept, which costs nothing. What modules keep in objects of other kinds, or
+    outside of them, is not seen.
 
     Args:
         model: the network.
@@ -61,6 +62,8 @@ class Kept:
             place for place, name in self._names.items() if parameters is None or name in parameters
         }
         self._note([*self.modes, *model.parameters(), *model.buffers()])
+        for parameter in model.parameters():
+            self._note_gradient(parameter)
 
     def enter_eval(self) -> None:
         """Sets eval mode, as the network itself defines it."""
@@ -120,9 +123,18 @@ class Kept:
                 waiting.extend(inside)
 
     def _note_tensor(self, tensor: Tensor) -> None:
-        if not is_lazy(tensor) and tensor.layout is torch.strided and not tensor.is_quantized:
-            by_value = id(tensor) in self._by_value or not isinstance(tensor, nn.Parameter)
+        by_value = id(tensor) in self._by_value or not isinstance(tensor, nn.Parameter)
+        if is_lazy(tensor):
+            return
+        if tensor.layout is torch.strided and not tensor.is_quantized:
             self._tensors.append(KeptTensor(tensor, by_value=by_value))
+        elif by_value and not tensor.is_inference():
+            self._others.append(as_it_is(tensor))
+
+    def _note_gradient(self, parameter: nn.Parameter) -> None:
+        self._others.append(partial(put_back_gradient, parameter, parameter.requires_grad, parameter.grad))
+        if parameter.grad is not None and id(parameter) in self._by_value:
+            self._note_tensor(parameter.grad)
 
 
 class KeptTensor:
@@ -149,6 +161,28 @@ class KeptTensor:
         if self._count is not None:
             self._count.__exit__(None, None, None)
         return changed
+
+
+def as_it_is(tensor: Tensor) -> Callable[[], object]:
+    """A function that restores a sparse or quantised tensor, of whose changes only its version counter tells."""
+    before, version = tensor.detach().clone(), tensor._version
+    count = torch.autograd._unsafe_preserve_version_counter(tensor)  # type: ignore[attr-defined]
+
+    def put_back() -> None:
+        if tensor._version != version:
+            with torch.no_grad():
+                tensor.copy_(before)
+            count.__exit__(None, None, None)
+
+    return put_back
+
+
+def put_back_gradient(parameter: nn.Parameter, required: bool, gradient: Tensor | None) -> None:
+    """Restores whether a parameter is trained, and which tensor is its gradient."""
+    if parameter.requires_grad != required:
+        parameter.requires_grad_(required)
+    if parameter.grad is not gradient:
+        parameter.grad = gradient
 
 
 def acts(module: nn.Module) -> bool:

@@ -21,6 +21,7 @@ from gnomon.probe._samples import Batch, Samples, in_batch
 from gnomon.probe._second_pass import SecondPass
 from gnomon.probe._sequences import rows_of, several
 from gnomon.probe._sums import Sum, sum_of
+from gnomon.probe._wrapped import device_of
 
 COPIES = 3
 """How many Jacobians of a chunk are in memory at once, where quantities derive others from them."""
@@ -78,12 +79,11 @@ class Look:
 
     def at(self, model: nn.Module, samples: Samples, *, independent: bool) -> None:
         """Reads the network at all these samples, knowing or not knowing that they do not mix."""
-        device = next((parameter.device for parameter in model.parameters()), None)
         self._x = samples.first["x"]
         self._model, self._samples = model, samples
         self._second.begin(samples)
         self._compute(Level.NETWORK, {}, alone=True)
-        for number, batch in enumerate(samples.batches(device)):
+        for number, batch in enumerate(samples.batches(device_of(model))):
             with in_batch(None if samples.tensors else number):
                 self._look(model, batch, alone=samples.tensors, independent=independent or self._n > 0)
         if self._n == 0 and self.positions is None:

@@ -12,13 +12,15 @@ from torch import Tensor
 from gnomon.autodiff import OBSERVATIONS, Layer
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
-from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers
+from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own
 from gnomon.probe._reading import Value
 
 Quantity = Callable[..., object]
 """A function whose argument names say what it uses, and that returns a tensor or a frozen dataclass of tensors."""
 Quantities = Sequence[Quantity] | Mapping[str, Quantity]
 """Quantities, under their own names or others."""
+SETTINGS = {*DERIVED, "head", "positions"}
+"""Names that a user's function may give to settings of its own, by a default."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,14 @@ class Plan:
     def observed(self) -> list[str]:
         """The names of all that is observed of the model."""
         return [*self.observations, *self.features]
+
+    @property
+    def hands_out_network(self) -> bool:
+        """Whether a function that is not gnomon's own is given the network or its parameters, and may change them."""
+        return any(
+            not own(quantity) and not {"model", "parameters"}.isdisjoint(self.arguments[name].values())
+            for name, quantity in self.quantities.items()
+        )
 
 
 def named(quantities: Quantities) -> dict[str, Quantity]:
@@ -158,7 +168,11 @@ def for_each_layer(plan: Plan, layers: Sequence[str]) -> Plan:
 
 
 def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
-    """The names of the arguments to fill in; one that is unknown but has a default keeps the default."""
+    """The names of the arguments to fill in.
+
+    One that is unknown but has a default keeps the default, and so does one of a user's function that is named as a
+    quantity is: `margin=1.0` is a setting.
+    """
     try:
         parameters = inspect.signature(quantity).parameters
     except (TypeError, ValueError) as cause:
@@ -173,7 +187,8 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
     for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in settings:
             continue
-        if parameter.name in known - {name}:
+        setting = parameter.default is not parameter.empty and parameter.name in SETTINGS and not own(quantity)
+        if parameter.name in known - {name} and not setting:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:
             observed = sorted(known - QUANTITIES.keys() - {name})

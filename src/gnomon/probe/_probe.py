@@ -12,11 +12,12 @@ from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
-from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
+from gnomon.errors import ConvergenceError, GnomonError, RangeError, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
-from gnomon.probe._dry_run import device_of, dry_run, raise_together, ready
+from gnomon.probe._dry_run import dry_run, raise_together, ready
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
 from gnomon.probe._expected import ExpectedCost, expected, together
 from gnomon.probe._history import History
@@ -29,7 +30,7 @@ from gnomon.probe._schedule import Schedule, every
 from gnomon.probe._sequences import of_several, several
 from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
-from gnomon.probe._wrapped import check_shapes, unwrapped
+from gnomon.probe._wrapped import check_shapes, device_of, unwrapped
 
 T = TypeVar("T")
 
@@ -44,15 +45,17 @@ class Probe:
     final linear layer (k p), and its `bias`, the `agop` at the network's input and the `layer_weight` that goes with
     it, the `memory` budget, or the name of another quantity: one passed here or any of gnomon's, such as
     `class_moments`. Each of these is computed once per reading, from one graph, in chunks that fit the budget. Other
-    settings are bound with `functools.partial`.
+    settings are bound with `functools.partial`, or have defaults: in a function of your own `margin=1.0` is a setting,
+    `margin` the quantity.
 
     With many outputs the Jacobian is not built if products with it suffice for all quantities that use it: they then
     return a `gnomon.Estimate`, to the accuracy `rtol`.
 
     While it is read, the network is in eval mode, set by its own `eval`; afterwards it is restored bit for bit:
     parameters and buffers, what its modules hold in attributes, modes, and the random number streams of Python, NumPy
-    and torch. State that a forward pass keeps elsewhere cannot be restored; what is found of it is reported when the
-    probe is made. A network is read in one thread, the one that trains it.
+    and torch, whatever a function of yours does to a `model` or to `parameters` that it is given. State that a forward
+    pass keeps elsewhere cannot be restored; what is found of it is reported when the probe is made. A network is read
+    in one thread, the one that trains it.
 
     What the network or the samples lack is also reported then, for all quantities in one error, and not when a reading
     is due: the network is run on one sample of each class, or on two samples if there are no classes or more than 128,
@@ -127,7 +130,7 @@ class Probe:
         irrespective of the number of samples.
     """
 
-    @public
+    @full_precision
     def __init__(
         self,
         model: nn.Module,
@@ -148,7 +151,6 @@ class Probe:
         _checks.settings(
             ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
             ("passes", passes, "at least 16", passes is None or passes >= 16),
-            ("model", model, "an nn.Module", isinstance(model, nn.Module)),
             ("schedule", schedule, "a function of the step, such as every(100)", due),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
@@ -236,7 +238,7 @@ class Probe:
                 each, self.model, self._samples[split], start, memory=self.memory, positions=self.positions
             )
             why |= {at_split(split, name): error for name, error in lacking.items()}
-            self._written |= written
+            self._written |= dict(self.model.named_parameters()).keys() if each.hands_out_network else written
         raise_together(why)
         if several(self.positions):
             self._plans = {split: of_several(each) for split, each in self._plans.items()}

@@ -1,7 +1,8 @@
-"""Networks inside wrappers that compile them or run them on several devices, and those that have no shapes yet."""
+"""Networks inside wrappers that compile them or run them on several devices; where they are; those without shapes."""
 
 from itertools import chain
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -17,6 +18,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.get_submodule("_orig_mod")
         else:
             return model
+
+
+def device_of(model: nn.Module) -> torch.device | None:
+    """Where the network is, by its first parameter; None if it has none."""
+    return next((parameter.device for parameter in model.parameters()), None)
 
 
 def has_shapes(model: nn.Module) -> bool:

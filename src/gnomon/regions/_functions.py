@@ -1,7 +1,8 @@
 """What functions and methods of tensors do.
 
-Each maker has the signature of its function, so that Python itself binds the arguments: data is `Data`, a constant is
-passed as it is. A result of None says that the function is not piecewise affine with these arguments.
+Each maker has the signature of its function, so that Python itself binds the arguments, but for torch's `input` and
+`other`, which come by their places: data is `Data`, a constant is passed as it is. A result of None says that the
+function is not piecewise affine with these arguments.
 """
 
 import inspect
@@ -26,6 +27,7 @@ COLUMNS = 2**25
 
 def of_call(call: Call, part: int) -> Operation | None:
     """The operation behind one of the results of a call; None if it is not known to be piecewise affine."""
+    call = by_place(call)
     made = call.results[part]
     if made is None or made.dtype != torch.float64 or call.named.get("out") is not None:
         return None
@@ -44,6 +46,15 @@ def of_call(call: Call, part: int) -> Operation | None:
     except TypeError:  # arguments of another function with this name
         return None
     return maker(*call.arguments, **call.named)
+
+
+def by_place(call: Call) -> Call:
+    """The call with the operands that torch names `input` and `other` at the places where they usually come."""
+    named, arguments = dict(call.named), [*call.arguments]
+    for place, name in enumerate(("input", "other")):
+        if name in named:
+            arguments.insert(place, named.pop(name))
+    return replace(call, arguments=tuple(arguments), named=named)
 
 
 def _linear_part(call: Call, part: int) -> Affine:
@@ -113,11 +124,11 @@ def _linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Affine 
     return Affine(lambda planes: with_bias(functional.linear(planes, weight), bias, 0))
 
 
-def _addmm(shift: Operand, x: Operand, weight: Operand, *, beta: Number = 1, alpha: Number = 1) -> Affine | None:
+def _addmm(shift: Operand, mat1: Operand, mat2: Operand, *, beta: Number = 1, alpha: Number = 1) -> Affine | None:
     """A product with a constant matrix, and a shift by a constant."""
-    if not isinstance(shift, Tensor) or not isinstance(weight, Tensor):
+    if not isinstance(shift, Tensor) or not isinstance(mat2, Tensor):
         return None
-    return Affine(lambda planes: moved(alpha * (planes @ weight), beta * shift))
+    return Affine(lambda planes: moved(alpha * (planes @ mat2), beta * shift))
 
 
 def _convolution(function: Callable[..., Tensor]) -> Callable[..., Affine | None]:

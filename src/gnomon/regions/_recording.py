@@ -197,7 +197,7 @@ class Recorder(TorchFunctionMode):
                     "Write it without in-place operations.",
                 )
             results = tuple(self._noted(part) if isinstance(part, Tensor) else None for part in parts)
-            in_place = bool(args) and made is args[0]
+            in_place = made is (args[0] if args else named.get("input"))
             self.calls.append(Call(function, name, arguments, by_name, results, several, in_place, self._place()))
         return result
 

@@ -64,9 +64,9 @@ class AmplifiedGradients(ChangedGradients):
             CheckpointError: if it is a state of something else.
             ShapeError: if the memory is not that of this method, with this window, for these parameters.
         """
-        require_entries(state_dict, "steps", "taken", "memory", where=self._where)
+        require_entries(state_dict, self._where, steps=int, taken=dict, memory=dict)
         for i, memory in state_dict["memory"].items():
-            wanted = self._shape(self._parameters[i][1]) if i < len(self._parameters) else "nothing"
+            wanted = self._shape(self._parameters[i][1]) if i in range(len(self._parameters)) else "nothing"
             if tuple(memory.shape) != wanted:
                 raise ShapeError(
                     "state_dict",

@@ -78,7 +78,7 @@ class ChangedGradients(ABC):
         Raises:
             CheckpointError: if it is a state of something else.
         """
-        require_entries(state_dict, "steps", where=self._where)
+        require_entries(state_dict, self._where, steps=int)
         self.steps = state_dict["steps"]
 
     def _known(self, i: int) -> str:

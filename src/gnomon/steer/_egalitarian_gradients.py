@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import in_single
-from gnomon.errors import public
+from gnomon._precision import full_precision, in_single
 from gnomon.steer._changed_gradients import ChangedGradients
 
 
@@ -46,7 +45,7 @@ class EgalitarianGradients(ChangedGradients):
         tensor([-1.,  1.])
     """
 
-    @public
+    @full_precision
     def __init__(
         self, parameters: Iterable[Tensor | tuple[str, Tensor]], floor: float = 1e-6, *, skip_nonfinite: bool = False
     ) -> None:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._kinds import check_fields
 from gnomon.autodiff import (
     Model,
     Tape,
@@ -117,7 +118,8 @@ class GrokAlign:
 
     @public
     def __post_init__(self) -> None:
-        counts = [isinstance(count, int) and count >= 1 for count in (self.projections, self.every)]
+        check_fields(self)
+        counts = [_checks.whole(count, 1) for count in (self.projections, self.every)]
         _checks.settings(
             ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
             ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
@@ -204,7 +206,7 @@ class GrokAlign:
         Raises:
             CheckpointError: if it is a state of something else.
         """
-        require_entries(state_dict, "calls", where="GrokAlign")
+        require_entries(state_dict, "GrokAlign", calls=int)
         self._state["calls"] = state_dict["calls"]
 
     def _coefficient(self) -> float | None:

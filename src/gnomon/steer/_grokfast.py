@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import public
+from gnomon._precision import full_precision
 from gnomon.steer._amplified_gradients import AmplifiedGradients
 
 
@@ -59,7 +59,7 @@ class GrokfastEMA(AmplifiedGradients):
         tensor([7., 7.])
     """
 
-    @public
+    @full_precision
     def __init__(
         self,
         parameters: Iterable[Tensor | tuple[str, Tensor]],
@@ -118,7 +118,7 @@ class GrokfastMA(AmplifiedGradients):
         tensor([7., 7.])
     """
 
-    @public
+    @full_precision
     def __init__(
         self,
         parameters: Iterable[Tensor | tuple[str, Tensor]],
@@ -128,7 +128,7 @@ class GrokfastMA(AmplifiedGradients):
         skip_nonfinite: bool = False,
     ) -> None:
         _checks.settings(
-            ("window", window, "a whole number from 1 on", isinstance(window, int) and window >= 1),
+            ("window", window, "a whole number from 1 on", _checks.whole(window, 1)),
             ("lamb", lamb, "finite and at least 0", 0 <= lamb < math.inf),
         )
         super().__init__(parameters, lamb, skip_nonfinite)

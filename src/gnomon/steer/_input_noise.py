@@ -166,5 +166,5 @@ class InputNoise:
         Raises:
             CheckpointError: if it is a state of something else.
         """
-        require_entries(state_dict, "train_accuracy", where="InputNoise")
+        require_entries(state_dict, "InputNoise", train_accuracy=float | int | Tensor)
         self.train_accuracy = state_dict["train_accuracy"]

@@ -44,11 +44,12 @@ def require_real(parameters: Sequence[tuple[str, Tensor]]) -> None:
             raise RangeError("parameters", "real ones", f"{parameter.dtype} in {name}", "Leave it out.")
 
 
-def require_entries(state_dict: Mapping[str, Any], *names: str, where: str) -> None:
-    """Raises CheckpointError unless the state has these entries."""
-    for name in names:
-        if name not in state_dict:
-            got = ", ".join(map(str, state_dict)) or "an empty one"
+def require_entries(state_dict: Mapping[str, Any], where: str, **entries: Any) -> None:  # noqa: ANN401 - classes, also of a union
+    """Raises CheckpointError unless the state has these entries, which are of these classes."""
+    for name, kind in entries.items():
+        if not isinstance(state_dict.get(name), kind):
+            found = type(state_dict[name]).__name__ if name in state_dict else ", ".join(map(str, state_dict))
+            got = f"{name} of {found}" if name in state_dict else found or "an empty one"
             raise CheckpointError(
                 "state_dict", f"one with {name}", got, "Load a state of the same method.", where=where
             )

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import RangeError, public, within
+from gnomon._precision import full_precision
+from gnomon.errors import RangeError, within
 from gnomon.steer._parameters import gradients_of, joint_norm, named
 
 
@@ -57,7 +58,7 @@ class SAM:
         ([6.0, 8.0], [3.0, 4.0])
     """
 
-    @public
+    @full_precision
     def __init__(
         self, parameters: Iterable[Tensor | tuple[str, Tensor]], rho: float = 0.05, *, skip_nonfinite: bool = False
     ) -> None:

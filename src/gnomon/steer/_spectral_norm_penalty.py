@@ -49,7 +49,7 @@ class SpectralNormPenalty:
         >>> torch.testing.assert_close(penalty(), torch.tensor(25.0))
     """
 
-    @public
+    @full_precision
     def __init__(
         self,
         parameters: Iterable[Tensor | tuple[str, Tensor]],
@@ -57,7 +57,7 @@ class SpectralNormPenalty:
         iterations: int = 1,
         generator: torch.Generator | None = None,
     ) -> None:
-        counted = isinstance(iterations, int) and iterations >= 1
+        counted = _checks.whole(iterations, 1)
         _checks.settings(
             ("coefficient", coefficient, "finite and at least 0", 0 <= coefficient < math.inf),
             ("iterations", iterations, "a whole number from 1 on", counted),
@@ -88,7 +88,7 @@ class SpectralNormPenalty:
             CheckpointError: if it is a state of something else.
             ShapeError: if it is not one for these parameters.
         """
-        require_entries(state_dict, "directions", where="SpectralNormPenalty")
+        require_entries(state_dict, "SpectralNormPenalty", directions=list | tuple)
         found = [tuple(direction.shape) for direction in state_dict["directions"]]
         wanted = [tuple(direction.shape) for direction in self._directions]
         if found != wanted:

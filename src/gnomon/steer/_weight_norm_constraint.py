@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, RangeError, public, within
 from gnomon.steer._attach import attach_after
 from gnomon.steer._parameters import joint_norm, named, require_entries
@@ -57,7 +58,7 @@ class WeightNormConstraint:
         [0.0, 10.0]
     """
 
-    @public
+    @full_precision
     def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], alpha: float = 1.0) -> None:
         _checks.settings(("alpha", alpha, "finite and above 0", 0 < alpha < math.inf))
         self._parameters = [(name, parameter) for name, parameter in named(parameters) if parameter.requires_grad]
@@ -100,7 +101,7 @@ class WeightNormConstraint:
         Raises:
             CheckpointError: if it is a state of something else.
         """
-        require_entries(state_dict, "norm", where="WeightNormConstraint")
+        require_entries(state_dict, "WeightNormConstraint", norm=Tensor)
         self.norm = state_dict["norm"].to(self.norm)
 
     def _now(self) -> Tensor:

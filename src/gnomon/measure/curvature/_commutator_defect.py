@@ -76,12 +76,12 @@ def commutator_defect(
         True
     """
     _checks.settings(
-        ("pairs", pairs, "at least 6", isinstance(pairs, int) and pairs >= 6),
-        ("batch", batch, "at least 1", isinstance(batch, int) and batch >= 1),
-        ("seed", seed, "a whole number", isinstance(seed, int)),
+        ("pairs", pairs, "at least 6", _checks.whole(pairs, 6)),
+        ("batch", batch, "at least 1", _checks.whole(batch, 1)),
+        ("seed", seed, "a whole number", _checks.whole(seed)),
     )
     matrix = hessian(model, x, labels, loss, memory)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     rows = torch.randint(len(x), (pairs, 2, min(batch, len(x))), generator=generator).to(x.device)
     defects = torch.stack([_defect(matrix.of(a), matrix.of(b)) for a, b in rows])
     return _median(defects)

@@ -77,9 +77,9 @@ def gradient_disparity(
     fewest = 2 if rescaled else 1
     _checks.settings(
         ("rescaled", rescaled, "True or False", isinstance(rescaled, bool)),
-        ("batches", batches, "at least 2", isinstance(batches, int) and batches >= 2),
-        ("size", size, f"at least {fewest}", size is None or (isinstance(size, int) and size >= fewest)),
-        ("seed", seed, "a whole number", isinstance(seed, int)),
+        ("batches", batches, "at least 2", _checks.whole(batches, 2)),
+        ("size", size, f"at least {fewest}", size is None or _checks.whole(size, fewest)),
+        ("seed", seed, "a whole number", _checks.whole(seed)),
     )
     _checks.samples(1, x=x, labels=labels)
     _checks.finite(x=x)
@@ -93,7 +93,7 @@ def gradient_disparity(
         needed = f"{batches * max(each, fewest)} samples for as many of them"
         raise RangeError("batches", needed, len(x), "Pass more samples, or ask for fewer or smaller batches.")
     total = partial(_rescaled if rescaled else _mean, loss)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(int(seed)))
     gradients = []
     # Samples that are selected in inference mode cannot enter a graph.
     with torch.inference_mode(False), torch.no_grad():

@@ -112,7 +112,7 @@ def singular_values(
 def _first(jacobian: JacobianOperator, k: int, accuracy: Accuracy) -> Estimate:
     """The first k singular values of each Jacobian."""
     most = min(jacobian.shape[1], math.prod(jacobian.shape[2:]))
-    _checks.settings(("k", k, f"from 1 to {most}", isinstance(k, int) and 1 <= k <= most))
+    _checks.settings(("k", k, f"from 1 to {most}", _checks.whole(k, 1) and k <= most))
     return estimated(
         jacobian,
         accuracy,

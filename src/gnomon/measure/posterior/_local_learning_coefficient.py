@@ -147,10 +147,10 @@ def local_learning_coefficient(
         ("step_size", step_size, "above 0", step_size is None or 0 < step_size < math.inf),
         ("step_size", step_size, "given where localisation is 0", step_size is not None or localisation != 0),
         *(
-            (name, value, f"a whole number of at least {least}", isinstance(value, int) and value >= least)
+            (name, value, f"a whole number of at least {least}", _checks.whole(value, least))
             for name, (value, least) in whole.items()
         ),
-        ("seed", seed, "a whole number", isinstance(seed, int)),
+        ("seed", seed, "a whole number", _checks.whole(seed)),
     )
     _checks.samples(1, x=x, labels=labels)
     x, labels = outside_inference(x), outside_inference(labels)
