@@ -10,7 +10,7 @@ from torch import nn
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
 from gnomon.autodiff import gradient_products
-from gnomon.errors import DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.probe import _cost as cost
 from gnomon.probe import _derived as derived
@@ -512,7 +512,7 @@ def test_what_only_few_samples_lack_is_not_refused():
 )
 def test_what_no_probe_can_be_made_of_is_said(change, message):
     arguments = {"model": nn.Linear(3, 2), "data": torch.ones(2, 3), "quantities": [gnomon.jacobian_norm]} | change
-    with pytest.raises(RangeError, match=message):
+    with pytest.raises((RangeError, ArgumentTypeError), match=message):
         Probe(**arguments)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Num
 from numpy.typing import NDArray
 from torch import Tensor
@@ -38,6 +39,8 @@ BOUNDS = {
     "explained_variance_ratio": (0, 1),
 }
 """What the quantities lie between."""
+WAYS = {None: "", True: " A validation split points the same way.", False: " A validation split points the other way."}
+"""By whether a validation split agrees: what is said of it."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,7 @@ def verdict(
         >>> found.says, len(found.similar)
         ('still fitting', 25)
     """
-    known = corpus()
-    read = {
+    given = {
         "accuracy": accuracy,
         "log_probability": log_probability,
         "parameter_norm": parameter_norm,
@@ -152,42 +154,22 @@ def verdict(
         "centroid_alignment": centroid_alignment,
         "explained_variance_ratio": explained_variance_ratio,
     }
-    given, *columns = series(steps, 1, **read)
-    named = dict(zip(read, columns, strict=True))
-    _checks.same_shape(steps=given, **named)
-    if given[0] < 0:
-        raise RangeError("steps", "numbers from 0 up", float(given[0]), "Count from the start of training.")
-    for name, column in named.items():
-        _checks.between(*BOUNDS[name], **{name: column})
-    read_at, held_out = where_read(given, validation_accuracy)
-    times, values = given.numpy(), {name: column.numpy() for name, column in named.items()}
-    found = traits(times, values)
+    times, values = checked(steps, given)
+    read_at, held_out = where_read(times, validation_accuracy)
+    known, found = corpus(), traits(times, values)
     if found is None:
         return undecided(known, "Too few readings: two doublings of the steps are needed, with a reading in each.")
     row = known.row(found)
     similar = known.similar(row)
     distance = float(np.mean([run.distance for run in similar]))
     if distance > known.limit:
-        far = (
-            f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}; "
-            f"what is most unusual is {in_words(known.most_unusual(row))}."
-        )
-        return undecided(known, far, similar, distance)
+        return undecided(known, unlike(known, row, distance), similar, distance)
     probability = known.probability(row)
     low, high, doublings = known.range(probability)
+    expected = None if doublings is None else float(times[-1] * 2**doublings)
     fits = bool(values["accuracy"][-1] >= FITS)
     says = state(known, fits, probability, float(values["accuracy"][-1]), held_out)
-    expected = None if doublings is None else float(times[-1] * 2**doublings)
-    likely = expected is not None and probability >= LIKELY
-    by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
-    beside = traits(read_at, {"validation_accuracy": held_out})
-    risen = None if beside is None else beside["validation_accuracy, change"] >= RISE - ROUNDING
-    agrees = None if risen is None else risen == (probability >= LIKELY)
-    ways = {
-        None: "",
-        True: " A validation split points the same way.",
-        False: " A validation split points the other way.",
-    }
+    agrees = agreement(read_at, held_out, probability)
     return Verdict(
         says,
         probability,
@@ -198,27 +180,63 @@ def verdict(
         known.limit,
         agrees,
         fits and probability < known.stop,
-        evidence(times, values, found, similar) + ways[agrees],
+        evidence(times, values, found, similar) + WAYS[agrees],
         counterfactual(known, row, probability),
-        f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
-        f"probability of {probability:.0%} (nine of ten such trainings change by {round(100 * low):+d} to "
-        f"{round(100 * high):+d} points).{by_then}",
+        sentence(says, probability, low, high, expected),
     )
 
 
-def where_read(
-    steps: Float[Tensor, "t"], validation_accuracy: Sequence[float | int] | Tensor | None
-) -> tuple[HeldOut, HeldOut]:
+def checked(steps: Sequence[float | int] | Tensor, given: Mapping[str, Any]) -> tuple[Series, dict[str, Series]]:
+    """The steps and what was read at them, as numbers that they can be."""
+    at, *columns = series(steps, 1, **given)
+    named = dict(zip(given, columns, strict=True))
+    _checks.same_shape(steps=at, **named)
+    if at[0] < 0:
+        raise RangeError("steps", "numbers from 0 up", float(at[0]), "Count from the start of training.")
+    for name, column in named.items():
+        _checks.between(*BOUNDS[name], **{name: column})
+    return at.numpy(), {name: column.numpy() for name, column in named.items()}
+
+
+def where_read(steps: Series, validation_accuracy: Sequence[float | int] | Tensor | None) -> tuple[HeldOut, HeldOut]:
     """The steps at which a validation split was read, and its accuracy there; none without such a split."""
     if validation_accuracy is None:
         return np.empty(0), np.empty(0)
     found = as_numbers("validation_accuracy", validation_accuracy)
-    _checks.same_shape(steps=steps, validation_accuracy=found)
+    _checks.same_shape(steps=torch.from_numpy(steps), validation_accuracy=found)
     _checks.between(0, 1, validation_accuracy=found)
-    read = ~found.isnan()
+    read = ~found.isnan().numpy()
     if not read[-1]:
         raise RangeError("validation_accuracy", "a number at the last step", "NaN", "Leave the split out.")
-    return steps[read].numpy(), found[read].numpy()
+    return steps[read], found.numpy()[read]
+
+
+def unlike(known: Corpus, row: Row, distance: float) -> str:
+    """Why a training run is not judged that is too far from the corpus."""
+    return (
+        f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}; "
+        f"what is most unusual is {in_words(known.most_unusual(row))}."
+    )
+
+
+def agreement(steps: HeldOut, held_out: HeldOut, probability: float) -> bool | None:
+    """Whether a validation split points the same way; None if it was read too seldom, or there is none."""
+    beside = traits(steps, {"validation_accuracy": held_out})
+    if beside is None:
+        return None
+    risen = beside["validation_accuracy, change"] >= RISE - ROUNDING
+    return bool(risen == (probability >= LIKELY))
+
+
+def sentence(says: str, probability: float, low: float, high: float, expected: float | None) -> str:
+    """The verdict in a sentence, and by when, if a rise is likely."""
+    likely = expected is not None and probability >= LIKELY
+    by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
+    return (
+        f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
+        f"probability of {probability:.0%} (nine of ten such trainings change by {round(100 * low):+d} to "
+        f"{round(100 * high):+d} points).{by_then}"
+    )
 
 
 def undecided(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:

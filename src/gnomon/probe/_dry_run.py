@@ -3,8 +3,10 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -61,49 +63,84 @@ def dry_run(
         return reported(plan, why), set()
     first = samples.first_on(device_of(model))
     x, labels = first["x"], first.get("labels")
-    budget = budget_of(memory)
-    rows, every_class = few(len(x), labels, budget // (16 * max(1, x[0].nbytes)))
-    every_class = every_class and samples.tensors
-    known = {**given, **{name: value[rows.to(value.device)] for name, value in first.items()}}
-    some = x[rows.to(x.device)]
-
-    def try_all() -> None:
-        with at_positions(model, positions):
-            try_each()
-
-    def try_each() -> None:
-        for name in sorted(plan.observed):
-            with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
-                _checks.finite(x=x)
-                if name == "jacobian_operator":
-                    known[name] = JacobianOperator(model, some, memory=memory)
-                else:
-                    known[name] = look(model, some, name, plan.features, memory, positions)
-        if positions is not None and several(positions) and "logits" in known:
-            with noting(why, "labels", every_class):
-                its = {name: known.pop(name) for name in plan.observed if name in known}
-                seen = rows_of(its, None if labels is None else labels[rows.to(labels.device)], positions)
-                known.update(seen if len(seen["logits"]) > 0 else {})
-        for name, quantity in plan.quantities.items():
-            wanted = plan.arguments[name]
-            if inherit(why, plan, name):
-                continue
-            if name in plan.across_layers:
-                with noting(why, name, every_class), in_a_sentence("x", "samples that the network takes", x):
-                    require_one_layer(model, some, plan.features.values(), plan.head, positions)
-            if name not in why and own(quantity) and known.keys() >= set(wanted.values()):
-                features = next((known[key] for key in plan.features if key in known), None)
-                fewer = samples.tensors and isinstance(features, Tensor) and len(x) < features[0].numel()
-                with (
-                    noting(why, name, every_class, fewer),
-                    without_warnings(),
-                    in_a_sentence(name, "what it can be computed of", x),
-                ):
-                    value = in_brief(quantity)(**{of: known[key] for of, key in wanted.items()})
-                    known[name] = presentable(name, value) if name in plan.reported else value
-
-    _, written = in_eval_mode(model, lambda: reporting_side_effects(model, try_all), None)
+    rows, every_class = few(len(x), labels, budget_of(memory) // (16 * max(1, x[0].nbytes)))
+    some = {name: value[rows.to(value.device)] for name, value in first.items()}
+    trial = Trial(plan, model, x, samples.tensors, some, {**given, **some}, why, every_class, memory, positions)
+    _, written = in_eval_mode(model, lambda: reporting_side_effects(model, trial), None)
     return reported(plan, why), written
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Tries everything on a few samples.
+
+    Attributes:
+        plan: what is to be computed.
+        model: the network.
+        x: the samples at hand.
+        whole: whether these are all, and not a first batch.
+        some: a few of them, and their labels.
+        known: what is known of them, by name; it grows.
+        why: what is unavailable, and why; it grows.
+        every_class: whether every class at hand has one.
+        memory: bytes to use.
+        positions: which positions are read.
+    """
+
+    plan: Plan
+    model: nn.Module
+    x: Tensor
+    whole: bool
+    some: Mapping[str, Tensor]
+    known: dict[str, object]
+    why: dict[str, GnomonError]
+    every_class: bool
+    memory: int | None
+    positions: Positions | None
+
+    def __call__(self) -> None:
+        """First the observations, then the quantities in their order."""
+        with at_positions(self.model, self.positions):
+            for name in sorted(self.plan.observed):
+                with self._noting(name), in_a_sentence("x", "samples that the network takes", self.x):
+                    self._observe(name)
+            if self.positions is not None and several(self.positions) and "logits" in self.known:
+                with self._noting("labels"):
+                    self._take_rows(self.positions)
+            for name in self.plan.quantities:
+                if not inherit(self.why, self.plan, name):
+                    self._compute(name)
+
+    def _observe(self, name: str) -> None:
+        x = self.some["x"]
+        _checks.finite(x=self.x)
+        self.known[name] = (
+            JacobianOperator(self.model, x, memory=self.memory)
+            if name == "jacobian_operator"
+            else look(self.model, x, name, self.plan.features, self.memory, self.positions)
+        )
+
+    def _take_rows(self, positions: Positions) -> None:
+        its: dict[str, Any] = {name: self.known.pop(name) for name in self.plan.observed if name in self.known}
+        seen = rows_of(its, self.some.get("labels"), positions)
+        self.known.update(seen if len(seen["logits"]) > 0 else {})
+
+    def _compute(self, name: str) -> None:
+        x, wanted, quantity = self.some["x"], self.plan.arguments[name], self.plan.quantities[name]
+        if name in self.plan.across_layers:
+            with self._noting(name), in_a_sentence("x", "samples that the network takes", x):
+                require_one_layer(self.model, x, self.plan.features.values(), self.plan.head, self.positions)
+        if name in self.why or not own(quantity) or not self.known.keys() >= set(wanted.values()):
+            return
+        features = next((self.known[key] for key in self.plan.features if key in self.known), None)
+        entries = features[0].numel() if isinstance(features, Tensor) else 0
+        fewer = self.whole and len(self.x) < entries
+        with self._noting(name, fewer), without_warnings(), in_a_sentence(name, "what it can be computed of", x):
+            value = in_brief(quantity)(**{of: self.known[key] for of, key in wanted.items()})
+            self.known[name] = presentable(name, value) if name in self.plan.reported else value
+
+    def _noting(self, name: str, fewer: bool = False) -> AbstractContextManager[None]:
+        return noting(self.why, name, self.every_class and self.whole, fewer)
 
 
 def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
