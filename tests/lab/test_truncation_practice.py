@@ -12,14 +12,11 @@ from gnomon_lab.papers.own.truncation_practice import descents
 from gnomon_lab.papers.own.truncation_practice.descents import ADAPTED, CUMULATIVE, EFFECTIVE, RUNGS, TRAINING, Affine
 from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED, claims, figures, of, summary, table
 from gnomon_lab.papers.own.truncation_practice.run import RESTS, SMALL, Config, run
+from tests.drawn import normal
 from tests.lab.resuming import resumed
 
 TINY = Config(cluster=6, images=3, classes=3, until=0.4, finer=2, readings=4)
 CLAIMS = 12
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def start(name="clusters", seed=0):

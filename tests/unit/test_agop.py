@@ -25,10 +25,6 @@ from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
 
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def streamed(model, x, layers=("",), sizes=None, **settings):
     moments = AGOP(layers, **settings)
     for part in x.split(len(x) if sizes is None else sizes):
@@ -240,6 +236,7 @@ def test_nothing_is_left_of_a_pass():
 PEAK = """
 import torch, gnomon
 from pathlib import Path
+from tests.drawn import normal
 torch.set_num_threads(1)
 
 def highest():

@@ -11,10 +11,7 @@ from torch.nn import functional
 from gnomon import jacobian_alignment
 from gnomon.dynamics import aligned_jacobian
 from gnomon.errors import EmptyError, RangeError, ShapeError
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.drawn import normal
 
 
 def loss_of(jacobian, x, label, loss):

@@ -9,17 +9,10 @@ from scipy.integrate import solve_ivp
 
 from gnomon.dynamics import bias_flow
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from tests.drawn import normal, orthogonal
 
 TIMES = torch.tensor([0.0, 0.3, 1.0, 2.5, 6.0, 30.0], dtype=torch.float64)
 EYE = torch.eye(1, dtype=torch.float64)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def orthogonal(q, seed=0):
-    return torch.linalg.qr(normal(q, q, seed=seed))[0]
 
 
 def cluster(n, q, seed):

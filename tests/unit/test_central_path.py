@@ -13,14 +13,11 @@ from gnomon.dynamics import _central_path as central_path
 from gnomon.dynamics._central_path import _loss_and_gradient, _project, _renormalised, _residuals
 from gnomon.dynamics._snr_growth import constants
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
+from tests.drawn import normal
 
 both = pytest.mark.parametrize("projection", ["orthogonal", "renormalised"])
 SIZES = [(2, 6, 3), (3, 10, 4), (4, 20, 3), (5, 8, 7)]
 TIMES = torch.tensor([0.0, 1.0, 30.0, 1e3, 1e5], dtype=torch.float64)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def on_manifold(classes=4, samples=9, width=6, seed=0):

@@ -11,11 +11,8 @@ from gnomon import centroid, centroid_inner_product
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.measure import centroid_rate, ntk
 from gnomon.models import mlp
+from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def squared_error(logits, labels):

@@ -12,13 +12,10 @@ from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
 from gnomon.measure._by_class import further
 from tests.contract.of_collapse import moments_by_loops
+from tests.drawn import normal
 from tests.unit.processes import on_processes
 
 SPLITS = [[60], [1] * 60, [7, 1, 30, 22], [59, 1]]
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def unequal(n=60, k=4, seed=0):

@@ -6,12 +6,9 @@ from scipy.integrate import solve_ivp
 
 from gnomon.dynamics import ClusteredFlow
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from tests.drawn import normal
 
 TIMES = torch.tensor([0.0, 0.1, 1.0, 7.0], dtype=torch.float64)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def problem(n=20, q=4, c=3, seed=0):

@@ -11,14 +11,11 @@ from gnomon.dynamics import CollapsedFlow
 from gnomon.dynamics import _integration as integration
 from gnomon.dynamics._collapsed_flow import _integral
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
+from tests.drawn import normal
 
 TIMES = torch.tensor([0.1, 0.5, 1.0, 2.0, 3.0], dtype=torch.float64)
 DEFINITE = {"positive": (0.3, 2.0), "negative": (2.0, 0.3)}
 """How large W and B start, so that the integral of motion is definite."""
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def started(q=3, seed=0, weight=1.0, biases=1.0):

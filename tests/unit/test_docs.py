@@ -22,6 +22,7 @@ from gnomon import GrokAlign, centroid, centroid_alignment, centroid_inner_produ
 from gnomon.data import xor_clusters
 from gnomon.models import mlp
 from gnomon_lab.papers import EXPERIMENTS
+from tests.drawn import normal
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,10 +37,6 @@ def closed():
     """The figures of a page's code: of more than twenty matplotlib warns."""
     yield
     pyplot.close("all")
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.bad_input

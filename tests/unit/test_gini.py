@@ -7,10 +7,7 @@ import torch
 
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg import fourier_norms, gini
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.drawn import normal
 
 
 def basis(p):

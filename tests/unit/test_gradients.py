@@ -15,13 +15,10 @@ import gnomon
 from gnomon import Probe
 from gnomon.errors import EmptyError, RangeError, UnsupportedModuleError
 from gnomon.models import mlp
+from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
 
 GRADIENTS = [gnomon.batch_gradients, gnomon.gradient_norm, gnomon.gradient_noise_scale, gnomon.gradient_disparity]
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def case(n=60, seed=0):

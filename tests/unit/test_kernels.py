@@ -23,13 +23,10 @@ from gnomon.kernels import (
 from gnomon.kernels import _agop as agop_module
 from gnomon.kernels._agop import _by_gradients, _by_samples
 from gnomon.linalg import unit
+from tests.drawn import normal
 
 KERNELS = [LaplaceKernel(1.3), GaussianKernel(0.9)]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["laplace", "gaussian"])
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def some_metric(d, seed=7):

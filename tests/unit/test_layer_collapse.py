@@ -9,10 +9,7 @@ from gnomon import Probe, class_moments, layer_collapse, nc1_trace_ratio, nc2_et
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import cnn, mlp
 from tests.contract.of_collapse import layer_by_layer
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.drawn import normal
 
 
 def samples(n, *shape, k=3):

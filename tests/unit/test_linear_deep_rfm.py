@@ -9,11 +9,7 @@ from torch.nn import functional
 import gnomon
 from gnomon import LinearDeepRFM
 from gnomon.errors import EmptyError, RangeError, ShapeError
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
+from tests.drawn import normal
 
 LABELS = torch.arange(36) % 3
 GRAM = normal(36, 50) @ normal(36, 50).mT / 10

@@ -12,12 +12,9 @@ import gnomon
 from gnomon import ClassStatistics, Probe, class_moments
 from gnomon.linalg import Factored
 from tests.contract.of_collapse import nc1_by_loops
+from tests.drawn import normal
 
 K, P = 40, 5
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def moments(k=K, p=P, n=None, missing=0):

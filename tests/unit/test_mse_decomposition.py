@@ -17,15 +17,12 @@ from gnomon import (
 )
 from gnomon.errors import RangeError, ShapeError
 from gnomon.linalg import Dense, Factored
+from tests.drawn import normal
 
 EQUAL, UNEQUAL = (12,) * 5, (100, 50, 200, 100, 80)
 settings = pytest.mark.parametrize("bias", [True, False])
 decays = pytest.mark.parametrize("decay", [0.0, 5e-4, 0.3])
 sizes = pytest.mark.parametrize(("counts", "width"), [(EQUAL, 7), (UNEQUAL, 7), ((3, 1, 5, 2), 40)], ids=str)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def samples(counts, width, seed=0):

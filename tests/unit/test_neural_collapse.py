@@ -20,12 +20,9 @@ from gnomon import (
     snr_singular_values,
 )
 from gnomon.errors import ShapeError
+from tests.drawn import normal
 
 K, P = 4, 6
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def orthogonal(d, seed=3):

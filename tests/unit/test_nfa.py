@@ -10,10 +10,7 @@ from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleE
 from gnomon.linalg import Factored
 from gnomon.models import cnn, mlp
 from tests.contract.of_nfa import correlation
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.drawn import normal
 
 
 @pytest.mark.parametrize("power", [0.5, 1])

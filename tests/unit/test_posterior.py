@@ -14,14 +14,11 @@ from gnomon.autodiff import _replicas
 from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.measure._langevin import split_r_hat
 from gnomon.models import mlp
+from tests.drawn import normal
 from tests.foreign import foreign
 
 KNOWN = {"chains": 2, "draws": 6, "burn_in": 0, "step_size": 1e-3}
 """Settings of chains that are not to be believed, only compared."""
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def regression(inputs=3, n=60):

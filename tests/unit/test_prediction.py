@@ -11,10 +11,7 @@ import gnomon
 from gnomon import Probe
 from gnomon.errors import RangeError, ShapeError
 from gnomon.models import mlp
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.drawn import normal
 
 
 def test_losses_are_those_of_torch():

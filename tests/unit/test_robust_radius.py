@@ -7,10 +7,7 @@ from scipy.optimize import minimize
 
 from gnomon import jacobian_alignment
 from gnomon.measure import robust_radius
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.drawn import normal
 
 
 def ratio(jacobian, x):

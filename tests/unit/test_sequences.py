@@ -8,6 +8,7 @@ import gnomon
 from gnomon import Probe, accuracy, class_moments
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.probe import unavailable
+from tests.drawn import normal
 
 N, T, D, C, P = 12, 5, 4, 6, 7
 
@@ -37,10 +38,6 @@ class AtOne(nn.Module):
 
     def forward(self, x):
         return self.model(x)[:, self.place]
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture

@@ -22,14 +22,7 @@ from gnomon.measure import (
 )
 from gnomon.models import mlp
 from tests.contract.of_truncation import signs
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def orthogonal(q, seed=0):
-    return torch.linalg.qr(normal(q, q, seed=seed))[0]
+from tests.drawn import normal, orthogonal
 
 
 def network(*widths, seed=0, bias=True):

@@ -12,16 +12,9 @@ from gnomon.dynamics._filippov import Trajectory, _regularisation
 from gnomon.dynamics._filippov._events import first_event
 from gnomon.dynamics._filippov._regularisation import regularised_limit
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
+from tests.drawn import normal, orthogonal
 
 TIMES = torch.tensor([0.0, 0.2, 0.7, 1.5, 3.0, 8.0], dtype=torch.float64)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def orthogonal(q, seed=0):
-    return torch.linalg.qr(normal(q, q, seed=seed))[0]
 
 
 def start(layers, q, seed):
