@@ -314,7 +314,6 @@ def test_networks_in_half_precision_are_not_taken_for_those_without_a_second_der
         quantity(model, torch.randn(20, 4).to(dtype), torch.arange(20) % 3, passes=16)
 
 
-@pytest.mark.bad_input
 class TwoPrecisions(nn.Module):
     """A first layer in float32, a last in float64."""
 
@@ -335,6 +334,7 @@ def test_layers_of_two_precisions_are_read_in_the_finer():
     torch.testing.assert_close(found.value, expected.value, rtol=1e-5, atol=0)
 
 
+@pytest.mark.bad_input
 def test_what_does_not_go_together_is_named():
     (x, labels), model = samples(12, 4), network(4, 6, 3)
     with pytest.raises(
