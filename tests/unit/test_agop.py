@@ -21,6 +21,7 @@ from gnomon.linalg._gram_sum import frequent_directions
 from gnomon.models import mlp
 from tests.children import printed
 from tests.contract.of_nfa import outer
+from tests.drawn import normal
 from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
 
@@ -236,7 +237,6 @@ def test_nothing_is_left_of_a_pass():
 PEAK = """
 import torch, gnomon
 from pathlib import Path
-from tests.drawn import normal
 torch.set_num_threads(1)
 
 def highest():

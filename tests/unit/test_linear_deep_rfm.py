@@ -232,7 +232,7 @@ def test_bad_input_is_named():
         LinearDeepRFM(GRAM, torch.where(torch.arange(36) == 1, 0, LABELS), **good)
     with pytest.raises(RangeError, match=r"printed kappa above 0 \(take a smaller kernel_ridge\), got -0.19"):
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0, scaling="printed")
-    for depth in (0, 2.5, math.nan, "2"):
+    for depth in (0, 2.5, math.nan):
         with pytest.raises(
             RangeError, match=rf"LinearDeepRFM.run: expected depth a whole number from 1 on, got {depth!r}"
         ):

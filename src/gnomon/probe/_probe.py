@@ -12,9 +12,8 @@ from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
-from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
-from gnomon.errors import ConvergenceError, GnomonError, RangeError, within
+from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import dry_run, raise_together, ready
@@ -53,9 +52,9 @@ class Probe:
 
     While it is read, the network is in eval mode, set by its own `eval`; afterwards it is restored bit for bit:
     parameters and buffers, what its modules hold in attributes, modes, and the random number streams of Python, NumPy
-    and torch, whatever a function of yours does to a `model` or to `parameters` that it is given. State that a forward
-    pass keeps elsewhere cannot be restored; what is found of it is reported when the probe is made. A network is read
-    in one thread, the one that trains it.
+    and torch, whatever a function of yours does to a `model` or to `parameters` that it is given, which are copied for
+    it. State that a forward pass keeps elsewhere cannot be restored; what is found of it is reported when the probe is
+    made. A network is read in one thread, the one that trains it.
 
     What the network or the samples lack is also reported then, for all quantities in one error, and not when a reading
     is due: the network is run on one sample of each class, or on two samples if there are no classes or more than 128,
@@ -130,7 +129,7 @@ class Probe:
         irrespective of the number of samples.
     """
 
-    @full_precision
+    @public
     def __init__(
         self,
         model: nn.Module,
@@ -151,6 +150,7 @@ class Probe:
         _checks.settings(
             ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
             ("passes", passes, "at least 16", passes is None or passes >= 16),
+            ("model", model, "an nn.Module", isinstance(model, nn.Module)),
             ("schedule", schedule, "a function of the step, such as every(100)", due),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
