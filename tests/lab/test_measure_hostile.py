@@ -39,6 +39,7 @@ IN_THE_WAY = {
     "a folder": lambda: Path("there").mkdir(),
     "a link": lambda: Path("there").symlink_to("some.npz"),
     "a link to nothing": lambda: Path("there").symlink_to("nothing"),
+    "a link to itself": lambda: Path("there").symlink_to("there"),
     "a pipe": lambda: os.mkfifo("there"),
     "a socket": lambda: socket_at("there"),
     "a device": lambda: device_at("there"),

@@ -443,6 +443,8 @@ def test_folders_and_patterns_in_the_order_of_people(many):
     assert as_words("out") == ["out"]
     Path("a[1].pt").touch()
     assert as_words("a[1].pt") == ["a[1].pt"]
+    Path("loop.pt").symlink_to("loop.pt")  # is reported where it is read
+    assert as_words("loop.pt", "a[1].pt") == ["loop.pt", "a[1].pt"]
 
 
 def steps_of(contents, asked=None):

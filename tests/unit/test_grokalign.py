@@ -396,6 +396,10 @@ def test_bad_batches_are_named():
             call(model, x[:0])
         with pytest.raises(RangeError, match=name + r"\(x\): expected a floating-point tensor"):
             call(model, x.long())
+        with pytest.raises(
+            RangeError, match=name + r"\(x\): expected a dense tensor that holds numbers, got one on the"
+        ):
+            call(model, x.to("meta"))
         for _ in range(2):  # it acts at the first call only
             with pytest.raises(ShapeError, match=name + shape):
                 call(lambda x: model(x)[..., None], x)

@@ -149,7 +149,7 @@ class GrokAlign:
             holds.
 
         Raises:
-            RangeError: if x is not of floating point.
+            RangeError: if x is not of floating point, or not dense.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
             UnsupportedModuleError: if a layer has no second derivative, or nothing leads from the outputs back to x;
@@ -272,6 +272,7 @@ def _require(x: Tensor) -> None:
             "model", "a call outside torch.compile", "one inside", "Compile the network alone."
         )
     _checks.floating(x=x)
+    _checks.dense(x=x)
     _checks.samples(1, x=x)
 
 

@@ -1,6 +1,7 @@
 """From what the user names to checkpoints: files, folders that are checkpoints or hold some, and patterns."""
 
 import glob
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,8 +27,9 @@ def checkpoints_at(named: Iterable[Path]) -> list[Path]:
     """
     found: dict[Path, Path] = {}
     for one in (one for path in named for one in at(path)):
-        if found.setdefault(one.resolve(), one).is_symlink():  # such as best.pt, whose name says no step
-            found[one.resolve()] = one
+        place = Path(os.path.realpath(one))  # of a link to itself, which cannot be read, its own
+        if found.setdefault(place, one).is_symlink():  # such as best.pt, whose name says no step
+            found[place] = one
     if not found:
         raise CheckpointError("checkpoint", "one checkpoint or more", "none", "Name them first, before the options.")
     return [*found.values()]
