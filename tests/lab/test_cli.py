@@ -112,7 +112,9 @@ def test_run_prints_its_table_and_leaves_its_files(ran):
         assert word in said
     assert "report.html" in said
     assert "No claim is judged: the claims are about another setting." in said
-    assert said.splitlines()[-1].startswith("What next: `gnomon run grok-digits --seeds 0-4` ")
+    assert said.splitlines()[-1].startswith(
+        "What next: `gnomon run grok-digits --steps 30 --train 20 --width 8 --seeds 0-4` "
+    )
     names = {path.name for path in run.iterdir()}
     assert {
         "config.json",
@@ -215,7 +217,9 @@ def test_verify_of_no_folder_is_one_line(tmp_path, here):
         (["run", "grok-digits", "--data-dir", "nowhere"], ["expected a folder, got 'nowhere'"]),
         (["run", "grok-digits", "--small", "--paper"], ["expected --small or --paper, got both"]),
         (["report"], ["Missing"]),
-        (["report", "nowhere"], ["run(nowhere): expected a run's folder with config.json, got none"]),
+        (["report", "./nowhere"], ["run(nowhere): expected a run's folder with config.json, got none"]),
+        (["report", "grok-digit"], ["got 'grok-digit'", "Did you mean grok-digits?"]),
+        (["run", "xor", "--no-small"], ["--no-small", "Did you mean --small?"]),
         (["report", "grok-digits"], ["expected a finished run in runs, got none", "gnomon run grok-digits"]),
         (["list", "--rnus", "x"], ["--rnus", "Did you mean --runs?"]),
     ],

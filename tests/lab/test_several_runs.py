@@ -155,7 +155,18 @@ def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
     assert " to " in page[page.index("<tbody>") : page.index("</tbody>")]
     again = gnomon(*TINY, "--seeds", "0,1")
     assert again.returncode == 0
-    assert "report over" not in again.stdout, "nothing was run"
+    pages = [line for line in again.stdout.splitlines() if line.startswith("report")]
+    assert len(pages) == 3, "each seed's, and that of both"
+    assert pages[-1].startswith(f"report over 2 seeds: runs/grok-digits/{runs[0].digest}-seeds/")
+
+
+def test_a_page_over_seeds_of_which_one_was_deleted_is_made_again(gnomon, runs):
+    assert gnomon(*TINY, "--seeds", "0-2").returncode == 0
+    page = runs[0].folder.parent / f"{runs[0].digest}-seeds" / "report.html"
+    assert "grok-digits, 3 seeds: " in page.read_text()
+    shutil.rmtree(runs[0].folder.parent / f"{runs[0].digest}-seed2")
+    assert "report over 2 seeds: " in gnomon(*TINY, "--seeds", "0,1").stdout
+    assert "grok-digits, 2 seeds: " in page.read_text()
 
 
 @pytest.mark.parametrize("stale", [True, False])
@@ -241,10 +252,27 @@ def test_one_run_of_another_version_stops_neither_verify_nor_a_sweep(gnomon, run
     again = gnomon(*TINY, "--seeds", "0-2")
     assert (again.returncode, again.stderr) == (1, "")
     said = again.stdout.splitlines()
-    (new,) = (line for line in said if line.startswith("report: "))
+    *_, new = (line for line in said if line.startswith("report: "))
     assert new.endswith("-seed2/report.html")
     wrong = said[said.index(new) + 1 :]
     assert sum(", as this version of gnomon makes them, got none in baseline at step " in line for line in wrong) == 1
+
+
+def test_altered_records_have_no_verdict(gnomon, runs):
+    assert "expected what the run finished with" not in gnomon("verdict", str(runs[0].folder)).stderr
+    path = runs[0].folder / "records.jsonl"
+    path.write_text(path.read_text().replace('"step":0', '"step":1', 1))
+    done = gnomon("verdict", str(runs[0].folder))
+    assert done.returncode == 2
+    assert "expected what the run finished with, got another file or none: it was altered" in done.stderr
+
+
+def test_a_report_of_an_unfinished_run_says_how_to_finish_it(gnomon, runs):
+    for run in runs:
+        (run.folder / "result.json").unlink()
+    done = gnomon("report", "grok-digits")
+    assert "expected a finished run in runs, got an unfinished one, --" in done.stderr
+    assert "--steps 2 --train 20 --width 8` to finish it." in done.stderr
 
 
 def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnomon, runs):

@@ -338,6 +338,7 @@ def test_a_plateau_is_between_fitting_and_arriving():
     for steps, fits, holds in ((19, 10, True), (21, 10, False), (19, None, True), (None, 10, False)):
         (found,) = [at_once([[record("egalitarian, alone", 0, steps, fits=fits)]])]
         assert found.holds is holds
+        assert (found.measured == "most never arrive") is (steps is None)
 
 
 def test_seeds_for_tuning_are_not_scored_and_who_has_no_decay_is_waited_for(tmp_path, monkeypatch):

@@ -35,6 +35,14 @@ def test_each_arm_is_told_apart(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("fast: ")
 
 
+def test_a_line_that_is_missing_is_said_in_one_line(tmp_path, capsys):
+    path = write(tmp_path / "history.jsonl", [None])
+    first, *others = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, '{"step": 1\n', *others]))
+    main([str(path)])
+    assert re.fullmatch(r"History: \S+ has no reading in line \d+, .*\n", capsys.readouterr().err)
+
+
 def test_an_arm_that_was_read_otherwise_says_what_it_lacks(tmp_path, capsys):
     path = write(tmp_path / "records.jsonl", ["whole"])
     lines = [json.dumps({"arm": "part", "step": step, "train/accuracy": 1.0}) + "\n" for step in STEPS]

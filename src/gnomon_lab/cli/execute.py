@@ -20,7 +20,7 @@ from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.build import build, then
-from gnomon_lab.report.over_seeds import build_over_seeds, folder_over_seeds
+from gnomon_lab.report.over_seeds import beginning, build_over_seeds, folder_over_seeds
 from gnomon_lab.report.page import UNJUDGED
 from gnomon_lab.runs import Found, find_run, finished_runs, open_run
 from gnomon_lab.runs.claims import reproduced
@@ -48,7 +48,7 @@ def execute(experiment: Experiment[Settings], config: Settings, seed: int, root:
     show_claims(experiment, [found], console)
     show_page(experiment, found, console)
     show_page_of_seeds(experiment, found, root, console)
-    say(then(name), console)
+    say(then(experiment, found), console)
     return 0
 
 
@@ -80,12 +80,9 @@ def execute_many(
     if runs := [*before, *finished]:
         with noted(wrong):
             show_claims(experiment, runs, console)
-    # A run that was finished before has no page if the command ended in between.
-    for found in sorted(
-        finished + [run for run in before if not (run.folder / "report.html").exists()], key=lambda run: run.seed
-    ):
+    for found in sorted(runs, key=lambda run: run.seed):
         with noted(wrong):
-            show_page(experiment, found, console)
+            show_page(experiment, found, console, again=found in finished)
     if runs:
         with noted(wrong):
             show_page_of_seeds(experiment, runs[0], root, console, again=bool(finished))
@@ -234,15 +231,16 @@ def show_claims(experiment: Experiment[Settings], runs: Sequence[Found], console
         say(f"  {sign} {claim.message}: {claim.measured} (expected: {claim.expected})", console, style=style)
 
 
-def show_page(experiment: Experiment[Settings], found: Found, console: Terminal) -> None:
-    """Writes the run's page and says where."""
-    say(f"report: {build(experiment, found)}", console)
+def show_page(experiment: Experiment[Settings], found: Found, console: Terminal, *, again: bool = True) -> None:
+    """Writes the run's page, `again` or if there is none, as where a command ended in between; says where it is."""
+    page = found.folder / "report.html"
+    say(f"report: {build(experiment, found) if again or not page.exists() else page}", console)
 
 
 def show_page_of_seeds(
     experiment: Experiment[Settings], found: Found, root: Path, console: Terminal, *, again: bool = True
 ) -> None:
-    """Writes the page of all finished seeds of a run's setting and says where, if there are several.
+    """Writes the page of all finished seeds of a run's setting if there are several, and says where it is.
 
     Args:
         experiment: the experiment.
@@ -254,13 +252,17 @@ def show_page_of_seeds(
     finished, damaged = finished_runs(root, found.experiment)
     runs = [run for run in finished if run.digest == found.digest]
     left_out = [sentence for sentence in damaged if f"{found.digest}-seed" in sentence]  # of other settings none
-    if len(runs) > 1 and (again or left_out or is_stale(runs)):
-        say(f"report over {len(runs)} seeds: {build_over_seeds(experiment, runs)}", console)
+    if len(runs) > 1:
+        page = folder_over_seeds(runs[0]) / "report.html"
+        if again or left_out or is_stale(runs, page):
+            page = build_over_seeds(experiment, runs)
+        say(f"report over {len(runs)} seeds: {page}", console)
     for sentence in left_out:
         say(f"left out: {sentence}", console)
 
 
-def is_stale(runs: Sequence[Found]) -> bool:
-    """Whether the page over these runs is missing, or older than one of them."""
-    page = folder_over_seeds(runs[0]) / "report.html"
-    return not page.exists() or page.stat().st_mtime_ns < max(run.ended_ns for run in runs)
+def is_stale(runs: Sequence[Found], page: Path) -> bool:
+    """Whether the page over these runs is missing, older than one of them, or over more or fewer of them."""
+    if not page.exists() or page.stat().st_mtime_ns < max(run.ended_ns for run in runs):
+        return True
+    return beginning(runs) not in page.read_text(encoding="utf-8")

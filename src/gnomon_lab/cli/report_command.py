@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     from gnomon_lab.report.table import write_table
     from gnomon_lab.runs import load_run
 
-    seeds = latest(options.run, options.runs) if options.run in EXPERIMENTS else [load_run(Path(options.run))]
+    is_name = options.run in EXPERIMENTS or not ("/" in options.run or Path(options.run).exists())
+    seeds = latest(options.run, options.runs) if is_name else [load_run(Path(options.run))]
     require_finished(seeds[0])
     if options.table is not None:
         refuse({"table": options.table}, [run.folder / "records.jsonl" for run in seeds])
@@ -50,15 +51,19 @@ def main(arguments: Sequence[str]) -> int:
 def latest(name: str, root: Path) -> "list[Found]":
     """An experiment's latest run and all seeds of its setting; prints on stderr which it uses."""
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.report.setting import setting
-    from gnomon_lab.runs import finished_runs
+    from gnomon_lab.report.setting import DEFAULT, setting
+    from gnomon_lab.runs import all_runs, finished_runs
 
     terminal, shown = Terminal(stderr=True), experiment(name)
     finished, damaged = finished_runs(root, name)
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
     if not finished:
-        raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.")
+        begun = [setting(shown, run) for run in all_runs(root, name)[0]]
+        got = f"an unfinished one, {begun[-1]}" if begun else "none"
+        options = f" {begun[-1]}" if begun and begun[-1] != DEFAULT else ""
+        advice = f"Call `gnomon run {name}{options}` to finish it." if begun else f"Call `gnomon run {name}` first."
+        raise DataError(name, f"a finished run in {root}", got, advice)
     usual = [run for run in finished if run.has_one_of([shown.small])]
     last = (usual or finished)[-1]
     seeds = [run for run in finished if run.digest == last.digest]

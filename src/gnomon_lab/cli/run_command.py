@@ -26,9 +26,9 @@ class Options:
 
     seeds: str = "0"
     """One or more: 0, 0-9, or 0,3,5. One run each."""
-    small: bool = False
+    small: tyro.conf.FlagCreatePairsOff[bool] = False
     """The variant that takes minutes on two CPU cores; the default."""
-    paper: bool = False
+    paper: tyro.conf.FlagCreatePairsOff[bool] = False
     """The paper's own setting."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
@@ -44,7 +44,7 @@ class Options:
 class Named(Options):
     """Run an experiment, or resume it where it stopped. `gnomon run NAME --help` shows its own options."""
 
-    name: tyro.conf.Positional[str] = ""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="(comes first)")] = ""
     """The experiment; `gnomon list` names them all."""
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from gnomon import History, Verdict
 
 
-WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar")
-"""The suffixes of checkpoints."""
 PICTURES = (".png", ".svg")
 """The suffixes of pictures."""
 CHECKPOINTS = "Of checkpoints say what they were trained on: --data DATA, as `gnomon measure` takes it."
@@ -84,13 +83,21 @@ def require_used(options: Options) -> None:
 
 def of_readings(options: Options) -> "dict[str, Verdict | str]":
     """The verdict on each arm, or why there is none."""
+    from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import no_verdict, setting_in
     from gnomon_lab.report.worth import worth
+    from gnomon_lab.runs import load_run
 
     path = readings_at(options.path)
+    if (options.path[0] / "config.json").is_file():
+        load_run(options.path[0]).records()  # which raises where they were altered
     if (why := no_verdict(setting_in(path))) is not None:
         return {"": why}
-    found = dict(histories(path, options.arm))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = dict(histories(path, options.arm))
+    for sentence in dict.fromkeys(str(warning.message) for warning in said):
+        say(sentence, Terminal(stderr=True))
     held_out = f"{options.validation}/accuracy"
     if options.validation != Options.validation and all(held_out not in history.names for history in found.values()):
         raise DataError(
@@ -107,7 +114,9 @@ def readings_at(paths: Sequence[Path]) -> Path:
     """
     if not paths:
         raise DataError("PATH", "a run's folder, or a file of readings", "none", "Name it.")
-    if any(path.suffix in WEIGHTS for path in paths):
+    from gnomon_lab.measuring.found import ENDS
+
+    if any(path.suffix in ENDS for path in paths):
         raise DataError("PATH", "a run's folder, or a file of readings", repr(str(paths[0])), CHECKPOINTS)
     if len(paths) > 1:
         raise DataError("PATH", "one run, or one file of readings", f"{len(paths)} paths", "Name one.")

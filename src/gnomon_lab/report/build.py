@@ -8,6 +8,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
+from gnomon_lab.report.setting import DEFAULT, setting
 from gnomon_lab.report.worth import by_arms, in_details, in_sight
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
@@ -41,7 +42,7 @@ def build(experiment: Experiment[Settings], found: Found) -> Path:
             "what the readings cost": cost(records),
             **({} if worth else in_details(verdicts)),
         },
-        then=then(experiment.name),
+        then=then(experiment, found),
     )
     return published(page, found.folder)
 
@@ -68,9 +69,11 @@ def published(report: Report, folder: Path) -> Path:
     return path
 
 
-def then(name: str) -> str:
+def then(experiment: Experiment[Settings], found: Found) -> str:
     """What to do after a run of the experiment."""
+    words = setting(experiment, found)
+    options = "" if words == DEFAULT else f" {words}"
     return (
-        f"What next: `gnomon run {name} --seeds 0-4` shows how far it depends on chance, `gnomon list` names the other "
-        "experiments, and docs/getting-started.md reads a network of your own while it trains."
+        f"What next: `gnomon run {experiment.name}{options} --seeds 0-4` shows how far it depends on chance, `gnomon "
+        "list` names the other experiments, and docs/getting-started.md reads a network of your own while it trains."
     )

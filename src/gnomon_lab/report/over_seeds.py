@@ -36,7 +36,7 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
         table = Table(columns, tuple(rows))
         note = "The table is over all of them."
     page = Report(
-        title=f"{experiment.name}, {len(runs)} seeds: {experiment.entry.shows}",
+        title=f"{beginning(runs)}{experiment.entry.shows}",
         summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). {note}",
         introduction=experiment.introduction.strip(),
         table=table,
@@ -57,6 +57,11 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
         },
     )
     return published(page, folder_over_seeds(first))
+
+
+def beginning(runs: Sequence[Found]) -> str:
+    """How the title of the page over these runs begins."""
+    return f"{runs[0].experiment}, {len(runs)} seeds: "
 
 
 def folder_over_seeds(run: Found) -> Path:

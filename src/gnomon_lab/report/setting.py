@@ -5,11 +5,13 @@ from gnomon_lab.runs import Found
 from gnomon_lab.runs.find import plain
 from gnomon_lab.settings import Settings
 
+DEFAULT = "default setting"
+
 
 def setting(experiment: Experiment[Settings], found: Found) -> str:
-    """`default setting`, or the options that differ from it, or from that of `--paper` if fewer do."""
+    """`DEFAULT`, or the options that differ from it, or from that of `--paper` if fewer do."""
     small, paper = _options(found, experiment.small), ["--paper", *_options(found, experiment.paper)]
-    return " ".join(paper if len(paper) < len(small) else small) or "default setting"
+    return " ".join(paper if len(paper) < len(small) else small) or DEFAULT
 
 
 def _options(found: Found, base: object) -> list[str]:

@@ -1,5 +1,6 @@
 """What papers say about their methods, as far as the board's tasks can tell, and what is asked of GrokAlign."""
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -77,14 +78,14 @@ def at_once(task: str, entrant: str, message: str, source: str) -> Callable[[See
             return None
         # A network that arrives without having fitted the training data has no plateau either.
         delays = [
-            float("inf") if trial["steps"] is None else trial["steps"] / (trial["fits"] or trial["steps"])
+            math.inf if trial["steps"] is None else trial["steps"] / (trial["fits"] or trial["steps"])
             for trial in trials
         ]
         middle = statistics.median(delays)
+        measured = "most never arrive" if math.isinf(middle) else f"{middle:.3g} x"
         return Claim(
-            f"{task}: {message}", source, f"at most {AT_ONCE:g} times the steps to fitting", f"{middle:.3g} x",
-            middle <= AT_ONCE,
-        )  # fmt: skip
+            f"{task}: {message}", source, f"at most {AT_ONCE:g} times the steps to fitting", measured, middle <= AT_ONCE
+        )
 
     return claim
 

@@ -37,11 +37,12 @@ def title(record: Record) -> str:
     return f"{record['predictor']}, {record['form']}"
 
 
-def interval(found: dict[str, Any]) -> str:
+def interval(found: dict[str, Any], digits: int = 2) -> str:
     """A value and its interval."""
     if found["value"] is None:
         return "none"
-    return f"{found['value']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+    value, low, high = (f"{found[name]:.{digits}f}" for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
