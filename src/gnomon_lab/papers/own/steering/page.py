@@ -47,6 +47,8 @@ def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool
         return ""
     if whole:
         return f"{steps.value:+.1f} ({steps.low:+.1f} to {steps.high:+.1f})"
+    if steps.arrived == 0:
+        return "never"
     arrived = "" if steps.arrived == steps.seeds else f", {steps.arrived} of {steps.seeds}"
     least = "≥ " if steps.bound else ""
     return f"{least}{steps.value:.2f} ({steps.low:.2f} to {steps.high:.2f}) / {time.value:.2f}{arrived}"

@@ -42,7 +42,9 @@ SCORED_FROM = 100
 INTRODUCTION = """
 Many methods are said to make networks generalise sooner. Here each is tuned with as many settings as weight decay is,
 on seeds that are not scored, and then raced to a share of unseen samples: alone, and on top of the tuned weight decay.
-Networks that never arrive count as such.
+Networks that never arrive count as such. The table says how many times fewer steps than tuned weight decay each takes,
+with a 95 % interval, / how many times less time, and how many networks arrive, if not all; where nobody learns late,
+how many points more it recognises.
 """
 
 
