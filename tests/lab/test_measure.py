@@ -18,6 +18,7 @@ import gnomon
 from gnomon.data import digits, standardise
 from gnomon.models import mlp
 from gnomon_lab.measuring.quantities import CAUTION, DEFAULT, QUANTITIES, explanation
+from gnomon_lab.measuring.shown import figures, share_axis
 from gnomon_lab.runs.checkpoint import save_checkpoint
 from tests.lab.measuring import CLASSES, Malicious, N, call, network, numbers
 
@@ -312,8 +313,15 @@ def test_factories_that_fail_are_one_line(complaint, model, words):
 def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
     torch.save(mlp((5, 8, 3), bias=True).state_dict(), "narrow.pt")
     said = complaint("narrow.pt", "nets:narrow")
-    assert "expected samples that the network takes, got RuntimeError: mat1 and mat2 shapes" in said
-    assert "at samples of shape (6,) in torch.float32 on cpu" in said
+    assert said.startswith(
+        "gnomon: measure(--model): expected a network that takes samples of shape (6,) in torch.float32 on cpu, got "
+        "RuntimeError: mat1 and mat2 shapes"
+    )
+    assert said.endswith(
+        "Name the samples as the network gets them (--data), or the network that gets these (--model)."
+    )
+    assert said.count("RuntimeError") == 1
+    assert "Leave these out" not in said
     state = network().state_dict()
     state["0.weight"][0, 0] = torch.nan
     torch.save(state, "diverged.pt")
@@ -449,6 +457,10 @@ def test_table_of_features(folder, measured, complaint):
     assert measured("small.pt", "nets:small", "some.parquet", "--samples", "33")[0]["quantities"] == expected
     write("words.parquet", word=["a"] * N)
     assert "got others, word, in words.parquet" in complaint("small.pt", "nets:small", "words.parquet")
+    write("missing.parquet", target=[0, 1, None, *labels[3:]])
+    words = "expected a label for each sample, got none for sample 2, counted from 0, in missing.parquet. Add it, or"
+    assert words in complaint("small.pt", "nets:small", "missing.parquet")
+    measured("small.pt", "nets:small", "missing.parquet", "--samples", "2", "--quantities", "accuracy")
     write("null.parquet", **{"feature 5": [None, *x[1:, 5]]})
     assert "got nan at index (0, 5)" in complaint("small.pt", "nets:small", "null.parquet")
     Path("text.parquet").write_text("hello")
@@ -518,6 +530,48 @@ def test_table_files_and_page(folder, monkeypatch, capsys):
     for word in ("nc1: The variability within classes", "small.pt at some.npz", "classified wrongly", "nets:small"):
         assert word in page
     assert not re.search(r"<(?:script|img|link)[^>]*\s(?:src|href)=\"(?!data:)", page)
+
+
+def test_one_sample_and_parts_are_called_so(folder, measured):
+    np.savez("one.npz", x=numbers(1, 6).numpy())
+    found, said = measured("small.pt", "nets:small", "one.npz", "--quantities", "jacobian_norm", "--report", "a.html")
+    assert found["samples"] == 1
+    assert "; 1 sample of one.npz\n" in said
+    assert "measuring: part 2 of 2\n" in said
+    page = Path("a.html").read_text(encoding="utf-8")
+    assert "1 sample." in page
+    assert "1 samples" not in page
+
+
+@pytest.mark.parametrize("width", [20, 24, 40, 60, 80])
+def test_no_number_and_no_name_is_cut_off(folder, monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    code, out, _ = call(
+        monkeypatch, capsys, "small.pt", "--model", "nets:small", "--data", "some.npz", "--out", "a.json"
+    )
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= width
+    assert "…" not in out
+    words = out.split()
+    for name, found in json.loads(Path("a.json").read_text())["quantities"].items():
+        assert {f"{value:.4g}" for kind, value in found.items() if kind != "explanation"} <= {*words}
+        pieces = [word for word in words if word in name]
+        assert name in words or name in "".join(pieces)
+    assert ("The Frobenius norm of each Jacobian" in " ".join(words)) == (width >= 80)
+
+
+def test_axes_of_shares_are_from_0_to_1():
+    assert share_axis("accuracy", [0.098, 0.098]) == pytest.approx((0.048, 0.148))
+    assert share_axis("accuracy", [1.0]) == (0.95, 1.0)
+    assert share_axis("explained_variance_ratio", [0.0, 1.0000001]) == (0.0, 1.0)
+    assert share_axis("jacobian_alignment", [0.2, 0.4]) == pytest.approx((0.19, 0.41))
+    for name in ("centroid_alignment", "jacobian_norm", "self_duality", "log_probability", "another"):
+        assert share_axis(name, [0.5]) is None
+    values = {"jacobian_alignment": torch.tensor([0.0, 1.0]), "jacobian_norm": torch.tensor([1.0, 2.0])}
+    panels = figures(values)[0].panels
+    assert [(panel.title, panel.y_range) for panel in panels] == [
+        *(("Jacobian alignment", (0.0, 1.0)), ("Jacobian norm", None))
+    ]
 
 
 def test_page_without_figures_says_what_was_left_out(folder, monkeypatch, capsys):

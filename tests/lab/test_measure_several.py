@@ -1,5 +1,6 @@
 """`gnomon measure` of several checkpoints: by step, each measured once, and what is wrong with one harms no other."""
 
+import io
 import json
 import os
 import re
@@ -14,7 +15,9 @@ from safetensors.torch import save_file
 
 import gnomon
 from gnomon.errors import CheckpointError
+from gnomon.models import mlp
 from gnomon_lab.measuring import Moved, as_page, bars, by_step, checkpoints_at, look, some
+from gnomon_lab.watching.curves import early
 from tests.lab.measuring import NETS, Malicious, call, network
 
 STEPS = (0, 2, 10, 30)
@@ -214,6 +217,26 @@ def test_other_options_are_no_continuation(ask):
         assert "measure(--history): expected readings that were taken as these are to be, got those of " in said
         assert words in said
         assert Path("h.jsonl").read_bytes() == before
+
+
+def test_the_default_split_may_be_named_and_another_is_what_differs(ask, many):
+    (many / "wide_nets.py").write_text("from gnomon.models import mlp\n\n\ndef net():\n    return mlp((64, 8, 10))\n")
+    torch.save(mlp((64, 8, 10)).state_dict(), "digits-3.pt")
+    kept = ("--quantities", "accuracy", "--history", "h.jsonl")
+
+    def asked(*options):
+        return ask("digits-3.pt", options=(*kept, *options), data="digits", model=("--model", "wide_nets:net"))
+
+    assert asked()[0] == 0
+    written = Path("h.jsonl").read_text()
+    assert '"split":"train"' in written
+    Path("h.jsonl").write_text(written.replace('"split":"train"', '"split":null'))  # as earlier versions kept it
+    for options in ((), ("--split", "train")):
+        code, _, said = asked(*options)
+        assert code == 0, said
+        assert "1 checkpoint measured before, 0 to do" in said
+    said = asked("--split", "test")[2]
+    assert "got those of split 'train' and not 'test', data 'digits (train, seed 0)' and not 'digits (test" in said
 
 
 def test_other_samples_and_another_network_are_no_continuation(ask, many, monkeypatch):
@@ -644,11 +667,37 @@ def test_a_pages_axis_is_logarithmic_where_steps_are():
             for step in steps
         ]
         setting = {"model": "a", "data": "b", "samples": 3, "dtype": "float32"}
-        return as_page(Moved(setting, records, "the step")).figures[0].log_x
+        curves = as_page(Moved(setting, records, "the step")).figures[0]
+        curves_at = curves.panels[0].lines[0].x
+        assert [*curves_at[1:]] == steps[1:]
+        assert curves.log_x == early(steps), "as the page of gnomon watch"
+        return curves
 
-    assert axis([1, 3, 10, 30, 100, 300, 1000])
-    assert not axis([0, 10, 100, 1000])
-    assert not axis([100, 200, 300, 400])
+    powers = [2**power for power in range(13)]
+    for steps in ([1, 3, 10, 30, 100, 300, 1000], [1, 10, 100, 1000], powers):
+        assert axis(steps).log_x
+        assert axis(steps).panels[0].marks == ()
+    for steps in ([0, 10, 100, 1000], [100, 200, 300, 400], [*range(0, 1000, 50)]):
+        assert not axis(steps).log_x
+        assert axis(steps).panels[0].lines[0].x[0] == steps[0]
+    begun = axis([0, *powers])
+    assert begun.log_x
+    assert begun.panels[0].lines[0].x[0] == begun.panels[0].marks[0].x == 0.5
+    assert begun.panels[0].marks[0].label == "step 0"
+    assert "Step 0, which has no place on a logarithmic axis, is at its left end." in begun.caption
+
+
+def test_panels_are_titled_and_shares_have_their_axis_as_for_one():
+    records = [
+        {"step": step, "jacobian_alignment": 0.1, "checkpoint": {"path": "a"}, "measured": told}
+        for told in ({"left_out": {}, "outputs": None},)
+        for step in (1, 2)
+    ]
+    (panel,) = (
+        as_page(Moved({"model": "a", "data": "b", "samples": 1, "dtype": "float32"}, records, "")).figures[0].panels
+    )
+    assert panel.title == "Jacobian alignment"
+    assert panel.y_range == pytest.approx((0.05, 0.15))
 
 
 def test_narrow_and_plain_terminals(many):
@@ -658,8 +707,6 @@ def test_narrow_and_plain_terminals(many):
     records = [{"step": step, "a_long_name_of_a_quantity": step / 7} for step in range(0, 3000, 100)]
     moved = Moved({}, records, "the step")
     for width, columns in ((40, 2), (60, 2), (80, 5)):
-        import io
-
         terminal = Terminal(file=io.StringIO(), width=width)
         terminal.print(table(moved, terminal))
         lines = [line for line in terminal.file.getvalue().splitlines() if line.strip()]
@@ -667,3 +714,20 @@ def test_narrow_and_plain_terminals(many):
         assert lines[0].split()[:2] == ["step", "0"]
         assert f"{len(records) * 100 - 100:,}" in lines[0]
         assert len(lines[0].split("all")[0].split()) == columns + 1
+
+
+def test_no_name_of_many_checkpoints_is_cut_off():
+    from gnomon_lab.cli.measure_several import table
+    from gnomon_lab.cli.terminal import Terminal
+
+    name = "classifier_maximal_equiangularity"
+    moved = Moved({}, [{"step": step, name: -0.01204, "nc1": 1.0} for step in (0, 1, 1000)], "the step")
+    for width in (20, 24, 40, 60, 80):
+        terminal = Terminal(file=io.StringIO(), width=width)
+        terminal.print(table(moved, terminal))
+        out = terminal.file.getvalue()
+        words = out.split()
+        assert max(map(len, out.splitlines())) <= width
+        assert "…" not in out
+        assert name in "".join(word for word in words if word in name)
+        assert {"-0.01204", "1,000"} <= {*words}

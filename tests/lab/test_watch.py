@@ -16,7 +16,9 @@ from rich.console import Console
 
 from gnomon_lab.cli import main
 from gnomon_lab.watching import terminal
+from gnomon_lab.watching.answer import answer
 from gnomon_lab.watching.folder import Watched
+from gnomon_lab.watching.page import page as written
 from gnomon_lab.watching.server import Server
 from tests.lab.test_watching import line
 
@@ -152,6 +154,11 @@ def test_once_writes_a_page_of_its_own(gnomon, folder):
     assert '"test/accuracy": [0,0.1,0.2]' in (folder / "page.html").read_text()
 
 
+def test_the_page_has_a_name_of_its_own(gnomon, folder):
+    assert gnomon("runs", "--once") == (0, "watch.html\n", "")
+    assert '"test/accuracy": [0,0.1,0.2]' in (folder / "watch.html").read_text()
+
+
 def test_on_a_terminal_once(gnomon):
     code, out, err = gnomon("runs", "--once", "--terminal")
     assert (code, err) == (0, "")
@@ -177,6 +184,21 @@ def test_where_there_is_no_terminal_the_latest_reading_is_a_line(gnomon, folder,
         "plain: step 3: test/accuracy 1 (and 1 more)",
         "",
     ]
+
+
+def test_where_no_quantity_is_as_wanted_it_says_which_there_are(gnomon, folder, monkeypatch):
+    words = "no quantity matches nosuch or loss*; there are test/accuracy"
+    assert gnomon("runs", "--once", "--terminal", "--only", "nosuch", "loss*") == (0, f"runs: {words}\n", "")
+    gnomon("runs", "--once", "--only", "nosuch", "loss*")
+    assert f'"unmatched": "{words}"' in (folder / "watch.html").read_text()
+    waits = iter([None, None])
+
+    def wait(seconds):
+        if next(waits, 0) == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(terminal.time, "sleep", wait)
+    assert gnomon("runs", "--terminal", "--only", "nosuch", "loss*") == (0, f"runs: {words}\n\n", "")
 
 
 def test_the_picture_follows_on_a_terminal(folder, monkeypatch):
@@ -206,9 +228,28 @@ def test_the_picture_follows_on_a_terminal(folder, monkeypatch):
         (["--port", "x"], "expected other arguments"),
         (["--once", "--out", "no/page.html"], "(--out): expected a file in a folder, got 'no/page.html'."),
         (["words.txt", "--once", "--out", "words.txt"], "(--out): expected a file that is not read here"),
+        (
+            ["--only", "accuracy", "runs/digits"],
+            "(--only): expected quantities, got 'runs/digits', which is a file or folder. "
+            "Name the path first, before the options.",
+        ),
+        (["--only", "accuracy", "words.txt"], "(--only): expected quantities, got 'words.txt'"),
+        (["--out", "page.html"], "(--out): expected none without --once, got 'page.html'. Add --once."),
+        (["--out", "watch.html"], "(--out): expected none without --once, got 'watch.html'. Add --once."),
+        (
+            ["--once", "--terminal", "--out", "watch.html"],
+            "(--out): expected none beside --terminal, got 'watch.html'. Leave out --out or --terminal.",
+        ),
+        (["--terminal", "--out", "page.html"], "(--out): expected none beside --terminal, got 'page.html'."),
+        (["--once", "--terminal", "--port", "80", "--open"], "(--port): expected none beside --terminal, got 80."),
+        (["--once", "--port", "80"], "(--port): expected none beside --once, got 80. Leave out --port or --once."),
+        (["--once", "--open"], "(--open): expected none beside --once. Leave out --open or --once."),
+        (["--terminal", "--open"], "(--open): expected none beside --terminal. Leave out --open or --terminal."),
     ],
 )
-def test_what_is_wrong_is_one_line(gnomon, folder, arguments, words):
+def test_what_is_wrong_is_one_line(gnomon, folder, monkeypatch, arguments, words):
+    monkeypatch.setattr(Server, "serve_forever", lambda server: None)
+    monkeypatch.setattr(terminal, "lines", lambda watched: [])
     (folder / "words.txt").write_text("some words\n" * 3)
     code, out, err = gnomon(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -246,6 +287,38 @@ def test_the_page_follows_and_says_when_it_is_left_alone(served, folder, browser
         page.clock.run_for(4500)
         page.get_by_text("gnomon watch does not answer").wait_for()
     assert complaints == []
+
+
+NOTE_WHAT_IS_DRAWN = """
+window.written = [];
+const pen = CanvasRenderingContext2D.prototype, fillText = pen.fillText;
+pen.fillText = function (words, ...at) {
+  window.written.push(words);
+  fillText.call(this, words, ...at);
+};
+"""
+
+
+@pytest.mark.browser
+def test_the_page_tells_settings_apart_and_says_that_none_is_wanted(folder, browser):
+    for number, loss in enumerate(("mse", "ce")):
+        run = folder / "runs" / "digits" / f"{number}-seed0"
+        run.mkdir(exist_ok=True)
+        (run / "records.jsonl").write_text(line(1, loss=0.5) + line(100, loss=0.25))
+        (run / "config.json").write_text(json.dumps({"experiment": "digits", "config": {"loss": loss, "steps": 9}}))
+    for only, words in ((("loss",), ""), (("nosuch",), "no quantity matches nosuch; there are loss")):
+        (folder / "page.html").write_text(written(folder / "runs", answer(Watched(folder / "runs", only))))
+        with browser.new_context() as context:
+            page = context.new_page()
+            page.add_init_script(NOTE_WHAT_IS_DRAWN)
+            page.goto((folder / "page.html").as_uri())
+            buttons = page.locator("#runs button")
+            buttons.nth(1).wait_for()
+            assert [buttons.nth(place).get_attribute("title") for place in (0, 1)] == ["--loss mse", "--loss ce"]
+            assert page.locator("#unmatched").text_content() == words
+            assert page.locator("section canvas").count() == (not words)
+            if not words:
+                page.wait_for_function("window.written.includes('step')")
 
 
 def until_drawn(page, words):

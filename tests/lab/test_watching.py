@@ -247,6 +247,52 @@ def test_curves_are_called_by_what_tells_them_apart(found, labels):
     assert labelled(found) == labels
 
 
+def test_runs_of_one_experiment_are_told_apart_by_what_they_were_asked_for(tmp_path):
+    asked = {
+        "digits/1-seed0": {"loss": "mse", "hidden_sizes": [64, 32], "steps": 9},
+        "digits/1-seed1": {"loss": "mse", "hidden_sizes": [64, 32], "steps": 9},
+        "digits/2-seed0": {"loss": None, "hidden_sizes": [64], "steps": 9, "noise": True},
+        "rank/3-seed0": {"loss": "ce", "width": 1},
+        "broken/4": [],
+        "deep/5": {},
+        "without/6": None,
+    }
+    for run, config in asked.items():
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "records.jsonl").write_text(line(0, a=1))
+        if config is not None:
+            told = json.dumps({"experiment": run.split("/")[0], "config": config, "seed": 0})
+            (tmp_path / run / "config.json").write_text("[" * 10**5 if run == "deep/5" else told)
+    watched = Watched(tmp_path)
+    settings = {run["label"]: run["setting"] for run in json.loads(answer(watched))["runs"]}
+    assert settings == dict.fromkeys(asked, "") | {
+        "digits/1-seed0": "--loss mse --hidden-sizes 64 32",
+        "digits/1-seed1": "--loss mse --hidden-sizes 64 32",
+        "digits/2-seed0": "--loss None --hidden-sizes 64 --noise True",
+    }
+    (tmp_path / "digits/2-seed0/records.jsonl").unlink()
+    watched.look()
+    assert {curve.setting for curve in watched.curves()} == {""}
+
+
+def test_that_nothing_is_as_wanted_is_told_from_that_there_is_nothing(tmp_path):
+    def unmatched(*only):
+        watched = Watched(tmp_path, only)
+        watched.look()
+        return watched.unmatched()
+
+    path = tmp_path / "a.jsonl"
+    assert unmatched("loss") == ""
+    path.write_text(line(0))
+    assert unmatched("loss") == unmatched() == ""
+    path.write_text(line(0, b=1, note="x", **{"b.q25": 1, "b.max": 1}) + line(0, a=1))
+    assert unmatched("loss") == "no quantity matches loss; there are b, a"
+    path.write_text(line(0, **dict.fromkeys("cdefghi", 1)) + line(1, **dict.fromkeys("cdefghi", 1)))
+    assert unmatched("loss") == "no quantity matches loss; there are c, d, e, f, g, h, …"
+    path.write_text(line(0, b=1) + line(0, loss=1))
+    assert unmatched("loss") == unmatched() == ""
+
+
 def test_the_page_is_told_what_changed_alone(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.jsonl").write_text(line(0, v=1 / 3) + line(1, w=2) + line(2, v=None))

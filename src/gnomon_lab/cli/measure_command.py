@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,10 +21,13 @@ from gnomon_lab.cli.say import plain, say
 
 if TYPE_CHECKING:
     import torch
+    from rich.table import Table
 
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import Data, How, Summary
 
+GAP = EDGES = 2
+"""Characters between two columns of a table, and at both of its edges together."""
 # Long help texts: tyro breaks an attribute's docstring where its lines end.
 CHECKPOINT = (
     "The weights: .safetensors, a file of torch.save, or a folder of Hugging Face; files with code are refused. "
@@ -156,7 +160,7 @@ def one(options: Options, path: Path, beside: "Terminal") -> int:
 def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     """Everything but showing the result: mistakes are found before the work starts."""
     from gnomon_lab.cli.progress import Progress
-    from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, look, measure, ready
+    from gnomon_lab.measuring import Refilled, Summary, chosen, contents, files_of, in_samples, look, measure, ready
 
     quantities, (device, dtype) = chosen(options.quantities), place_of(options)
     checkpoint = look(path)
@@ -165,13 +169,13 @@ def summarise(options: Options, path: Path, console: "Terminal") -> "Summary":
     data = samples_of(options)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(loaded.others)} (--key)" if loaded.others else ""
-    say(f"{path}: {loaded.words}{also}; {len(data.x):,} samples of {data.source}", console)
+    say(f"{path}: {loaded.words}{also}; {in_samples(len(data.x))} of {data.source}", console)
     tell, how = partial(say, terminal=console), options.how()
     found = ready(
         network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=tell, **how
     )
     with Progress(console) as progress, warnings_said(console):
-        show = partial(progress.show, "measuring")
+        show = partial(progress.show, "measuring", unit="part ")
         measured = measure(network, found.data, found.quantities, say=tell, show=show, **how)
     setting = {
         "checkpoint": plain(str(path)),
@@ -228,7 +232,22 @@ def warnings_said(console: "Terminal") -> Iterator[None]:
 
 
 def show_table(summary: "Summary", console: "Terminal") -> None:
-    """Prints the numbers, with what each quantity is below its name."""
+    """Prints the numbers, with what each quantity is below its name where there is room for that."""
+    from gnomon_lab.cli.tables import laid_out, width
+    from gnomon_lab.measuring import COLUMNS
+
+    table = explained(summary)
+    if width(table, console).minimum <= console.width:
+        console.print(table)
+        return
+    rows = summary.rows()
+    longest = max(len(cell) for cells in [COLUMNS, *(row[1:] for row in rows)] for cell in cells)
+    room = console.width - EDGES - GAP - longest
+    console.print(laid_out(("", *COLUMNS), [(folded(name, room), *cells) for name, *cells in rows], console))
+
+
+def explained(summary: "Summary") -> "Table":
+    """The numbers, and below each name what the quantity is."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -242,4 +261,10 @@ def show_table(summary: "Summary", console: "Terminal") -> None:
     words = explanations(summary.measured.values)
     for name, *cells in summary.rows():
         table.add_row(Text.assemble(name, "\n" if words[name] else "", (words[name], "dim")), *cells)
-    console.print(table)
+    return table
+
+
+def folded(name: str, room: int) -> str:
+    """A name on as many lines as it takes, where possible broken behind an underscore."""
+    room = max(room, 1)
+    return "\n".join(re.findall(rf".{{1,{room}}}$|.{{0,{room - 1}}}_|.{{1,{room}}}", name))

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import Checkpoint, Data, Kept, Moved, Reader, Record, Steps
 
-GAP, MOST_BARS = 2, 16
-"""Characters between two columns of the table, and the most characters of the bars."""
+MOST_BARS = 16
+"""The most characters of the bars."""
+SHORT = 12
+"""Characters for a name on a narrow terminal, where a second step is shown only if there are as many."""
 LONG = 60
 """From this many seconds on, the expected time is printed."""
 SHOWN = 3
@@ -104,7 +106,7 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
         "dtype": options.dtype,
         "rtol": options.rtol,
         "passes": options.passes,
-        "split": options.split,
+        "split": data.split,
         "steps": steps.source,
         "gnomon": __version__,
     }
@@ -214,24 +216,30 @@ def table(moved: "Moved", terminal: "Terminal") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    from gnomon_lab.cli.measure_command import EDGES, GAP, folded
     from gnomon_lab.measuring import bars, shown, some
 
     series = {name: moved.series(name) for name in moved.names}
     cells = {name: [shown(None if math.isnan(value) else value) for value in values] for name, values in series.items()}
     number = GAP + max(len(cell) for row in [*cells.values(), [f"{step:,}" for step in moved.at]] for cell in row)
-    wide = 0 if terminal.options.ascii_only else min(MOST_BARS, len(moved.at))
-    room = terminal.width - max(map(len, series), default=0) - 2 * GAP - wide
+    whole = f"all {len(moved.at):,}"
+    wide = 0 if terminal.options.ascii_only else max(len(whole), min(MOST_BARS, len(moved.at)))
+    room = terminal.width - EDGES - max(map(len, series), default=0) - GAP - wide
     if room < 2 * number:
         room, wide = room + wide, 0
     places = some(len(moved.at), max(2, room // number))
+    if terminal.width < EDGES + SHORT + 2 * number:
+        places = places[-1:]
+    beside = EDGES + len(places) * number + (GAP + wide if wide else 0)
     drawn = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     drawn.add_column("step")
     for place in places:
         drawn.add_column(f"{moved.at[place]:,}", justify="right", no_wrap=True)
     if wide:
-        drawn.add_column(f"all {len(moved.at):,}" if len(places) < len(moved.at) else "", no_wrap=True)
+        drawn.add_column(whole if len(places) < len(moved.at) else "", no_wrap=True)
     for name, values in series.items():
-        drawn.add_row(name, *(cells[name][place] for place in places), *([bars(values, wide)] if wide else []))
+        words = folded(name, terminal.width - beside)
+        drawn.add_row(words, *(cells[name][place] for place in places), *([bars(values, wide)] if wide else []))
     return drawn
 
 

@@ -1,5 +1,6 @@
 """`gnomon watch DIR`: follow runs and histories while they grow."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from gnomon_lab.cli.say import say
 
 if TYPE_CHECKING:
     from gnomon_lab.watching.folder import Watched
+
+
+PAGE = Path("watch.html")
+"""The page that --once writes unless --out names another."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class Options:
     """Open the page in the browser."""
     once: tyro.conf.FlagCreatePairsOff[bool] = False
     """Draw what is there now, and exit: into a page that needs no server or, with --terminal, here."""
-    out: Path = Path("watch.html")
-    """The page that --once writes."""
+    out: Path | None = None
+    """The page that --once writes; default: watch.html."""
     terminal: tyro.conf.FlagCreatePairsOff[bool] = False
     """Draw the curves here; where there is no terminal, print the latest reading as a line now and then."""
 
@@ -43,6 +48,8 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Follows until Ctrl-C."""
     options = parse(Options, arguments, "gnomon watch")
+    require_names(options.only)
+    require_used(options)
     watched = checked(options)
     try:
         if options.terminal:
@@ -51,12 +58,32 @@ def main(arguments: Sequence[str]) -> int:
 
             follow(watched, Terminal(), once=options.once)
         elif options.once:
-            write(watched, options.out)
+            write(watched, options.out or PAGE)
         else:
             serve(watched, options)
     except KeyboardInterrupt:
         say("")
     return 0
+
+
+def require_names(only: Sequence[str]) -> None:
+    """Raises DataError if --only was given what belongs before it."""
+    if paths := [name for name in only if os.access(name, os.F_OK)]:
+        got = f"{paths[0]!r}, which is a file or folder"
+        raise DataError("--only", "quantities", got, "Name the path first, before the options.")
+
+
+def require_used(options: Options) -> None:
+    """Raises DataError if an option would be ignored: some are for the page that is written, others for the server."""
+    instead = "--terminal" if options.terminal else "--once" if options.once else None
+    out = None if options.out is None else repr(str(options.out))
+    if instead is None and out is not None:
+        raise DataError("--out", "none without --once", out, "Add --once.")
+    unused = {"out": options.terminal and out, "port": options.port, "open": options.open}
+    for name, value in unused.items():
+        if instead is not None and value:
+            got = None if value is True else value
+            raise DataError(f"--{name}", f"none beside {instead}", got, f"Leave out --{name} or {instead}.")
 
 
 def checked(options: Options) -> "Watched":
@@ -74,7 +101,7 @@ def checked(options: Options) -> "Watched":
     if not 0 <= options.port < 1 << 16:
         raise DataError("--port", "a port, 0 to 65535", options.port, "Leave it out for a free one.")
     if options.once and not options.terminal:
-        refuse({"out": options.out}, [path] if path.is_file() else [])
+        refuse({"out": options.out or PAGE}, [path] if path.is_file() else [])
     watched = Watched(path, options.only)
     if path.is_file():
         watched.look()

@@ -12,6 +12,10 @@ from gnomon_lab.measuring.filling import listed
 
 Record = dict[str, Any]
 """A line: `step` and numbers, as in `gnomon.History`; under `checkpoint` which it was, under `measured` how."""
+UNSAID = {"split": "train"}
+"""What histories mean where they hold None: earlier versions kept the option as it was given."""
+FOLLOW = ("data", "samples", "network_sha256", "samples_sha256")
+"""Parts of a setting that differ, in this order, when another one does, such as the split, which is named first."""
 BEGINS = b'{"step":'
 """How a line begins, even one during which its writer was killed."""
 
@@ -69,15 +73,23 @@ class Kept:
 
     def require_same(self, setting: Mapping[str, object]) -> None:
         """Raises DataError if these were measured in another setting, naming what differs."""
-        names = [name for name in self.setting if setting.get(name) != self.setting[name]]
+        before, now = ({name: meant(one, name) for name in self.setting} for one in (setting, self.setting))
+        names = [name for name in now if before[name] != now[name]]
         if names:
-            told = [f"{name} {setting.get(name)!r} and not {self.setting[name]!r}" for name in names]
+            names.sort(key=lambda name: FOLLOW.index(name) if name in FOLLOW else -1)
+            told = [f"{name} {before[name]!r} and not {now[name]!r}" for name in names]
             raise DataError(
                 "--history",
                 "readings that were taken as these are to be",
                 f"those of {listed(told)} in {self.path}",
                 "Name another file, or the same options.",
             )
+
+
+def meant(setting: Mapping[str, object], name: str) -> object:
+    """A part of a setting, also where it was kept as None for the default."""
+    found = setting.get(name)
+    return UNSAID.get(name) if found is None else found
 
 
 def sha256(record: Record) -> str:

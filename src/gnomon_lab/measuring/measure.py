@@ -171,5 +171,5 @@ def running(x: Tensor) -> AbstractContextManager[None]:
     """Turns what the network raises inside into one sentence."""
     return foreign(
         f"a network that takes samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
-        "Pass the samples as the network gets them.",
+        "Name the samples as the network gets them (--data), or the network that gets these (--model).",
     )

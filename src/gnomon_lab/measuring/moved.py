@@ -8,14 +8,15 @@ from typing import Any
 
 from gnomon import Verdict
 from gnomon.probe import about, from_records
-from gnomon_lab.figures import Curves, Line, Panel
+from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.measuring.kept import Record
 from gnomon_lab.measuring.quantities import explanation, explanations
-from gnomon_lab.measuring.shown import by_reason, shown
+from gnomon_lab.measuring.shown import by_reason, in_samples, share_axis, shown, title_of
 from gnomon_lab.measuring.steps import LASTING
 from gnomon_lab.report import Report, Table
 from gnomon_lab.report.worth import as_numbers, in_details, in_sight, worth
 from gnomon_lab.runs.machine import machine
+from gnomon_lab.watching.curves import early
 
 SPREAD = (".min", ".q25", ".q75", ".max")
 """What accompanies a mean of several values."""
@@ -24,8 +25,6 @@ BESIDE = (*SPREAD, ".error")
 BARS = "▁▂▃▄▅▆▇█"
 FLAT = 1e-4
 """A smaller relative change, which four digits do not show, is drawn flat."""
-FACTOR = 100
-"""From this ratio of the last step to the first on, the axis of steps may be logarithmic."""
 DECADE = 10
 """From this ratio of the largest number to the smallest on, the axis of a quantity may be logarithmic."""
 
@@ -162,7 +161,7 @@ def as_page(moved: Moved) -> Report:
         count, span = "1 checkpoint", f"Step {at[0]:,}"
     return Report(
         title=f"{count} at {setting['data']}",
-        summary=f"{span}, {setting['samples']:,} samples{of_accuracy(moved)}.",
+        summary=f"{span}, {in_samples(setting['samples'])}{of_accuracy(moved)}.",
         introduction="\n\n".join(paragraphs),
         table=Table(("", "first", "last", "lowest", "highest"), rows),
         worth=answer,
@@ -201,33 +200,46 @@ def of_accuracy(moved: Moved) -> str:
 
 def figures(moved: Moved) -> tuple[Curves, ...]:
     """A panel for each quantity over the steps; none where there is no number."""
-    panels = tuple(panel(moved, name) for name in moved.names if moved.points(name))
+    log_x = early(moved.at)
+    start = left_end(moved.at) if log_x else None
+    panels = tuple(panel(moved, name, start) for name in moved.names if moved.points(name))
     if not panels:
         return ()
     caption = (
         "The mean over the samples, and between the dashed lines the middle half of them, where they are several. "
         "A checkpoint without a value is left out."
     )
-    return (Curves("timeline", "How each quantity moved", caption, "step", panels, log_x=spaced(moved.at)),)
+    if start is not None:
+        caption += " Step 0, which has no place on a logarithmic axis, is at its left end."
+    return (Curves("timeline", "How each quantity moved", caption, "step", panels, log_x=log_x),)
 
 
-def panel(moved: Moved, name: str) -> Panel:
-    """One quantity: its mean, and the quartiles unless each sample is right or wrong, 0 or 1."""
+def left_end(steps: Sequence[int]) -> float | None:
+    """Where step 0 is drawn on a logarithmic axis, before the first step after it; None if it is not among them."""
+    return next(step for step in steps if step > 0) / 2 if 0 in steps else None
+
+
+def panel(moved: Moved, name: str, start: float | None = None) -> Panel:
+    """One quantity: its mean, and the quartiles unless each sample is right or wrong, 0 or 1.
+
+    Args:
+        moved: the readings.
+        name: the quantity.
+        start: where step 0 is drawn; None for its own place.
+    """
     quartiles = [points for end in (".q25", ".q75") if (points := moved.points(f"{name}{end}"))]
     if all(value in (0, 1) for points in quartiles for _, value in points):
         quartiles = []
-    lines = (line("mean", moved.points(name)), *(line("quartiles", points, dashed=True) for points in quartiles))
+    curves = [("mean", moved.points(name)), *(("quartiles", points) for points in quartiles)]
+    lines = tuple(line(label, points, start, dashed=label != "mean") for label, points in curves)
     heights = [y for curve in lines for y in curve.y]
     log_y = about(name).logarithmic and min(heights) > 0 and max(heights) > DECADE * min(heights)
-    return Panel(name.replace("_", " "), "", lines, log_y=log_y)
+    marks = () if start is None else (Mark("step 0", start),)
+    return Panel(title_of(name), "", lines, marks, y_range=share_axis(name, heights), log_y=log_y)
 
 
-def line(label: str, points: Sequence[tuple[int, float]], *, dashed: bool = False) -> Line:
-    """One curve."""
+def line(label: str, points: Sequence[tuple[int, float]], start: float | None, *, dashed: bool) -> Line:
+    """One curve, on which step 0 is drawn at `start`, unless that is None."""
     steps, values = zip(*points, strict=True)
-    return Line(label, tuple(map(float, steps)), values, dashed=dashed)
-
-
-def spaced(steps: Sequence[int]) -> bool:
-    """Whether the steps are spaced so that a logarithmic axis shows them best: most of them near the first."""
-    return len(steps) > 2 and steps[0] > 0 and steps[-1] > FACTOR * steps[0] and 10 * steps[len(steps) // 2] < steps[-1]
+    places = tuple(start if step == 0 and start is not None else float(step) for step in steps)
+    return Line(label, places, values, dashed=dashed)

@@ -30,17 +30,14 @@ def take_outputs(network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | 
     Raises:
         RangeError: if the network has no such layer, or its outputs no such position.
         ShapeError: if its outputs are not rows of logits, and cannot be converted to them.
-        DataError: if it needs several inputs.
+        DataError: if it needs several inputs, or raises what is no GnomonError.
     """
     require_one_input(network)
     some = x[:FEW] if len(x) > 1 else torch.cat([x, x])
-    try:
-        with running(x):
-            if layer is not None or position is not None or not plain(tried(network, some), len(some)):
-                attach(network, layer, position)
-            logits = tried(network, some)
-    except DataError:  # what the network raises is reported for each quantity
-        return None
+    with running(x):
+        if layer is not None or position is not None or not plain(tried(network, some), len(some)):
+            attach(network, layer, position)
+        logits = tried(network, some)
     kind = normalised(logits)
     if kind is None:
         return None

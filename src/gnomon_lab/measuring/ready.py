@@ -53,7 +53,7 @@ def ready(
         how: see `How`.
 
     Raises:
-        DataError: if no quantity can be measured, or not all that have to be.
+        DataError: if the network does not take the samples, or no quantity can be measured, or not all that have to be.
     """
     position = how.get("position")
     outputs = take_outputs(network, data.x, layer=logits, position=position)

@@ -40,12 +40,14 @@ class Data(NamedTuple):
         labels: whatever labels the data hold; None if there are none.
         source: where the samples come from, in words.
         files: the files from which they were read.
+        split: the split, for a data set with splits.
     """
 
     x: Tensor
     labels: Tensor | None
     source: str
     files: tuple[Path, ...] = ()
+    split: str | None = None
 
     def to(self, device: torch.device) -> Self:
         """The same samples on a device."""
@@ -124,14 +126,14 @@ def of_digits(split: str, samples: int | None, seed: int) -> Data:
         raise DataError("--split", "train or test of the digits", repr(split), "Choose one.")
     source = f"digits ({split}, seed {seed})"
     n = count(samples, len(splits[split].x), source)
-    return Data(splits[split].x[:n], splits[split].labels[:n], source)
+    return Data(splits[split].x[:n], splits[split].labels[:n], source, split=split)
 
 
 def of_images(name: str, split: str, samples: int | None, data_dir: Path | None) -> Data:
     """Images from a folder or the hub."""
     table = find(name, split, data_dir)
     n = count(samples, table.rows, table.where)
-    return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})", table.files)
+    return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})", table.files, split)
 
 
 def of_arrays(path: Path, samples: int | None) -> Data:
@@ -183,6 +185,9 @@ def numbers(labels: NDArray[Any], path: Path) -> Tensor:
         raise DataError(
             "--data", f"labels up to {LARGEST_LABEL}", f"{labels.max()} in {path}", "Number the classes from 0."
         )
+    if labels.dtype.kind == "f" and (missing := np.argwhere(np.isnan(labels))).size:
+        got = f"none for sample {missing[0][0]}, counted from 0, in {path}"
+        raise DataError("--data", "a label for each sample", got, "Add it, or leave out such samples or all labels.")
     return torch.from_numpy(np.array(labels, dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
 
 
@@ -239,7 +244,7 @@ def of_image_file(path: Path, samples: int | None) -> Data:
             f"{path.name}, one of {len(files)} of {split!r}",
             f"Name the folder, {path.parent}, and --split {split}.",
         )
-    return of_images(str(path.parent), split, samples, None)._replace(source=path.name)
+    return of_images(str(path.parent), split, samples, None)._replace(source=path.name, split=None)
 
 
 def a_file(path: Path) -> None:

@@ -1,7 +1,8 @@
 """The measured values as numbers for a table, as JSON, and as a page."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnomon.probe import about
 from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.measure import Measured
 from gnomon_lab.measuring.quantities import explanation, explanations
@@ -18,6 +20,10 @@ from gnomon_lab.runs.machine import machine
 COLUMNS = ("mean", "median", "min", "max")
 POINTS = 201
 """The points of a curve: enough to be smooth, few enough for a small page."""
+SHARE = re.compile(r"0 or 1|\[(0|1/.*), 1\]")
+"""The ranges of shares, as docstrings state them."""
+MARGIN = 0.05
+"""The part of the axis of shares that is left free on either side, and what is around a constant one."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,11 @@ def shown(number: float | None) -> str:
     return "" if number is None else f"{number:.4g}"
 
 
+def in_samples(count: int) -> str:
+    """How many samples, in words."""
+    return f"{count:,} samples" if count != 1 else "1 sample"
+
+
 def as_json(summary: Summary) -> dict[str, Any]:
     """Everything as values that JSON can hold: a number that is NaN or infinite is null."""
     return {
@@ -87,7 +98,7 @@ def as_report(summary: Summary) -> Report:
     rows = tuple((": ".join(filter(None, (row[0], words[row[0]]))), *row[1:]) for row in summary.rows())
     return Report(
         title=f"{setting['checkpoint']} at {setting['data']}",
-        summary=f"{setting['samples']:,} samples{accuracy}.",
+        summary=f"{in_samples(setting['samples'])}{accuracy}.",
         introduction="\n\n".join(paragraphs),
         table=Table(("", *COLUMNS), rows),
         figures=figures(values),
@@ -112,12 +123,13 @@ def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
         kinds = {"classified correctly": right == 1, "classified wrongly": right == 0}
     panels = tuple(
         Panel(
-            name.replace("_", " ").capitalize(),
+            title_of(name),
             "",
             tuple(
                 quantiles(kind, value if which is None else value[which], colour)
                 for colour, (kind, which) in enumerate(kinds.items())
             ),
+            y_range=share_axis(name, value.tolist()),
         )
         for name, value in spread.items()
     )
@@ -127,6 +139,21 @@ def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
     )
     title = "How the quantities spread over the samples"
     return (Curves("samples", title, caption, "share of the samples (%)", panels, log_x=False),)
+
+
+def title_of(name: str) -> str:
+    """The title of a quantity's panel."""
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def share_axis(name: str, values: Sequence[float]) -> tuple[float, float] | None:
+    """Both ends of the axis for values of a share, within 0 and 1; None for what is no share: the values fit it."""
+    if SHARE.fullmatch(about(name).range) is None:
+        return None
+    low, high = (min(max(pick(values), 0.0), 1.0) for pick in (min, max))
+    room = MARGIN * (high - low) or MARGIN
+    return max(low - room, 0.0), min(high + room, 1.0)
 
 
 def quantiles(label: str, value: Tensor, colour: int) -> Line:

@@ -30,6 +30,7 @@ def answer(watched: Watched, since: int = 0, *, seconds: float = 1.0) -> str:
         "version": watched.version,
         "points": points,
         "left_out": watched.left_out(),
+        "unmatched": watched.unmatched(),
     }
     runs = ",\n".join(_content(curve, points, numbers=curve.version > since) for curve in drawn)
     return f'{json.dumps(head)[:-1]}, "runs": [\n{runs}\n]}}'
@@ -41,6 +42,7 @@ def _content(curve: Curve, points: int, *, numbers: bool) -> str:
         "key": curve.key,
         "place": curve.place,
         "label": curve.label,
+        "setting": curve.setting,
         "readings": len(curve.curves),
         "step": curve.curves.last_step,
         "early": curve.curves.early,

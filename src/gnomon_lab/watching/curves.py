@@ -3,7 +3,7 @@
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,20 @@ ABSENT, UNMEASURED = math.nan, math.inf
 
 LOGARITHMIC = 100
 """From this ratio of the highest to the lowest number on, an axis may be logarithmic."""
-FEW, MOSTLY = 6, 0.2
+FEW, MOSTLY = 4, 0.2
 """With fewer readings no axis is logarithmic; readings are early if half of them are before this share of all steps."""
+
+
+def early(steps: Sequence[int]) -> bool:
+    """Whether most of these ascending steps are early, as those at growing intervals are: their axis is logarithmic.
+
+    Step 0, which such an axis has no place for, does not count.
+    """
+    first = bisect_left(steps, 1)
+    if len(steps) - first < FEW:
+        return False
+    middle = steps[(first + len(steps)) // 2]
+    return steps[-1] >= LOGARITHMIC * steps[first] and middle <= MOSTLY * steps[-1]
 
 
 class Curves:
@@ -46,12 +58,8 @@ class Curves:
 
     @property
     def early(self) -> bool:
-        """Whether most readings are early, as those at growing intervals are: their axis is then logarithmic."""
-        steps, first = self._steps, bisect_left(self._steps, 1)
-        if len(steps) - first < FEW:
-            return False
-        middle = steps[(first + len(steps)) // 2]
-        return steps[-1] >= LOGARITHMIC * steps[first] and middle <= MOSTLY * steps[-1]
+        """Whether most readings are early: the axis of their steps is then logarithmic."""
+        return early(self._steps)
 
     def add(self, step: int, numbers: Mapping[str, float], *, joins: bool = False) -> None:
         """Adds a reading, or joins it to the one at the last step, which has none of its numbers."""

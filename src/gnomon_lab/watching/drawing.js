@@ -47,10 +47,14 @@ function draw(canvas, runs, highlighted, across, up) {
     pen.fillText(number(mark), LEFT - 6, y(mark));
   }
   pen.textAlign = "center";
+  let room = LEFT;
   for (const mark of ticks(across, Math.max(2, Math.floor(width / 110)))) {
     const words = number(mark), half = pen.measureText(words).width / 2;
     pen.fillText(words, Math.min(x(mark), width - half - 1), height - BOTTOM / 2 + 2);
+    room = Math.min(room, x(mark) - half);
   }
+  pen.textAlign = "left";
+  if (pen.measureText("step").width + 8 <= room) pen.fillText("step", 2, height - BOTTOM / 2 + 2);
   const drawn = runs.filter((run) => run.values[canvas.name]);
   const few = drawn.length <= FEW;
   pen.save();

@@ -23,6 +23,8 @@ GREATEST = 2**53
 """The greatest step that a page's numbers hold exactly."""
 BESIDE = frozenset({"arm", "step", "seconds", "samples"})
 """What a line holds besides numbers, as in `gnomon.History`."""
+ENDS = (".q25", ".q75", ".min", ".max")
+"""How the names of a quantity's quartiles and extremes end."""
 
 
 class Followed:
@@ -31,6 +33,7 @@ class Followed:
     Attributes:
         path: where it is.
         arms: the curves of each arm; those of a history under None.
+        unwanted: quantities in readings that have no wanted one, in the order in which they first came.
         broken: how many complete lines are not readings.
         changed: when it last changed, seconds since 1970.
     """
@@ -86,6 +89,7 @@ class Followed:
     def _forget(self) -> None:
         self.arms: dict[str | None, Curves] = {}
         self._last: dict[str | None, dict[str, object]] = {}
+        self.unwanted: dict[str, None] = {}
         self.broken = 0
         self._offset = self._size = 0
         self._tail = self._partial = b""
@@ -115,6 +119,8 @@ class Followed:
         arm = named if isinstance(named := record.get("arm"), str) else None
         curves = self.arms.setdefault(arm, Curves())
         numbers = {name: number for name in self._names(tuple(record)) if (number := _number(record[name])) is not None}
+        if not numbers:
+            self.unwanted |= dict.fromkeys(_quantities(record))
         before: dict[str, object] = self._last.get(arm, {"step": None})
         joins = step == before["step"] and _numbered(record).isdisjoint(_numbered(before))
         self._last[arm] = {**before, **record} if joins else record
@@ -129,6 +135,12 @@ class Followed:
 def _numbered(record: dict[str, object]) -> set[str]:
     """The names of a line's numbers: as in `gnomon.History`, readings of one step that have none in common are one."""
     return {name for name, value in record.items() if name not in BESIDE and _number(value) is not None}
+
+
+def _quantities(record: dict[str, object]) -> list[str]:
+    """The names of a line's numbers in its order, without quartiles and extremes of those that are there themselves."""
+    there = _numbered(record)
+    return [name for name in record if name in there and not (name.endswith(ENDS) and name[:-4] in there)]
 
 
 def _number(value: object) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from gnomon_lab.watching.asked import Asked, asked_at, told_apart
 from gnomon_lab.watching.curves import Curves
 from gnomon_lab.watching.file import Followed
 
@@ -16,6 +17,8 @@ DEPTH = 4
 """Folders between the one that is watched and a file: `./runs/NAME/ID/records.jsonl` is found from above `runs`."""
 RARELY = 20
 """How long to wait before looking for new files again, as a multiple of how long looking takes."""
+EXAMPLES = 6
+"""Names of quantities that are given where none is as wanted."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Curve:
         key: stays the same as long as it is watched.
         place: its own number, from 0, in the order in which curves were found: its colour.
         label: what it is called among the others.
+        setting: the options in which its run differs from others of its experiment; empty if it differs from none.
         curves: its numbers.
         changed: when its file last changed, seconds since 1970.
         finished: whether its run says that it is finished.
@@ -36,6 +40,7 @@ class Curve:
     key: str
     place: int
     label: str
+    setting: str
     curves: Curves
     changed: float
     finished: bool
@@ -57,10 +62,13 @@ class Watched:
     def __init__(self, path: Path, only: Sequence[str] = ()) -> None:
         self.path = path
         self.version = time.time_ns() // 1000
+        self._asked_for = [*only]
         self._only = [end for pattern in only for end in (pattern, f"{pattern}.q25", f"{pattern}.q75")]
         self._files: dict[Path, Followed] = {}
         self._versions: dict[Path, int] = {}
         self._places: dict[str, int] = {}
+        self._asked: dict[Path, Asked | None] = {}
+        self._told_apart: dict[Path, str] = {}
         self._look_again = 0.0
         self._unread: dict[Path, str] = {}
         self._alone = path.is_file()
@@ -86,7 +94,11 @@ class Watched:
         for key, *_ in found:
             self._places.setdefault(key, len(self._places))
         labels = labelled([(self._words(path), arm) for _, path, arm in found])
-        drawn = [self._curve(key, path, arm, label) for (key, path, arm), label in zip(found, labels, strict=True)]
+        settings = self._settings([path for path, file in self._files.items() if file.arms])
+        drawn = [
+            self._curve(key, path, arm, label, settings[path])
+            for (key, path, arm), label in zip(found, labels, strict=True)
+        ]
         return sorted(drawn, key=lambda curve: curve.place)
 
     def left_out(self) -> list[str]:
@@ -94,11 +106,26 @@ class Watched:
         none = [f"{path} holds no readings" for path, file in self._files.items() if file.holds_none]
         return [*none, *self._unread.values()]
 
-    def _curve(self, key: str, path: Path, arm: str | None, label: str) -> Curve:
+    def unmatched(self) -> str:
+        """That no quantity so far is a wanted one, and which there are; empty if one is, or there is none at all."""
+        names = [*dict.fromkeys(name for file in self._files.values() for name in file.unwanted)]
+        if not names or any(curves.names for file in self._files.values() for curves in file.arms.values()):
+            return ""
+        there = ", ".join([*names[:EXAMPLES], *(["…"] if len(names) > EXAMPLES else [])])
+        return f"no quantity matches {' or '.join(self._asked_for)}; there are {there}"
+
+    def _settings(self, paths: Sequence[Path]) -> dict[Path, str]:
+        """What tells runs apart; what one was asked for stays the same, and is read once."""
+        asked = {path: self._asked.get(path) or asked_at(path) for path in paths}
+        if asked != self._asked:
+            self._asked, self._told_apart = asked, told_apart(asked)
+        return self._told_apart
+
+    def _curve(self, key: str, path: Path, arm: str | None, label: str, setting: str) -> Curve:
         file = self._files[path]
         finished = path.name == "records.jsonl" and os.access(path.with_name("result.json"), os.F_OK)
         place, version = self._places[key], self._versions[path]
-        return Curve(key, place, label, file.arms[arm], file.changed, finished, file.broken, version)
+        return Curve(key, place, label, setting, file.arms[arm], file.changed, finished, file.broken, version)
 
     def _read(self, path: Path, file: Followed) -> bool:
         """Reads on in a file; returns whether anything was new."""

@@ -27,6 +27,7 @@ function say() {
   if (failed) words = `gnomon watch does not answer: all this is as at ${at}`;
   node("state").textContent = words;
   node("state").classList.toggle("stale", failed || !told.there);
+  node("unmatched").textContent = told.unmatched;
   for (const run of runs.values()) run.state.textContent = stateOf(run);
 }
 
@@ -59,7 +60,7 @@ function enter(run) {
   button.onpointerleave = () => highlight(null);
   item.append(button);
   node("runs").append(item);
-  run.item = item;
+  Object.assign(run, { item, button });
 }
 
 function swatches() {
@@ -96,6 +97,7 @@ function take(answer) {
       enter(run);
     }
     run.words.textContent = run.label;
+    run.button.title = run.setting;
   }
   notes();
   if (changed || there.size !== charted) {

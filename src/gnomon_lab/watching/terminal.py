@@ -47,15 +47,18 @@ def await_news(watched: Watched, *, whole: bool) -> bool:
 
 
 def lines(watched: Watched) -> Iterator[str]:
-    """The latest reading, now and whenever something was added since; endless."""
-    shown = 0
+    """The latest reading, now and whenever something was added since; or that none is as wanted; endless."""
+    shown, said = 0, ""
     while True:
-        news = [curve for curve in watched.curves() if curve.version > shown]
+        news = [curve for curve in watched.curves() if curve.version > shown and curve.curves.names]
         shown = watched.version
         if news:
             latest = max(news, key=lambda curve: curve.version)
             others = f" (and {len(news) - 1} more)" if len(news) > 1 else ""
             yield f"{latest.label}: step {latest.curves.last_step:,}: {_numbers(latest)}{others}"
+        elif (why := watched.unmatched()) and why != said:
+            said = why
+            yield f"{watched.path}: {why}"
         time.sleep(BETWEEN_LINES)
         watched.look()
 
@@ -65,7 +68,7 @@ def picture(watched: Watched, console: Console, height: int | None) -> Renderabl
     curves = [curve for curve in watched.curves() if len(curve.curves)]
     names = in_order(name for curve in curves for name in curve.curves.names)
     if not names:
-        return console.render_str(f"{watched.path}: no readings yet")
+        return console.render_str(f"{watched.path}: {watched.unmatched() or 'no readings yet'}")
     abreast = max(1, min(len(names), console.width // NARROWEST))
     legend = [_of_run(curve, watched, console) for curve in curves]
     places = len(names)
