@@ -236,7 +236,11 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
 
     assert run_command.main([*command[:2], "0,1"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said == [f"made-up, seed {seed}: finished before, in {runs[seed].folder}" for seed in range(2)]
+    assert said == [
+        *(f"made-up, seed {seed}: finished before, in {runs[seed].folder}" for seed in range(2)),
+        *(f"report: {runs[seed].folder / 'report.html'}" for seed in range(2)),
+        f"report over 2 seeds: {runs[0].folder.parent / f'{runs[0].digest}-seeds' / 'report.html'}",
+    ]
 
     (runs[1].folder / "report.html").unlink()
     assert run_command.main([*command[:2], "0,1"]) == 0

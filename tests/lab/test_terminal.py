@@ -71,7 +71,7 @@ def test_letters_that_the_terminal_lacks_are_written_out(gnomon, monkeypatch):
     monkeypatch.setattr(sys, "stderr", err)
     assert gnomon("report", "añb") == 2
     err.flush()
-    assert b"run(a\\xf1b): expected a run's folder" in err.buffer.getvalue()
+    assert b"expected an experiment, got 'a\\xf1b'" in err.buffer.getvalue()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
