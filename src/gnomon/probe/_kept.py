@@ -166,6 +166,7 @@ class KeptTensor:
 def as_it_is(tensor: Tensor) -> Callable[[], object]:
     """A function that restores a sparse or quantised tensor, of whose changes only its version counter tells."""
     before, version = tensor.detach().clone(), tensor._version
+    # Torch's public function for this ends with a block, and what is kept outlives one; see KeptTensor for its use.
     count = torch.autograd._unsafe_preserve_version_counter(tensor)  # type: ignore[attr-defined]
 
     def put_back() -> None:

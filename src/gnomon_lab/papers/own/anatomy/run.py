@@ -82,7 +82,7 @@ class Config(Settings):
     readings: Count = 10
     """Readings in each factor of ten of the steps."""
     dtype: Precision = "float32"
-    """Precision: float32, float64, or mixed: float32 except for the loss, in little more than half of the time."""
+    """Precision: float32, float64, or mixed: float32 except for the loss."""
 
 
 SMALL = Config()
