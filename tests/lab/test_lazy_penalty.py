@@ -2,15 +2,19 @@
 
 import dataclasses
 import time
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from gnomon import GrokAlign
+from gnomon.data import Samples
 from gnomon.errors import RangeError
 from gnomon_lab.papers.own import lazy_penalty
 from gnomon_lab.papers.own._race import Race
 from gnomon_lab.papers.own.lazy_penalty import (
     BASELINE,
+    TASKS,
     Config,
     best,
     claims,
@@ -106,6 +110,31 @@ def test_the_table_over_seeds_has_medians_and_ranges():
 def test_a_part_of_a_batch_is_at_most_the_whole():
     with pytest.raises(RangeError, match=r"fractions one or more in \(0, 1\], got \(1\.5,\)"):
         Config(fractions=(1.5,))
+
+
+@pytest.mark.parametrize(
+    ("name", "of_x", "of_loss"),
+    [("mse", torch.float64, torch.float64), ("mse-mixed", torch.float32, torch.float64)],
+)
+def test_mixed_precision_is_float32_except_for_the_loss(monkeypatch, name, of_x, of_loss):
+    drawn = mnist_samples(of_x)
+    asked, trained = [], []
+    monkeypatch.setattr(lazy_penalty, "mnist_splits", lambda run, n, precision: asked.append(precision) or drawn)
+
+    def noted(run, arm, steps, model, optimizer, batches, loss, **options):
+        trained.append((model[0].weight.dtype, loss(model(drawn[0].x), drawn[0].labels).dtype))
+        return iter(())
+
+    monkeypatch.setattr(lazy_penalty, "fit", noted)
+    run(Config(name, every=(1,), fractions=(1.0,), coefficients=(0.1,)), Mock(seed=0))
+    assert asked == [TASKS[name].precision]
+    assert trained == [(of_x, of_loss)] * 2, "both arms"
+
+
+def mnist_samples(dtype):
+    """Noise in place of training and unseen digits."""
+    train, test = (Samples(torch.randn(4, 784, dtype=dtype), torch.arange(4)) for _ in range(2))
+    return train, test
 
 
 def test_the_smallest_variant_resumes_exactly(tmp_path, clock, monkeypatch):
