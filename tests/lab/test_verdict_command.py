@@ -131,6 +131,10 @@ def test_what_cannot_be_told_says_why(tmp_path):
         main([str(tmp_path / "none.jsonl")])
     with pytest.raises(DataError, match=r"got '.*', a folder without records.jsonl. Correct it."):
         main([str(tmp_path)])
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-1.pt").touch()
+    with pytest.raises(DataError, match=r"a folder without records.jsonl. Of checkpoints say what they were trained"):
+        main([str(tmp_path / "checkpoints")])
     with pytest.raises(DataError, match=r"expected a run's folder, or a file of readings, got none. Name it."):
         main([])
     with pytest.raises(DataError, match=r"expected one run, or one file of readings, got 2 paths. Name one."):

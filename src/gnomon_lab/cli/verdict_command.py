@@ -122,8 +122,10 @@ def readings_at(paths: Sequence[Path]) -> Path:
         raise DataError("PATH", "one run, or one file of readings", f"{len(paths)} paths", "Name one.")
     path = paths[0] / "records.jsonl" if paths[0].is_dir() else paths[0]
     if not path.exists():
-        there = "a folder without records.jsonl" if paths[0].is_dir() else "no file"
-        raise DataError("PATH", "a run's folder, or a file of readings", f"{str(paths[0])!r}, {there}", "Correct it.")
+        folder = paths[0].is_dir()
+        there = "a folder without records.jsonl" if folder else "no file"
+        advice = CHECKPOINTS if folder and any(each.suffix in ENDS for each in paths[0].iterdir()) else "Correct it."
+        raise DataError("PATH", "a run's folder, or a file of readings", f"{str(paths[0])!r}, {there}", advice)
     return path
 
 
