@@ -99,6 +99,15 @@ if __name__ == "__main__":
             calls=16,
             clock="processor",
         )
+    for batch in (32, 64, 128):
+        contender = steps_of(partial(mlp, WIDTHS, scale=8.0), images(batch, 784, dtype=torch.float32))
+        compare(
+            f"One training step, 784-196-196-196-10, batch {batch}, float32",
+            {"plain": contender(None), "exact": contender(GrokAlign(1e-3, "exact"))},
+            rounds=15,
+            calls=16,
+            clock="processor",
+        )
     # As the experiment lazy-penalty trains.
     contender = steps_of(partial(mlp, WIDTHS, scale=8.0), images(256, 784, dtype=torch.float64))
     compare(

@@ -83,7 +83,7 @@ def test_a_checkpoint_makes_what_it_keeps_but_once():
     found = []
     for between in (inner(x), checkpoint(inner, x, use_reentrant=False)):
         tape = Tape(x, model[1:](between), create_graph=True)
-        norm = projected_norm(tape, torch.eye(3, dtype=x.dtype)[:, None].expand(3, len(x), 3)).mean()
+        norm = projected_norm(tape, torch.eye(3, dtype=x.dtype)[:, None].expand(3, len(x), 3), 3).mean()
         found.append((norm, *torch.autograd.grad(norm, list(inner.parameters()), materialize_grads=True)))
     torch.testing.assert_close(*found)
 

@@ -230,6 +230,27 @@ def test_a_part_costs_its_share_and_its_own_pass_no_more_than_is_needed():
         assert each == (d * h + h * c) + h * c + 3 * d * h + h * c
 
 
+@pytest.mark.parametrize(("settings", "count"), [({"estimator": "exact"}, 8), ({"projections": 6}, 6)])
+def test_one_gram_matrix_of_a_narrow_entrance_serves_all_vectors(settings, count):
+    """Half of W Wᵀ, a quarter of it, and its derivative; for each vector two products back, and two again.
+
+    For a single vector per sample the batch is too small for it to pay.
+    """
+    d, h, c, n = 100, 10, 8, 4
+    model, x = mlp((d, h, c)), torch.randn(n, d)
+    shared = (d * h + h * c) * n + 3 * h * h * d // 4 + h * h * d
+    assert counted(model, x, GrokAlign(1.0, **settings)) / 2 == shared + count * n * (2 * h * c + 2 * h * h)
+    assert counted(model, x, GrokAlign(1.0)) / 2 == n * (d * h + 3 * h * c + 3 * d * h)
+
+
+def test_the_smallest_part_is_one_sample():
+    model, x = zoo("bias")
+    same = x[:1].expand_as(x)
+    torch.testing.assert_close(
+        GrokAlign(1.0, "exact", fraction=1e-12)(model, same), GrokAlign(1.0, "exact")(model, same)
+    )
+
+
 @pytest.mark.parametrize("fraction", [1.0, 0.5, 0.25])
 def test_a_shared_pass_adds_only_the_penalty_of_the_part(fraction):
     """Per sample of the part: h c back and 3 d h for the norm, h c once more, and d h for the gradient in x.

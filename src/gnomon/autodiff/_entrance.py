@@ -37,13 +37,13 @@ ONCE = once_differentiable(lambda ctx: None).__code__
 """The code of every function that the decorator returns."""
 
 
-def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float[Tensor, "n"]:
+def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]], count: int) -> Float[Tensor, "n"]:
     r"""$\big(\sum_k \|v_{ik}^\top J_i\|^2\big)^{1/2}$ for each sample, differentiable in the parameters.
 
     Where x enters through one linear map $z = xW^\top$, as in any multilayer perceptron, $v^\top J = g W$ with
     $g = \partial(v^\top f)/\partial z$, and $\|gW\|^2 = g\,(WW^\top)\,g^\top$ needs neither the (n d) gradient nor the
-    three products of that size that differentiating it requires. Elsewhere the gradients are computed, then their
-    norms.
+    three products of that size that differentiating it requires, at the price of $WW^\top$, once for all `count`
+    vectors of a sample. Where that costs more, the gradients are computed, then their norms.
 
     Precision: through $WW^\top$ the relative error is that of the dtype times $\|g\|^2\|W\|^2/\|gW\|^2$; where the rows
     of W share a component a hundred times larger than the rest, which g cancels, float32 keeps some three digits.
@@ -57,7 +57,7 @@ def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]]) -> Float
             edge, weight = found
             n, (h, d) = tape.x.shape[0], weight.shape
             # Half precision has neither the digits nor the range for squared norms.
-            if h * (2 * d + 3 * n) < 3 * n * d and weight.dtype in (torch.float32, torch.float64):
+            if h * (2 * d + 3 * n * count) < 3 * n * d * count and weight.dtype in (torch.float32, torch.float64):
                 passes = (torch.autograd.grad(tape.logits, edge, v, create_graph=True) for v in vectors)
                 return _gram_norm(weight, *(g for (g,) in passes))
         recording = replace(tape, create_graph=True)

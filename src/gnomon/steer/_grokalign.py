@@ -61,9 +61,9 @@ class GrokAlign:
     It helps a network that memorises, such as one whose initial weights are too large. From weights of the usual size
     it gained half a per cent or nothing on scikit-learn's digits, and strong weight decay alone did as well in the same
     time (docs/getting-started.md). Added to AdamW with a tuned learning rate and weight decay, with `every=16` and a λ
-    tuned on other networks, it took 4.4 times less time to the goal on one of four small tasks, and 1.4, 0.7 and 0.6
-    times less on the others, with 1 in the intervals (docs/experiments/steering.md); a λ ten to a hundred times larger
-    kept three of them from reaching it.
+    tuned on other networks, it took 4.4 times less time to the goal on one of four small tasks; on the others the
+    factors were 1.4, 0.7 and 0.6, with 1 in the intervals (docs/experiments/steering.md). A λ ten to a hundred times
+    larger kept networks on three of them from reaching it.
 
     While BatchNorm is in training mode, samples mix. The Jacobian meant is still that of a sample's outputs with
     respect to its own input, $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch also includes the
@@ -93,12 +93,13 @@ class GrokAlign:
         generator: where the random vectors and parts come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range.
-    Cost: at each call at which it acts, counted in products, about one plain step more: 0.95 where x enters through one
-        linear layer W that is narrower than x, as in the papers' MLP, 1.00 in a ResNet-18; c times that for `exact`,
-        but in the first case 6.1 for ten outputs. `backward()` computes the gradient in x too, 0.28 in the papers' MLP,
-        unless it is told the parameters: `loss.backward(inputs=list(model.parameters()))`. docs/results.md has the
-        counts and times. Precision: in the first case norms are computed through $WW^\top$; where the rows of W share a
-        component a hundred times larger than the rest, which the network cancels, float32 keeps some three digits.
+    Cost: at each call at which it acts, counted in products, about one plain step more, 1.00 in a ResNet-18; c times
+        that for `exact`. Where x enters through one linear layer W that is narrower than x, as in the papers' MLP,
+        norms are computed through $WW^\top$ if the batch is large enough for that to pay: 0.95 at 256 samples (1.28 up
+        to 128), and for `exact` with ten outputs 6.1 (6.5). There, where the rows of W share a component a hundred
+        times larger than the rest, which the network cancels, float32 keeps some three digits. `backward()` computes
+        the gradient in x too, 0.28 in the papers' MLP, unless it is told the parameters:
+        `loss.backward(inputs=list(model.parameters()))`. docs/results.md has the counts and times.
     Example:
         >>> import torch, gnomon
         >>> model, x = torch.nn.Linear(2, 2, bias=False), torch.ones(4, 2)
@@ -248,17 +249,18 @@ class GrokAlign:
     def _order(self, x: Tensor) -> tuple[Tensor | None, int]:
         """A random order of the samples, None if all are used, and how many are: those that come first in it."""
         # The tiny number undoes the rounding up of whole numbers, such as 0.07 * 100.
-        size = math.ceil(self.fraction * len(x) - 1e-9)
+        size = max(1, math.ceil(self.fraction * len(x) - 1e-9))
         if size == len(x):
             return None, size
         device = x.device if self.generator is None else self.generator.device
         return torch.randperm(len(x), generator=self.generator, device=device).to(x.device), size
 
     def _norm(self, tape: Tape) -> Float[Tensor, "n"]:
+        outputs = tape.logits.shape[1]
         if self.estimator == "exact":
-            return projected_norm(tape, _signed_units(tape.logits))
+            return projected_norm(tape, _signed_units(tape.logits), outputs)
         vectors = (self._unit_vectors(tape.logits) for _ in range(self.projections))
-        return math.sqrt(tape.logits.shape[1] / self.projections) * projected_norm(tape, vectors)
+        return math.sqrt(outputs / self.projections) * projected_norm(tape, vectors, self.projections)
 
     def _unit_vectors(self, logits: Tensor) -> Tensor:
         device = logits.device if self.generator is None else self.generator.device
