@@ -51,7 +51,8 @@ def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool
         return "never"
     arrived = "" if steps.arrived == steps.seeds else f", {steps.arrived} of {steps.seeds}"
     least = "≥ " if steps.bound else ""
-    return f"{least}{steps.value:.2f} ({steps.low:.2f} to {steps.high:.2f}) / {time.value:.2f}{arrived}"
+    fewer, less = (f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in (steps, time))
+    return f"{least}{fewer} / {less}{arrived}"
 
 
 def summary(records: Sequence[Record]) -> str:
