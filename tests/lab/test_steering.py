@@ -296,8 +296,16 @@ def test_the_page_says_factors_arrivals_and_points():
     heads, rows = page.table(board())
     assert heads == ("", "digits, steps / time", "transformer, steps / time", "usual, points")
     by_name = {row[0]: row[1:] for row in rows}
-    assert by_name[chosen.UNTUNED] == ("never", "0.83 (0.83 to 0.83) / 0.83 (0.83 to 0.83)", "")
-    assert by_name[f"GrokAlign, {chosen.ALONE}"] == ("10.00 (10.00 to 10.00) / 10.00 (10.00 to 10.00)", "", "")
+    assert by_name[chosen.UNTUNED] == (
+        "never",
+        "0.83\u00a0(0.83\u00a0to\u00a00.83) / 0.83\u00a0(0.83\u00a0to\u00a00.83)",
+        "",
+    )
+    assert by_name[f"GrokAlign, {chosen.ALONE}"] == (
+        "10.00\u00a0(10.00\u00a0to\u00a010.00) / 10.00\u00a0(10.00\u00a0to\u00a010.00)",
+        "",
+        "",
+    )
     assert by_name[f"SAM, {chosen.ALONE}"] == ("", "", "+2.0 (+2.0 to +2.0)")
     assert "digits: GrokAlign, alone (10.0 x)" in page.summary(board())
     (scatter,) = page.figures(board())

@@ -51,7 +51,8 @@ def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool
         return "never"
     arrived = "" if steps.arrived == steps.seeds else f", {steps.arrived} of {steps.seeds}"
     least = "≥ " if steps.bound else ""
-    fewer, less = (f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in (steps, time))
+    # Spaces at which a factor and its interval are not broken.
+    fewer, less = (f"{each.value:.2f}\u00a0({each.low:.2f}\u00a0to\u00a0{each.high:.2f})" for each in (steps, time))
     return f"{least}{fewer} / {less}{arrived}"
 
 
