@@ -240,8 +240,41 @@ def freezes(model):
     return torch.tensor(0.0)
 
 
+def goes_double(model, x):
+    model.zero_grad()
+    return model.double()(x.double()).sum()
+
+
+def hooks(model):
+    model[0].weight.register_hook(torch.zeros_like)
+    return torch.tensor(0.0)
+
+
+def writes_to_the_classifier(classifier, bias):
+    classifier.zero_()
+    bias.zero_()
+    return torch.tensor(0.0)
+
+
+def marks_samples(x):
+    x.requires_grad_()
+    return torch.tensor(0.0)
+
+
 @pytest.mark.parametrize("trained", [True, False])
-@pytest.mark.parametrize("quantity", [moves_and_returns, zeroes, goes_backward, freezes])
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        moves_and_returns,
+        zeroes,
+        goes_backward,
+        freezes,
+        goes_double,
+        hooks,
+        writes_to_the_classifier,
+        marks_samples,
+    ],
+)
 def test_what_a_users_function_does_to_the_network_is_undone(quantity, trained):
     model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
     if trained:
@@ -254,6 +287,8 @@ def test_what_a_users_function_does_to_the_network_is_undone(quantity, trained):
         Probe(model, (X, LABELS), [quantity, fails]).read()
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
     assert all(parameter.requires_grad for parameter in model.parameters())
+    assert not any(parameter._backward_hooks for parameter in model.parameters())
+    assert not X.requires_grad
     for parameter, gradient, value in zip(model.parameters(), gradients, values, strict=True):
         assert parameter.grad is gradient
         if trained:
@@ -262,6 +297,15 @@ def test_what_a_users_function_does_to_the_network_is_undone(quantity, trained):
 
 def fails(model):
     return 1 / 0
+
+
+def test_hooks_of_the_user_remain():
+    model, called = nn.Sequential(nn.Linear(4, 3)), []
+    model[0].weight.register_hook(called.append)
+    Probe(model, (X, LABELS), [hooks]).read()
+    model(X).sum().backward()
+    assert len(called) == 1
+    assert model[0].weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])

@@ -216,12 +216,12 @@ def test_a_default_of_a_users_function_stays_where_a_quantity_has_its_name():
     model, x = zoo("mlp")
     found = {}
 
-    def hinge(logits, labels, margin=1.0, head="hinge", memory=None):
-        found.update(margin=margin, head=head, memory=memory)
+    def hinge(logits, labels, margin=1.0, head="hinge", memory=None, classes=None):
+        found.update(margin=margin, head=head, memory=memory, classes=classes)
         return (margin - logits).clamp_min(0)
 
     Probe(model, (x, torch.arange(len(x)) % 3), [hinge, gnomon.margin], memory=2**20).read()
-    assert found == {"margin": 1.0, "head": "hinge", "memory": 2**20}
+    assert found == {"margin": 1.0, "head": "hinge", "memory": 2**20, "classes": 3}
 
     def beyond(margin):
         return margin - 1

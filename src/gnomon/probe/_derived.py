@@ -67,9 +67,18 @@ def agop_of(model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> C
 
 
 def argument_value(quantity: Callable[..., object], argument: str, value: object) -> object:
-    """What is passed to a quantity: the AGOP as a matrix, unless the quantity is gnomon's own and accepts rows."""
-    if argument == "agop" and isinstance(value, Dense | Factored) and not own(quantity):
+    """What is passed to a quantity: to one of the user's the AGOP as a matrix, weights as copies, samples as views.
+
+    A view shares the samples' memory, but not whether they require a gradient.
+    """
+    if own(quantity):
+        return value
+    if argument == "agop" and isinstance(value, Dense | Factored):
         return value.dense()
+    if argument in ("classifier", "bias", "layer_weight") and isinstance(value, Tensor):
+        return value.clone()
+    if (argument == "x" or argument.endswith("_x")) and isinstance(value, Tensor):
+        return value.detach()
     return value
 
 

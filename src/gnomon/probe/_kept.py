@@ -56,6 +56,7 @@ class Kept:
         self._done = False
         self._tensors: list[KeptTensor] = []
         self._others: list[Callable[[], object]] = []
+        self._gradients: list[Callable[[], object]] = []
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         self._acting = {id(part) for module in self.modes if acts(module) for part in module.parameters()}
         self._by_value = self._acting | {
@@ -88,6 +89,8 @@ class Kept:
             for tensor in self._tensors:
                 if tensor.put_back() and id(tensor.tensor) in self._names.keys() - self._acting:
                     self.written.add(self._names[id(tensor.tensor)])
+            for put_back in self._gradients:  # which have to be of the parameters' type
+                put_back()
         self._done = True
 
     def _note(self, waiting: list[Any]) -> None:
@@ -132,7 +135,11 @@ class Kept:
             self._others.append(as_it_is(tensor))
 
     def _note_gradient(self, parameter: nn.Parameter) -> None:
-        self._others.append(partial(put_back_gradient, parameter, parameter.requires_grad, parameter.grad))
+        hooks = parameter._backward_hooks
+        self._gradients += [
+            partial(put_back_gradient, parameter, parameter.requires_grad, parameter.grad),
+            partial(put_back_hooks, parameter, hooks, None if hooks is None else hooks.copy()),
+        ]
         if parameter.grad is not None and id(parameter) in self._by_value:
             self._note_tensor(parameter.grad)
 
@@ -184,6 +191,14 @@ def put_back_gradient(parameter: nn.Parameter, required: bool, gradient: Tensor 
         parameter.requires_grad_(required)
     if parameter.grad is not gradient:
         parameter.grad = gradient
+
+
+def put_back_hooks(parameter: nn.Parameter, hooks: dict[Any, Any] | None, before: dict[Any, Any] | None) -> None:
+    """Restores what is called with a parameter's gradient."""
+    if parameter._backward_hooks is not hooks:
+        parameter._backward_hooks = hooks
+    if hooks is not None and before is not None:
+        put_back_items(hooks, before)
 
 
 def acts(module: nn.Module) -> bool:

@@ -19,7 +19,7 @@ Quantity = Callable[..., object]
 """A function whose argument names say what it uses, and that returns a tensor or a frozen dataclass of tensors."""
 Quantities = Sequence[Quantity] | Mapping[str, Quantity]
 """Quantities, under their own names or others."""
-SETTINGS = {*DERIVED, "head", "positions"}
+MAY_BE_SETTINGS = {*QUANTITIES, "head", "positions"}
 """Names that a user's function may give to settings of its own, by a default."""
 
 
@@ -187,7 +187,7 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
     for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in settings:
             continue
-        setting = parameter.default is not parameter.empty and parameter.name in SETTINGS and not own(quantity)
+        setting = parameter.default is not parameter.empty and parameter.name in MAY_BE_SETTINGS and not own(quantity)
         if parameter.name in known - {name} and not setting:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:

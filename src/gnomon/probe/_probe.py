@@ -52,9 +52,10 @@ class Probe:
 
     While it is read, the network is in eval mode, set by its own `eval`; afterwards it is restored bit for bit:
     parameters and buffers, what its modules hold in attributes, modes, and the random number streams of Python, NumPy
-    and torch, whatever a function of yours does to a `model` or to `parameters` that it is given, which are copied for
-    it. State that a forward pass keeps elsewhere cannot be restored; what is found of it is reported when the probe is
-    made. A network is read in one thread, the one that trains it.
+    and torch, whatever a function of yours does to a `model` or to `parameters` that it is given, which are copied
+    before the reading; other quantities of the same reading see what it did. It gets weights such as the `classifier`
+    as copies, samples as views of their memory. State that a forward pass keeps elsewhere cannot be restored; what is
+    found of it is reported when the probe is made. A network is read in one thread, the one that trains it.
 
     What the network or the samples lack is also reported then, for all quantities in one error, and not when a reading
     is due: the network is run on one sample of each class, or on two samples if there are no classes or more than 128,
