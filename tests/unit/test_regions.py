@@ -530,6 +530,8 @@ FORMS = {
     "the larger by one name": lambda m, x: x.maximum(other=m.scale * x.neg()),
     "the smaller by one name": lambda m, x: torch.minimum(x, other=m.scale * x.neg()),
     "the largest by names": lambda m, x: torch.amax(keepdim=True, dim=-1, input=x).expand(-1, 2),
+    "the largest by NumPy's names": lambda m, x: x.amax(axis=-1, keepdims=True).expand(-1, 2),
+    "operands by NumPy's names": lambda m, x: torch.maximum(x2=torch.cat([x, -x], axis=1)[:, 1:3], x1=x),
     "a bend by names": lambda m, x: torch.clamp(min=-0.2, max=0.5, input=x),
     "in place by names": lambda m, x: functional.relu(inplace=True, input=x + 0.1) + x,
     "axes by names": lambda m, x: torch.flatten(start_dim=1, input=m.lift(x)),

@@ -35,6 +35,8 @@ LIKE = {f"{what}_like" for what in ("zeros", "ones", "full", "empty", "rand", "r
 """Functions that use no more of a tensor than its shape, dtype and device."""
 AS = {"view_as", "reshape_as", "expand_as", "type_as"}
 """Functions that use no more than these of their second argument."""
+NUMPY = {"axis": "dim", "keepdims": "keepdim", "x1": "input", "x2": "other"}
+"""NumPy's names of arguments, which torch takes too, and its own."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +236,8 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def by_place(args: Sequence[Any], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, with torch's `input` and `other` at the places where they usually come."""
-    placed, rest = [*args], dict(named)
+    """The arguments of a call, by torch's names, but `input` and `other` at the places where they usually come."""
+    placed, rest = [*args], {NUMPY.get(name, name): value for name, value in named.items()}
     for place, name in enumerate(("input", "other")):
         if name in rest:
             placed.insert(place, rest.pop(name))
