@@ -93,6 +93,9 @@ def moves_samples(model, x):
     x.mul_(3)
 
 
+OTHERS = r"\(model\): expected the weights and samples that the operator was made with, got others since. Make it"
+
+
 @pytest.mark.parametrize("memory", [None, 1])
 @pytest.mark.parametrize("change", [steps, replaces, moves_samples])
 def test_an_operator_of_other_weights_or_samples_is_refused(change, memory):
@@ -101,10 +104,74 @@ def test_an_operator_of_other_weights_or_samples_is_refused(change, memory):
     operator.matvec(torch.ones_like(x))
     gnomon.jacobian_norm(operator)
     change(model, x)
-    message = r"\(model\): expected the weights and samples that the operator was made with, got others since. Make it"
     for use in (lambda: operator.matvec(torch.ones_like(x)), lambda: gnomon.jacobian_norm(operator)):
-        with pytest.raises(RangeError, match=message):
+        with pytest.raises(RangeError, match=OTHERS):
             use()
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+def test_samples_may_be_a_part_of_what_changes(memory, generator):
+    model, data = mlp((6, 8, 3)), torch.randn(20, 6, generator=generator)
+    operator, u = JacobianOperator(model, data[:10], memory=memory), torch.ones(10, 6)
+    expected = operator.matvec(u)
+    data[15] = 0
+    torch.testing.assert_close(operator.matvec(u), expected, rtol=0, atol=0)
+    data[5] = 0
+    with pytest.raises(RangeError, match=OTHERS):
+        operator.matvec(u)
+
+
+class Renormalising(nn.Module):
+    """A layer whose forward pass limits its weight's norm, as that of `nn.Embedding(max_norm=)`."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.weight.renorm_(2, 1, 1.0)
+        return (x @ self.weight).tanh()
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+def test_a_forward_pass_may_change_its_weights_but_nobody_else(memory, generator):
+    model, x = Renormalising(), torch.randn(5, 6, generator=generator)
+    operator = JacobianOperator(model, x, memory=memory)
+    torch.testing.assert_close(operator.matvec(x), operator.matvec(x), rtol=0, atol=0)
+    gnomon.jacobian_norm(operator)
+    steps(model, x)
+    with pytest.raises(RangeError, match=OTHERS):
+        operator.matvec(x)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda operator, x: operator.matvec(x),
+        lambda operator, x: operator.rmatvec(x[:, :3]),
+        lambda operator, x: gnomon.jacobian_norm(operator),
+        lambda operator, x: gnomon.agop(operator),
+    ],
+)
+def test_a_kept_pass_notices_other_weights_of_a_function(use, generator):
+    weight, x = torch.randn(6, 3, generator=generator), torch.randn(5, 6, generator=generator)
+    operator = JacobianOperator(lambda x: (x @ weight).tanh(), x)
+    operator.matvec(x)
+    weight.mul_(2)
+    with pytest.raises(RangeError, match=OTHERS):
+        use(operator, x)
+
+
+def test_a_network_that_overwrites_what_it_needs_is_not_said_to_be_another_since():
+    def overwrites(x):
+        h = x.exp()
+        return h.clone(), h.mul_(2)
+
+    operator = JacobianOperator(lambda x: overwrites(x)[0], torch.ones(5, 3))
+    for multiply in (operator.matvec, operator.rmatvec):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            multiply(torch.ones(5, 3))
 
 
 class Half(nn.Module):

@@ -1,14 +1,14 @@
 """The Jacobian as an operator: products from both sides, for a batch of samples at once, without the Jacobian."""
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision, single
@@ -16,7 +16,8 @@ from gnomon.autodiff._independence import require_independent_samples, require_s
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import mixture
 from gnomon.autodiff._run import Model, recorded
-from gnomon.autodiff._tape import Tape, forward, version_of
+from gnomon.autodiff._tape import Tape, forward
+from gnomon.autodiff._unchanged import Unchanged, others
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import BLOCK
 
@@ -43,10 +44,17 @@ class TapeProducts:
         self.tape = replace(tape, create_graph=False)
         self.first = first
         self.shape = (*tape.logits.shape, *tape.x.shape[1:])
+        self.used = False
+
+    def jacobian(self) -> Float[Tensor, "n c *d"]:
+        """J itself."""
+        with self._kept():
+            return self.tape.jacobian()
 
     def left(self, v: Float[Tensor, "n c"]) -> Float[Tensor, "n *d"]:
         """Each vᵀJ."""
-        product = self.tape.vector_jacobian(v)
+        with self._kept():
+            product = self.tape.vector_jacobian(v)
         _checks.finite(jacobian=product)
         return product
 
@@ -56,9 +64,22 @@ class TapeProducts:
         Raises:
             UnsupportedModuleError: if a layer cannot be differentiated twice, or only wrongly.
         """
-        product = self._multiply(u)
+        with self._kept():
+            product = self._multiply(u)
         _checks.finite(jacobian=product)
         return product
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Inside, RangeError where torch finds that what the pass keeps was changed since."""
+        try:
+            yield
+        except RuntimeError as error:
+            # Before the first product nobody but the network itself changed it.
+            if not self.used or "modified by an inplace operation" not in str(error):
+                raise
+            raise others() from error
+        self.used = True
 
     @cached_property
     def _multiply(self) -> Callable[[Tensor], Tensor]:
@@ -102,7 +123,8 @@ class JacobianOperator:
     steering, use `input_jacobian`.
 
     The operator belongs to the weights and samples that it was made with: once torch has counted a change of them, it
-    is refused. Changes by way of `data`, and those of buffers, are not counted.
+    is refused. Changes by way of `data`, and by the network's own forward pass, are not counted; those of buffers, and
+    of the weights of a plain function, are noticed only by a forward pass that is kept.
 
     Args:
         model: a network, or any function, from (n *d) to (n c), whose samples do not mix.
@@ -138,18 +160,19 @@ class JacobianOperator:
         self.known: dict[Hashable, Any] = {}
         size = chunk_size(model, x, prepare=prepare, memory=memory)
 
-        self.require_unchanged = _unchanged(model, x)
+        self._unchanged: Unchanged | None = (unchanged := Unchanged(model, x))
 
         only: list[TapeProducts] = []  # the one chunk, if all samples fit
 
         def parts() -> Iterator[TapeProducts]:
-            self.require_unchanged()
+            unchanged.require()
             if only:
                 yield from only
                 return
             for start in range(0, len(x), size):
                 with torch.no_grad():
                     part = TapeProducts(forward(model, x[start : start + size], products=True), start)
+                unchanged.note()
                 if size >= len(x):
                     only.append(part)
                 yield part
@@ -163,8 +186,13 @@ class JacobianOperator:
         part = TapeProducts(tape, first)
         operator.shape, operator.known = part.shape, {}
         operator.dtype, operator.device = tape.logits.dtype, tape.logits.device
-        operator.parts, operator.require_unchanged = lambda: iter([part]), lambda: None
+        operator.parts, operator._unchanged = lambda: iter([part]), None
         return operator
+
+    def require_unchanged(self) -> None:
+        """Raises RangeError once torch has counted a change of the parameters or samples."""
+        if self._unchanged is not None:
+            self._unchanged.require()
 
     @full_precision
     def matvec(self, u: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
@@ -204,33 +232,6 @@ class JacobianOperator:
 
     def __repr__(self) -> str:
         return f"JacobianOperator(shape {self.shape}, {self.dtype})"
-
-
-def _unchanged(model: Model, x: Tensor) -> Callable[[], None]:
-    """What raises RangeError once parameters or samples are others, or were changed in place, as by an optimizer.
-
-    Changes by way of `data` leave no sign.
-    """
-
-    def now() -> list[tuple[Tensor, int]]:
-        tensors = [x, *model.parameters()] if isinstance(model, nn.Module) else [x]
-        return [(tensor, version_of(tensor)) for tensor in tensors]
-
-    before = now()
-
-    def require() -> None:
-        after = now()
-        if len(after) != len(before) or any(
-            one is not other or version != count for (one, version), (other, count) in zip(before, after, strict=True)
-        ):
-            raise RangeError(
-                "model",
-                "the weights and samples that the operator was made with",
-                "others since",
-                "Make it again after a step.",
-            )
-
-    return require
 
 
 def prepare(tape: Tape) -> tuple[TapeProducts, int]:

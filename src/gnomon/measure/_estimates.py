@@ -71,7 +71,7 @@ def estimated(
         where = slice(start, start + part.shape[0])
         start = where.stop
         if part.shape[1] <= FEW_OUTPUTS:
-            matrix = in_single(part.tape.jacobian())
+            matrix = in_single(part.jacobian())
             _checks.finite(jacobian=matrix)
             parts.append(certain(exact(matrix, where), part.shape[1]))
         else:

@@ -27,7 +27,6 @@ COLUMNS = 2**25
 
 def of_call(call: Call, part: int) -> Operation | None:
     """The operation behind one of the results of a call; None if it is not known to be piecewise affine."""
-    call = by_place(call)
     made = call.results[part]
     if made is None or made.dtype != torch.float64 or call.named.get("out") is not None:
         return None
@@ -46,15 +45,6 @@ def of_call(call: Call, part: int) -> Operation | None:
     except TypeError:  # arguments of another function with this name
         return None
     return maker(*call.arguments, **call.named)
-
-
-def by_place(call: Call) -> Call:
-    """The call with the operands that torch names `input` and `other` at the places where they usually come."""
-    named, arguments = dict(call.named), [*call.arguments]
-    for place, name in enumerate(("input", "other")):
-        if name in named:
-            arguments.insert(place, named.pop(name))
-    return replace(call, arguments=tuple(arguments), named=named)
 
 
 def _linear_part(call: Call, part: int) -> Affine:

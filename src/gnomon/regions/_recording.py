@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ LIKE = {f"{what}_like" for what in ("zeros", "ones", "full", "empty", "rand", "r
 """Functions that use no more of a tensor than its shape, dtype and device."""
 AS = {"view_as", "reshape_as", "expand_as", "type_as"}
 """Functions that use no more than these of their second argument."""
+NUMPY = {"axis": "dim", "keepdims": "keepdim", "x1": "input", "x2": "other"}
+"""NumPy's names of arguments, which torch takes too, and its own."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,8 @@ class Call:
     Attributes:
         function: what was called.
         name: its name, without what marks methods, operators and in-place variants.
-        arguments: what was passed; `Data` where it depends on the input, everything else as it was.
-        named: what was passed by name.
+        arguments: what was passed, `by_place`; `Data` where it depends on the input, everything else as it was.
+        named: what else was passed by name.
         results: what it returned; several, as for `x.chunk(2)`, with None for what is not a tensor.
         several: whether they came as a sequence.
         in_place: whether it returned its first argument.
@@ -160,10 +163,11 @@ class Recorder(TorchFunctionMode):
             UnsupportedModuleError: if a number is taken out of data, if the network is being trained, or if data was
                 changed under another name.
         """
-        named, name = kwargs or {}, _name(function)
+        call, name = partial(function, *args, **(kwargs or {})), _name(function)
+        args, named = by_place(args, call.keywords)
         tensors = [part for part in leaves((args, named)) if self.data(part)]
         if not tensors or name in LIKE or (name in AS and not self.data(args[0])):
-            return function(*args, **named)
+            return call()
         if function.__name__ in VALUES:
             raise UnsupportedModuleError(
                 "model",
@@ -179,11 +183,11 @@ class Recorder(TorchFunctionMode):
             with self:
                 return REWRITTEN[name](*args, **named)
         changed = any(self._known[tensor][1] != tensor._version for tensor in tensors)
-        arguments, by_name = replaced((tuple(args), named), lambda part: self.data(part) or part)
+        arguments, by_name = replaced((args, named), lambda part: self.data(part) or part)
         if args and isinstance(arguments[0], Tensor) and function.__name__.endswith("_"):
             # A constant, which is changed now.
             arguments = (arguments[0].clone(), *arguments[1:])
-        result = function(*args, **named)
+        result = call()
         # Assignments, as in x[:, 0] = 1, return nothing.
         made = args[0] if name == "setitem" else result
         several = isinstance(made, tuple | list)
@@ -197,7 +201,7 @@ class Recorder(TorchFunctionMode):
                     "Write it without in-place operations.",
                 )
             results = tuple(self._noted(part) if isinstance(part, Tensor) else None for part in parts)
-            in_place = made is (args[0] if args else named.get("input"))
+            in_place = bool(args) and made is args[0]
             self.calls.append(Call(function, name, arguments, by_name, results, several, in_place, self._place()))
         return result
 
@@ -229,6 +233,15 @@ def _name(function: Callable[..., Any]) -> str:
     """A function's name: add for `torch.add`, `Tensor.add_` and `Tensor.__add__`; of a getter its attribute."""
     name = str(getattr(function, "__name__", function))
     return str(getattr(function, "__self__").__name__) if name == "__get__" else name.strip("_")  # noqa: B009 - a getter's
+
+
+def by_place(args: Sequence[Any], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, by torch's names, but `input` and `other` at the places where they usually come."""
+    placed, rest = [*args], {NUMPY.get(name, name): value for name, value in named.items()}
+    for place, name in enumerate(("input", "other")):
+        if name in rest:
+            placed.insert(place, rest.pop(name))
+    return tuple(placed), rest
 
 
 def leaves(given: Any) -> Iterator[Any]:  # noqa: ANN401 - arguments of any kind

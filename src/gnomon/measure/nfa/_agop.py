@@ -88,7 +88,7 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     samples, outputs = jacobian.shape[:2]
 
     def exact() -> Float[Tensor, "p p"]:
-        total, *others = (_sum(in_single(part.tape.jacobian())).double() for part in jacobian.parts())
+        total, *others = (_sum(in_single(part.jacobian())).double() for part in jacobian.parts())
         for other in others:
             total += other
         _checks.finite(jacobian=total)
