@@ -506,7 +506,6 @@ def test_states_of_something_else_are_refused():
     ("make", "state", "got"),
     [
         (WeightNormConstraint, {"norm": 1.0}, "norm of float"),
-        (OrthoGrad, {"steps": "3"}, "steps of str"),
         (gnomon.GrokfastEMA, {"steps": 1, "taken": {}, "memory": []}, "memory of list"),
         (SpectralNormPenalty, {"directions": 3}, "directions of int"),
         (OrthoGrad, {}, "an empty one"),
@@ -519,9 +518,55 @@ def test_states_with_other_entries_are_refused(make, state, got):
         make([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
 
 
-def test_the_memory_of_a_parameter_by_another_name_is_refused():
-    state = {"steps": 1, "taken": {"w": 1}, "memory": {"w": torch.ones(2, 2)}}
-    with pytest.raises(ShapeError, match=r"expected nothing for parameter w, got shape \(2, 2\)"):
+@pytest.mark.parametrize(
+    ("make", "state", "message"),
+    [
+        (lambda w: GrokAlign(1.0), None, "a mapping, got NoneType"),
+        (gnomon.GrokfastMA, [1], "a mapping, got list"),
+        (lambda w: GrokAlign(1.0), {"calls": -3}, "calls that are a whole number from 0 on, got -3"),
+        (OrthoGrad, {"steps": "3"}, "steps that are a whole number from 0 on, got '3'"),
+        (SpectralNormPenalty, {"directions": [3]}, "directions that are tensors, got others"),
+    ],
+)
+def test_states_of_another_kind_are_refused(make, state, message):
+    method = make([nn.Parameter(torch.ones(2, 2))])
+    before = method.state_dict()
+    with pytest.raises(CheckpointError, match=rf"\w\(state_dict\): expected {message}\. Load a state of the"):
+        method.load_state_dict(state)
+    torch.testing.assert_close(method.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("taken", "memory", "message"),
+    [
+        ({0: 1}, {}, "taken and memory of the same parameters, got 0 in one"),
+        ({}, {0: torch.ones(2, 2)}, "taken and memory of the same parameters, got 0 in one"),
+        ({0: 1}, {0: [1.0]}, "a number of gradients and their memory for parameter 0, got 1 and list"),
+        ({0: -1}, {0: torch.ones(2, 2)}, "a number .* and their memory for parameter 0, got -1 and Tensor"),
+        ({0: "1"}, {0: torch.ones(2, 2)}, "a number .* and their memory for parameter 0, got '1' and Tensor"),
+    ],
+)
+def test_a_memory_that_is_none_is_refused(taken, memory, message):
+    grokfast = gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))])
+    with pytest.raises(CheckpointError, match=rf"^GrokfastEMA\(state_dict\): expected {message}"):
+        grokfast.load_state_dict({"steps": 1, "taken": taken, "memory": memory})
+    assert grokfast.state_dict() == {"steps": 0, "taken": {}, "memory": {}}
+
+
+@pytest.mark.parametrize("count", [np.int64, torch.tensor])
+def test_counts_of_numpy_and_torch_are_loaded_as_numbers(count):
+    penalty, grokfast = GrokAlign(1.0), gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))])
+    penalty.load_state_dict({"calls": count(3)})
+    grokfast.load_state_dict({"steps": count(3), "taken": {0: count(2)}, "memory": {0: torch.ones(2, 2)}})
+    state = grokfast.state_dict()
+    counts = [penalty.state_dict()["calls"], state["steps"], state["taken"][0]]
+    assert [(type(each), each) for each in counts] == [(int, 3), (int, 3), (int, 2)]
+
+
+@pytest.mark.parametrize("key", ["w", 0.0])
+def test_the_memory_of_a_parameter_by_another_name_is_refused(key):
+    state = {"steps": 1, "taken": {key: 1}, "memory": {key: torch.ones(2, 2)}}
+    with pytest.raises(ShapeError, match=rf"expected nothing for parameter {key}, got shape \(2, 2\)"):
         gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
 
 

@@ -208,7 +208,7 @@ class GrokAlign:
             CheckpointError: if it is a state of something else.
         """
         require_entries(state_dict, "GrokAlign", calls=int)
-        self._state["calls"] = state_dict["calls"]
+        self._state["calls"] = int(state_dict["calls"])
 
     def _coefficient(self) -> float | None:
         """What the norm is multiplied by at this call; None where the penalty does not act."""
