@@ -581,6 +581,11 @@ def test_the_memory_of_a_parameter_by_another_name_is_refused(key):
         (lambda w: WeightNormConstraint([w], alpha=[1.0]), r"WeightNormConstraint\(alpha\)", "list"),
         (lambda w: EgalitarianGradients([w], floor=None), r"EgalitarianGradients\(floor\)", "NoneType"),
         (lambda w: gnomon.effective_rank(w, rtol="1"), r"effective_rank\(rtol\)", "str"),
+        (lambda w: gnomon.GrokAlign(torch.ones(1)), r"GrokAlign\(coefficient\)", r"Tensor of shape \(1,\)"),
+        (lambda w: gnomon.GrokAlign(np.ones(1)), r"GrokAlign\(coefficient\)", r"ndarray of shape \(1,\)"),
+        (lambda w: gnomon.GrokAlign(torch.tensor(1j)), r"GrokAlign\(coefficient\)", "Tensor"),
+        (lambda w: gnomon.GrokAlign(np.array("1")), r"GrokAlign\(coefficient\)", "ndarray"),
+        (lambda w: SAM([w], rho=torch.ones(2)), r"SAM\(rho\)", r"Tensor of shape \(2,\)"),
     ],
 )
 def test_settings_that_are_no_numbers_are_refused(make, name, kind):
@@ -600,6 +605,34 @@ def test_numbers_of_numpy_are_numbers():
     torch.testing.assert_close(ours.value, gnomon.hessian_trace(model, x, labels, seed=7, passes=16).value)
     with pytest.raises(RangeError, match=r"every a whole number from 1 on, got 2.0"):
         gnomon.GrokAlign(0.1, every=2.0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("number", [np.array, torch.tensor])
+def test_numbers_in_arrays_without_axes_are_numbers(number):
+    """Also where a graph follows: products of NumPy's arrays with its tensors raise."""
+    x, model, w = torch.randn(4, 6).double(), network(), nn.Parameter(torch.ones(2, dtype=torch.float64))
+    settings = {"level": 3.0, "fraction": 1.0, "every": 2}
+    found, expected = (
+        gnomon.GrokAlign(of(0.5), "exact", **{name: of(value) for name, value in settings.items()})(model, x)
+        for of in (number, lambda value: value)
+    )
+    assert found.shape == ()
+    torch.testing.assert_close(found, expected)
+    w.grad = torch.ones_like(w)
+    gnomon.GrokfastEMA([w], alpha=number(0.5), lamb=number(2.0))()
+    assert w.grad.tolist() == [3.0, 3.0]
+    assert gnomon.input_jacobian(model, x, memory=number(1000)).shape == (4, 3, 6)
+
+
+@pytest.mark.bad_input
+def test_what_may_be_of_two_kinds_is_named_with_articles():
+    with pytest.raises(ArgumentTypeError, match=r"expected a tensor of real numbers or a number, got str\. Pass one"):
+        gnomon.noise_level("half")
+    with pytest.raises(ArgumentTypeError, match=r"expected a BatchGradients, got str"):
+        gnomon.gradient_norm("none")
+    with pytest.raises(ArgumentTypeError, match=r"expected a torch\.Generator, got int"):
+        SpectralNormPenalty([nn.Parameter(torch.ones(2, 2))], generator=0)
 
 
 def test_an_empty_matrix_has_no_spectral_norm(generator):
